@@ -6,7 +6,14 @@ import transformers
 from PIL import Image, ImageDraw
 from tiny_vlm import CHAT, WRITERS, tokenizer
 
-from vlbench.adapter_kit.image_tokens import LAYOUTS, Seen, View, _place, locate, overlap_shares
+from vlbench.adapter_kit.image_tokens import (
+    LAYOUTS,
+    Seen,
+    TokenGrid,
+    _place,
+    locate,
+    overlap_shares,
+)
 from vlbench.adapter_kit.images import image_features
 from vlbench.errors import CannotDo
 
@@ -103,13 +110,13 @@ def test_the_whole_picture_comes_before_its_tiles(local):
 
 
 def test_padding_has_no_box():
-    places, boxes = _place(View(5, 3, 2, (0, -30, 40, 60), extra=1), (40, 60))
+    places, boxes = _place(TokenGrid(5, 3, 2, (0, -30, 40, 60), extra=1), (40, 60))
     assert places.tolist() == [8, 9, 11, 12]
     assert boxes.tolist() == [[0, 0, 20, 30], [20, 0, 40, 30], [0, 30, 20, 60], [20, 30, 40, 60]]
 
 
 def test_a_token_that_sees_some_padding_has_the_rest():
-    boxes = _place(View(0, 2, 1, (-10, -10, 30, 30)), (20, 20))[1]
+    boxes = _place(TokenGrid(0, 2, 1, (-10, -10, 30, 30)), (20, 20))[1]
     assert boxes.tolist() == [[0, 0, 20, 10], [0, 10, 20, 20]]
 
 

@@ -14,8 +14,8 @@ from transformers import image_utils
 from vlbench.adapter_kit.images import (
     CLIP,
     IMAGENET,
+    ResizeAndCrop,
     SquareView,
-    View,
     image_features,
     images_of,
     normalise,
@@ -264,11 +264,11 @@ def test_pictures_of_several_sizes_are_refused():
 
 def test_boxes_are_scaled_with_a_squashed_picture():
     boxes = torch.tensor([[10.0, 10, 40, 20]])
-    placed = View((30, 20), None, 3).place(boxes, (40, 20))
+    placed = ResizeAndCrop((30, 20), None, 3).place(boxes, (40, 20))
     assert placed.tolist() == [[5, 15, 20, 30]]
 
 
 def test_boxes_are_scaled_and_moved_with_a_crop():
     boxes = torch.tensor([[0.0, 0, 40, 20], [20.0, 10, 30, 20]])
-    placed = View(40, (30, 20), 3).place(boxes, (40, 20))  # 80 x 40, less 30 and 5
+    placed = ResizeAndCrop(40, (30, 20), 3).place(boxes, (40, 20))  # 80 x 40, less 30 and 5
     assert placed.tolist() == [[-30, -5, 50, 35], [10, 15, 30, 35]]

@@ -3,7 +3,7 @@
 import pytest
 from judged import fill_all, sheets
 
-from vlbench.probes.question_generation.rating.scores import read_judgements
+from vlbench.probes.question_generation.rating.scores import read_ratings
 from vlbench.probes.question_generation.rating.sheets import SHEETS
 
 # Answers question i with i modulo 5, and one more, as far as `most`.
@@ -29,7 +29,7 @@ def test_a_sheet_that_the_page_saves_is_read_back(browser, tmp_path, name):
     tab.js(ANSWER.format(most=99))
     assert tab.texts("#left") == ["complete"]
     (folder / "filled/anna" / f"{name}.csv").write_bytes(tab.js(SAVE).encode())
-    found = read_judgements(folder)
+    found = read_ratings(folder)
     by_number = {line.number: line for line in found.key.sheets[name]}
     images = sorted({line.image for line in by_number.values()})
     for number, line in by_number.items():

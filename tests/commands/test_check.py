@@ -3,7 +3,7 @@ import re
 import pytest
 from sources import TASK, make_source, write
 
-from vlbench.check import Finding
+from vlbench.check import PromiseCheck
 from vlbench.cli import main
 from vlbench.commands.check import check_model, lines_of
 from vlbench.errors import UnknownNameError
@@ -78,12 +78,12 @@ def test_one_cause_is_printed_once_with_all_that_it_breaks(options):
 
 def test_different_causes_have_a_line_each():
     lines = lines_of([
-        Finding("A", "kept", ok=True, why=""),
-        Finding("A", "finite", ok=False, why="2 of 4 values are NaN"),
-        Finding("A", "first", ok=False, why="E: 1 (a.py:3)", cause="E a.py:3"),
-        Finding("B", "second", ok=False, why="E: 2 (a.py:3)", cause="E a.py:3"),
-        Finding("B", "third", ok=False, why="F: 2 (a.py:3)", cause="F a.py:3"),
-        Finding("B", "finite", ok=False, why="2 of 4 values are NaN"),
+        PromiseCheck("A", "kept", ok=True, why=""),
+        PromiseCheck("A", "finite", ok=False, why="2 of 4 values are NaN"),
+        PromiseCheck("A", "first", ok=False, why="E: 1 (a.py:3)", cause="E a.py:3"),
+        PromiseCheck("B", "second", ok=False, why="E: 2 (a.py:3)", cause="E a.py:3"),
+        PromiseCheck("B", "third", ok=False, why="F: 2 (a.py:3)", cause="F a.py:3"),
+        PromiseCheck("B", "finite", ok=False, why="2 of 4 values are NaN"),
     ])  # fmt: skip
     assert lines == [
         "ok     A: kept",

@@ -10,14 +10,14 @@ from vlbench.drawing.sheets import (
     LINE,
     LINES,
     TILE,
-    Shown,
+    CaptionedImage,
     figure_png,
     image_sheet,
     png,
     save_figure,
 )
 
-RED = Shown(Image.new("RGB", (4, 2), "red"), ["a.jpg", "said: cat", "right: \x1b dog"])
+RED = CaptionedImage(Image.new("RGB", (4, 2), "red"), ["a.jpg", "said: cat", "right: \x1b dog"])
 
 
 def test_images_stand_six_in_a_row():

@@ -94,7 +94,7 @@ class ImageTokens(NamedTuple):
     boxes: Tensor
 
 
-class View(NamedTuple):
+class TokenGrid(NamedTuple):
     """A grid of tokens from number `first` on, and the rectangle of the picture that it sees.
 
     The rectangle may reach over the picture's edge, into padding. Each row is followed by `extra`
@@ -153,7 +153,7 @@ def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
     return areas / areas.sum(1, keepdim=True)
 
 
-def _place(view: View, size: Size) -> tuple[Tensor, Tensor]:
+def _place(view: TokenGrid, size: Size) -> tuple[Tensor, Tensor]:
     """Return the numbers and boxes of a view's tokens, less those that see only padding."""
     left, top, right, bottom = view.seen
     cells = patch_boxes(view.rows, view.columns, (view.columns, view.rows)).double()
@@ -168,26 +168,26 @@ def _place(view: View, size: Size) -> tuple[Tensor, Tensor]:
     return places[kept], boxes.flatten(1).float()[kept]
 
 
-def _merge(seen: Seen) -> list[View]:
+def _merge(seen: Seen) -> list[TokenGrid]:
     """Qwen-VL: the picture squashed to whole patches, which are merged n by n."""
     merge = seen.processor.image_processor.merge_size
     _, rows, columns = (
         seen.inputs["image_grid_thw"][0] // torch.tensor([1, merge, merge])
     ).tolist()
-    return [View(0, rows, columns, seen.whole)]
+    return [TokenGrid(0, rows, columns, seen.whole)]
 
 
-def _square(seen: Seen) -> list[View]:
+def _square(seen: Seen) -> list[TokenGrid]:
     """Gemma 3, PaliGemma: the picture squashed to a square."""
     side = math.isqrt(seen.tokens)
-    return [View(0, side, side, seen.whole)]
+    return [TokenGrid(0, side, side, seen.whole)]
 
 
-def _crop(seen: Seen) -> list[View]:
+def _crop(seen: Seen) -> list[TokenGrid]:
     """LLaVA, FastVLM: the picture padded to a square, or cut to its centre, or squashed."""
     height, width = seen.inputs["pixel_values"].shape[-2:]
     patch = seen.processor.patch_size
-    return [View(0, height // patch, width // patch, _centre(seen))]
+    return [TokenGrid(0, height // patch, width // patch, _centre(seen))]
 
 
 def _centre(seen: Seen) -> Rectangle:
@@ -210,23 +210,25 @@ def _centre(seen: Seen) -> Rectangle:
     return (left, top, right, bottom)
 
 
-def _tiles(seen: Seen, grid: Size, side: int, first: int) -> list[View]:
+def _tiles(seen: Seen, grid: Size, side: int, first: int) -> list[TokenGrid]:
     """Return a view per tile of a grid of (rows, columns), from token number `first` on."""
     rows, columns = grid
     boxes = patch_boxes(rows, columns, seen.size).tolist()
-    return [View(first + i * side * side, side, side, tuple(box)) for i, box in enumerate(boxes)]
+    return [
+        TokenGrid(first + i * side * side, side, side, tuple(box)) for i, box in enumerate(boxes)
+    ]
 
 
-def _idefics3(seen: Seen) -> list[View]:
+def _idefics3(seen: Seen) -> list[TokenGrid]:
     """Idefics 3 and SmolVLM: a grid of tiles, and after it the whole picture, squashed."""
     side = math.isqrt(seen.processor.image_seq_len)
     width, height = seen.size
     _, *grid = seen.processor.image_processor.get_number_of_image_patches(height, width, {})
     tiles = _tiles(seen, tuple(grid), side, 0) if all(grid) else []
-    return [View(len(tiles) * side * side, side, side, seen.whole), *tiles]
+    return [TokenGrid(len(tiles) * side * side, side, side, seen.whole), *tiles]
 
 
-def _internvl(seen: Seen) -> list[View]:
+def _internvl(seen: Seen) -> list[TokenGrid]:
     """InternVL: a grid of tiles, and after it a thumbnail; no thumbnail after a single tile."""
     from transformers.models.got_ocr2.image_processing_got_ocr2 import (  # noqa: PLC0415 - slow
         get_optimal_tiled_canvas,
@@ -235,16 +237,16 @@ def _internvl(seen: Seen) -> list[View]:
     side = math.isqrt(seen.processor.image_seq_length)
     processor, (width, height) = seen.processor.image_processor, seen.size
     if seen.tokens == side * side:
-        return [View(0, side, side, seen.whole)]
+        return [TokenGrid(0, side, side, seen.whole)]
     tile = (processor.size["height"], processor.size["width"])
     columns, rows = get_optimal_tiled_canvas(
         (height, width), tile, processor.min_patches, processor.max_patches
     )
     tiles = _tiles(seen, (rows, columns), side, 0)
-    return [View(len(tiles) * side * side, side, side, seen.whole), *tiles]
+    return [TokenGrid(len(tiles) * side * side, side, side, seen.whole), *tiles]
 
 
-def _anyres(seen: Seen) -> list[View]:
+def _anyres(seen: Seen) -> list[TokenGrid]:
     """LLaVA-OneVision: the picture squashed, then a finer grid with a newline after each row.
 
     The picture is scaled to fit the best of several canvases and padded. Rows and columns of
@@ -260,8 +262,8 @@ def _anyres(seen: Seen) -> list[View]:
     features, rows = processor._get_unpadded_features(  # noqa: SLF001 - the one place that knows
         height, width, side, side, *(cell // side for cell in cells)
     )
-    fine = View(side * side, rows, features // rows, _unpad(seen.size, canvas, cells), 1)
-    return [View(0, side, side, seen.whole), fine]
+    fine = TokenGrid(side * side, rows, features // rows, _unpad(seen.size, canvas, cells), 1)
+    return [TokenGrid(0, side, side, seen.whole), fine]
 
 
 def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle:
@@ -285,7 +287,7 @@ def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle
     return (left, top, right, bottom)
 
 
-LAYOUTS: dict[str, Callable[[Seen], list[View]]] = {
+LAYOUTS: dict[str, Callable[[Seen], list[TokenGrid]]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merge),
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
     **dict.fromkeys(("gemma3", "paligemma"), _square),

@@ -182,7 +182,7 @@ TOLERANCE = 0.005
 COMPARED = ((160, 90), (90, 161), (227, 227), (231, 310), (333, 250), (64, 65))
 
 
-class View(NamedTuple):
+class ResizeAndCrop(NamedTuple):
     """What a model sees of a picture: resized to `edges`, then the central `crop` cut out.
 
     `edges` is the length of the shorter side, or height and width; `crop` is height and width, and
@@ -238,7 +238,7 @@ def _cut_centre(crop: tuple[int, int], image: Image) -> Image:
 class Preparation(NamedTuple):
     """What a model sees of a picture: a view, then mean and std, [3, 1, 1] each, and BGR or RGB."""
 
-    view: View
+    view: ResizeAndCrop
     mean: Tensor
     std: Tensor
     is_bgr: bool
@@ -281,7 +281,7 @@ def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
     return f"pixels in [0, 1] of {size} noise differ by {apart:.2g}" if apart > TOLERANCE else ""
 
 
-def view_of(recipe: Mapping[str, Any], name: str) -> View:
+def view_of(recipe: Mapping[str, Any], name: str) -> ResizeAndCrop:
     """Return the view of an image processor, by what its `to_dict` gives.
 
     Raises WeightsError where the views of pictures would not be all of one size.
@@ -294,14 +294,16 @@ def view_of(recipe: Mapping[str, Any], name: str) -> View:
     if "height" in size and "width" in size:
         short = size["height"] if fraction and size["height"] == size["width"] else None
         if short is None:
-            return View((size["height"], size["width"]), cropped, resample)
+            return ResizeAndCrop((size["height"], size["width"]), cropped, resample)
     if short and kind.startswith("ConvNext") and short >= 384:
-        return View((short, short), cropped, resample)
+        return ResizeAndCrop((short, short), cropped, resample)
     if short and kind.startswith("ConvNext"):
-        return View(int(short / (fraction or 224 / 256)), cropped or (short, short), resample)
+        return ResizeAndCrop(
+            int(short / (fraction or 224 / 256)), cropped or (short, short), resample
+        )
     if short and cropped:
         before = 224 / 256 if kind.startswith("Levit") else fraction or 1
-        return View(int(short / before), cropped, resample)
+        return ResizeAndCrop(int(short / before), cropped, resample)
     raise WeightsError(f"{name}: images resized to {dict(size)} are not all of one size")
 
 

@@ -18,7 +18,7 @@ from vlbench.data.formats.archives import most_bytes, open_gzip, open_zip
 from vlbench.errors import WeightsError
 
 # Words and float32 [words, D].
-Table = tuple[list[str], Any]
+NamedVectors = tuple[list[str], Any]
 
 # More numbers than a vector has, and more bytes than the line of one.
 MOST_NUMBERS = 1 << 14
@@ -34,7 +34,7 @@ UnicodeErrors = Literal["strict", "ignore", "replace"]
 
 def read_vectors(
     file: Path, member: str = "", *, unicode_errors: UnicodeErrors = "strict"
-) -> Table:
+) -> NamedVectors:
     """Return the words and vectors of a file, of the format that its name says.
 
     A name with .bin has the binary format of word2vec, any other the text format of GloVe, with or
@@ -57,7 +57,7 @@ def read_vectors(
     return words, matrix
 
 
-def _read_binary(file: Path, unicode_errors: UnicodeErrors) -> Table:
+def _read_binary(file: Path, unicode_errors: UnicodeErrors) -> NamedVectors:
     """Read a word2vec binary file, whose header states the number of vectors."""
     stream = open_gzip(file) if file.suffix == ".gz" else file.open("rb")
     with stream:
@@ -101,7 +101,7 @@ def _counts(line: bytes) -> tuple[int, int]:
     return count, width
 
 
-def _read_text(file: Path, member: str) -> Table:
+def _read_text(file: Path, member: str) -> NamedVectors:
     """Return the vectors of a text. Raises WeightsError that names the wrong line."""
     with _open(file, member) as stream:
         lines = io.BufferedReader(_Utf8(stream))
@@ -182,7 +182,7 @@ def _member(archive: zipfile.ZipFile, member: str) -> str:
     )
 
 
-def _parse(lines: IO[bytes], width: int, name: str, start: int) -> Table:
+def _parse(lines: IO[bytes], width: int, name: str, start: int) -> NamedVectors:
     """Return the words and vectors of the lines of a text; the first line has number `start`."""
     import pyarrow as pa  # noqa: PLC0415 - only a file of text needs it
     from pyarrow import csv  # noqa: PLC0415

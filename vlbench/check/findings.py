@@ -1,4 +1,4 @@
-"""An adapter tested against the contract: one finding per promise of each capability."""
+"""An adapter tested against the contract: one check per promise of each capability."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from vlbench.errors import SpecError, described, exits_as_errors, place_of
 NO_PROMISES = "has no promises yet"
 
 
-class Finding(NamedTuple):
+class PromiseCheck(NamedTuple):
     """Whether an adapter keeps one promise, and if not, why.
 
-    `cause` is the same for findings of one error: its type and its line; empty where none is known.
+    `cause` is the same for promises broken by one error: its type and line; empty if unknown.
     """
 
     capability: str
@@ -57,8 +57,8 @@ def check_adapter(
     dtype: torch.dtype = torch.float32,
     region_width: int = 2048,
     others: Sequence[type] = (),
-) -> list[Finding]:
-    """Return a finding for each promise of each capability that an adapter has.
+) -> list[PromiseCheck]:
+    """Return a check of each promise of each capability that an adapter has.
 
     Capabilities named in `without` are left out. `device` and `dtype` are the adapter's,
     `region_width` the width of the region vectors in the samples. `others` are capabilities of a
@@ -68,7 +68,8 @@ def check_adapter(
     capabilities = offered(type(adapter), without, others)
     checks = [(c, what, check) for c in capabilities for what, check in _checks(c).items()]
     return [
-        Finding(c.__name__, what, *_verdict(check, adapter, samples)) for c, what, check in checks
+        PromiseCheck(c.__name__, what, *_verdict(check, adapter, samples))
+        for c, what, check in checks
     ]
 
 
@@ -84,7 +85,7 @@ def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, s
     try:
         with torch.no_grad(), exits_as_errors():
             why = check(adapter, samples)
-    except Exception as error:  # noqa: BLE001 - an adapter may raise anything: that is the finding
+    except Exception as error:  # noqa: BLE001 - an adapter may raise anything
         return False, described(error), f"{type(error).__name__} {place_of(error)}"
     return not why, why, ""
 

@@ -15,7 +15,7 @@ from vlbench.errors import Exited, VlbenchError, exits_as_errors
 from vlbench.plugins import load_file
 
 if TYPE_CHECKING:  # these import torch
-    from vlbench.check import Finding
+    from vlbench.check import PromiseCheck
     from vlbench.run.options import Options
 
 
@@ -34,21 +34,21 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.commands.streams import open_console
 
     with set_up(options_of(arguments)) as (options, _):
-        findings = check_model(arguments.model, options)
+        checks = check_model(arguments.model, options)
     console = open_console()
-    for line in lines_of(findings):
+    for line in lines_of(checks):
         say(console, line)
-    return Answer(code=0 if findings and all(one.ok for one in findings) else FAILED)
+    return Answer(code=0 if checks and all(one.ok for one in checks) else FAILED)
 
 
-def check_model(name: str, options: Options) -> list[Finding]:
-    """Return the findings on a model's adapter; that it does not load is a finding, too.
+def check_model(name: str, options: Options) -> list[PromiseCheck]:
+    """Return the checks of a model's adapter; that it does not load is a broken promise, too.
 
     Raises VlbenchError for a name or a file that is wrong, and for weights that cannot be had.
     """
     from vlbench.capabilities import RegionEncoder
     from vlbench.catalog.missing_capabilities import half_offered_by
-    from vlbench.check import Finding, check_adapter
+    from vlbench.check import PromiseCheck, check_adapter
     from vlbench.engine.processes import Processes, verdict
     from vlbench.run.live_models import LiveModels
     from vlbench.run.model import ENCODE_BY, fit, resolve_model
@@ -57,7 +57,7 @@ def check_model(name: str, options: Options) -> list[Finding]:
     model = resolve_model(load_catalog(options.include_path), name, options)
     asked = [fit(model, RegionEncoder)] if ENCODE_BY in options.model_args else []
     lacks = [
-        Finding("RegionEncoder", "can be had", ok=False, why=f"the model has no {gap}")
+        PromiseCheck("RegionEncoder", "can be had", ok=False, why=f"the model has no {gap}")
         for _, gap in asked
         if gap
     ]
@@ -67,17 +67,17 @@ def check_model(name: str, options: Options) -> list[Finding]:
             whole = [model, *(fitted for fitted, gap in asked if not gap)]
             adapters = [models.get(one).adapter for one in whole]
     except Exited as error:
-        return [Finding(name, "does not load", ok=False, why=str(error))]
+        return [PromiseCheck(name, "does not load", ok=False, why=str(error))]
     except VlbenchError:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's adapter: that it does not load is found
-        return [Finding(name, "does not load", ok=False, why=verdict(error).value)]
+        return [PromiseCheck(name, "does not load", ok=False, why=verdict(error).value)]
     without = model.spec.without
     others = _own_capabilities([*find_sources(options.include_path), model.spec.source])
-    findings = lacks + [
-        finding
+    checks = lacks + [
+        check
         for adapter in adapters
-        for finding in check_adapter(
+        for check in check_adapter(
             adapter,
             without=without,
             device=settings.device,
@@ -87,21 +87,21 @@ def check_model(name: str, options: Options) -> list[Finding]:
         )
     ]
     half = half_offered_by(type(adapters[0]), without, others)
-    findings += [Finding(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
-    return findings or [Finding(name, "has no capability", ok=False, why=_none(model.adapter))]
+    checks += [PromiseCheck(part, "is incomplete", ok=False, why=gap) for part, gap in half.items()]
+    return checks or [PromiseCheck(name, "has no capability", ok=False, why=_none(model.adapter))]
 
 
-def lines_of(findings: Sequence[Finding]) -> list[str]:
+def lines_of(checks: Sequence[PromiseCheck]) -> list[str]:
     """Return a line for each promise that is kept, and one for each cause that breaks promises.
 
     The other promises that the same error breaks follow it on a line.
     """
-    broken: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:
-        if not finding.ok:
-            key = (finding.cause,) if finding.cause else (finding.what, finding.why)
-            broken.setdefault(key, []).append(finding)
-    lines = [f"ok     {one.capability}: {one.what}" for one in findings if one.ok]
+    broken: dict[tuple[str, ...], list[PromiseCheck]] = {}
+    for check in checks:
+        if not check.ok:
+            key = (check.cause,) if check.cause else (check.what, check.why)
+            broken.setdefault(key, []).append(check)
+    lines = [f"ok     {one.capability}: {one.what}" for one in checks if one.ok]
     for first, *rest in broken.values():
         lines.append(f"FAILED {first.capability}: {first.what}: {first.why}")
         whats: dict[str, list[str]] = {}

@@ -121,12 +121,14 @@ def _write_sheet(
     """Write the images of items, and say so."""
     if not items:
         return "no item is wrong: there is nothing to show"
-    from vlbench.drawing.sheets import Shown, image_sheet, png
+    from vlbench.drawing.sheets import CaptionedImage, image_sheet, png
 
     with set_up_for_data(arguments) as options:
         images = images_of(row.task, [item.digest for item in items], options)
     shown = [
-        Shown(images[item.digest], [item.id, f"said: {_prediction(item)}", f"right: {item.target}"])
+        CaptionedImage(
+            images[item.digest], [item.id, f"said: {_prediction(item)}", f"right: {item.target}"]
+        )
         for item in items
     ]
     write_whole(file, png(image_sheet(shown)))

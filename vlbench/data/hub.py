@@ -37,7 +37,7 @@ from vlbench.files import is_file_name
 SAVED = "dataset_dict.json"
 
 
-class Part(NamedTuple):
+class SplitFile(NamedTuple):
     """A file of a split, as errors name it, and its rows."""
 
     name: str
@@ -94,7 +94,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         tables = _local(root, splits, cache_dir)
     elif download:
         downloaded = open_tables(source, absent)
-        tables = {name: [Part(name, downloaded[name])] for name in downloaded}
+        tables = {name: [SplitFile(name, downloaded[name])] for name in downloaded}
     else:
         raise absent
     said = {"caption": caption, "question": question, "foil": foil}
@@ -111,7 +111,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     return with_class_words(Data(splits=parts, classes=classes), texts)
 
 
-def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dict[str, list[Part]]:
+def _local(
+    root: Path, splits: Mapping[str, str], cache_dir: Path | None
+) -> dict[str, list[SplitFile]]:
     """Return the files of a folder by split, those of `splits` opened. Raises DataError."""
     import datasets  # noqa: PLC0415 - takes a second, for data that load alone
 
@@ -125,9 +127,11 @@ def _local(root: Path, splits: Mapping[str, str], cache_dir: Path | None) -> dic
     if not files:
         raise DataError(f"{root.name} holds neither parquet files nor what save_to_disk writes")
     own = {name: files_of_split(files, name) for name in splits.values()}
-    others: dict[str, list[Part]] = {split_of(one): [] for one in files if split_of(one) not in own}
+    others: dict[str, list[SplitFile]] = {
+        split_of(one): [] for one in files if split_of(one) not in own
+    }
     return others | {
-        name: [Part(file.as_posix(), _map_parquet(root / file, cache_dir)) for file in parts]
+        name: [SplitFile(file.as_posix(), _map_parquet(root / file, cache_dir)) for file in parts]
         for name, parts in own.items()
         if parts
     }
@@ -145,7 +149,7 @@ def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -
     return files
 
 
-def _find_saved_parts(root: Path, split: str) -> list[Part]:
+def _find_saved_parts(root: Path, split: str) -> list[SplitFile]:
     """Return the files of a split that save_to_disk wrote. Raises DataError for a broken one.
 
     They are memory-mapped, so that what is wrong in them would end the process later.
@@ -163,7 +167,7 @@ def _find_saved_parts(root: Path, split: str) -> list[Part]:
             rows.data.validate(full=True)
         except DAMAGED as error:
             raise DataError(f"{name} cannot be read as Arrow ({error!r:.200})") from error
-        parts.append(Part(name, rows))
+        parts.append(SplitFile(name, rows))
     if not parts:
         raise DataError(f"{state} names no file")
     return parts
@@ -185,7 +189,7 @@ def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
 
 
 def _join_parts(
-    tables: Mapping[str, Sequence[Part]], name: str, wanted: Mapping[str, Sequence[str]]
+    tables: Mapping[str, Sequence[SplitFile]], name: str, wanted: Mapping[str, Sequence[str]]
 ) -> Opened:
     """Return a split with all columns. Raises DataError for what is not there."""
     import datasets  # noqa: PLC0415 - see above

@@ -18,14 +18,14 @@ from vlbench.errors import printed
 TILE, LINE, LINES, COLUMNS = 200, 15, 4, 6
 
 
-class Shown(NamedTuple):
+class CaptionedImage(NamedTuple):
     """An image, and the lines below it."""
 
     image: Image
     lines: Sequence[str]
 
 
-def image_sheet(shown: Sequence[Shown], *, lines: int = LINES) -> Image:
+def image_sheet(shown: Sequence[CaptionedImage], *, lines: int = LINES) -> Image:
     """Return images with at most `lines` lines below each, six in a row."""
     columns, height = min(COLUMNS, len(shown)), TILE + LINE * lines
     rows = -(-len(shown) // columns)
@@ -62,7 +62,7 @@ def save_figure(figure: Any) -> Path:
     return Path(file.name)
 
 
-def _tile(shown: Shown, height: int) -> Image:
+def _tile(shown: CaptionedImage, height: int) -> Image:
     tile = PIL.Image.new("RGB", (TILE, height), "white")
     scale = (TILE - 8) / max(shown.image.size)
     size = [max(1, round(side * scale)) for side in shown.image.size]

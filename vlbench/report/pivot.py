@@ -13,7 +13,7 @@ from vlbench.catalog.training_data import trained_models
 from vlbench.errors import unknown
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import Entry, Table, interval, tables_of, title_of
+from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
 
 NO_PAPER = "Other tasks"
@@ -224,7 +224,7 @@ def _shade(models: Sequence[dict[str, Cell]], task: str) -> None:
         models[i][task] = cells[i]._replace(shade=shade)
 
 
-def _chance(tables: Sequence[Table]) -> str:
+def _chance(tables: Sequence[ScoreTable]) -> str:
     scores = [score for table in tables for score in table.scores]
     known = {number(one.chance, one.unit) for one in scores if one.chance is not None}
     return known.pop() if len(known) == 1 else ""

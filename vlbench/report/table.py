@@ -60,7 +60,7 @@ class Entry(NamedTuple):
         return self.standing == BEST
 
 
-class Table(NamedTuple):
+class ScoreTable(NamedTuple):
     """Rows that may be compared, best first; those without the score are last, then controls.
 
     A single row that cannot be compared with them is below, marked. `place` is the number of the
@@ -108,12 +108,12 @@ def table_of(
     rows: Sequence[Result],
     leaders: Leaders | None = None,
     spec: TaskSpec | None = None,
-) -> Table:
+) -> ScoreTable:
     """Return the table of rows that may be compared with each other, equal ones by name.
 
     `spec` is their task, where it is known: publishable rows have its published values.
     """
-    return Table(title, primary, _entries(primary, rows, leaders, spec), leaders)
+    return ScoreTable(title, primary, _entries(primary, rows, leaders, spec), leaders)
 
 
 def _entries(
@@ -135,7 +135,7 @@ def _entries(
 
 def tables_of(
     board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
-) -> list[Table]:
+) -> list[ScoreTable]:
     """Return a table for each set of comparable rows, the largest first.
 
     A set of one row is put in the first table, marked. `leaders` are given by `comparable`.
@@ -235,7 +235,7 @@ def key_of(score: Score) -> Hashable:
     return score.metric, frozenset(score.at.items())
 
 
-def other_scores(table: Table) -> list[Score]:
+def other_scores(table: ScoreTable) -> list[Score]:
     """Return one score of each metric and conditions that are not the primary ones.
 
     Those under the primary score's conditions come first.

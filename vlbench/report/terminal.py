@@ -10,7 +10,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.leaders import Leaders
 from vlbench.report.rows import ties_mark
-from vlbench.report.table import Entry, Table, cells, key_of, other_scores, tables_of
+from vlbench.report.table import Entry, ScoreTable, cells, key_of, other_scores, tables_of
 from vlbench.report.texts import number
 from vlbench.results import Result
 
@@ -37,7 +37,7 @@ def board_tables(
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(table: Table) -> Texts:
+def score_table(table: ScoreTable) -> Texts:
     """Return a table of rows, with the other metrics under the primary score's conditions."""
     heads, at = table.heads, dict(table.primary.get("at", {}))
     others = [score for score in other_scores(table) if dict(score.at) == at]

@@ -39,7 +39,7 @@ def test_sheets_are_written_and_read_back(given, tmp_path, capsys):
     assert "4.33 [2.58, 4.68]" in printed
     assert "+0.00 [-2.11, +2.11]" in printed
     assert "readability: Krippendorff's ordinal alpha -0." in printed
-    assert json.loads((folder / "judgements.json").read_text())["raters"] == 3
+    assert json.loads((folder / "ratings.json").read_text())["raters"] == 3
 
 
 def test_the_old_spelling_does_the_same_with_a_warning(tmp_path, capsys):

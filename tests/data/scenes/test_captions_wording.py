@@ -2,7 +2,7 @@ import pytest
 from numpy.random import default_rng
 
 from vlbench.data.scenes.captions import PREPOSITIONS, act, prepose, some_fact, verb_of
-from vlbench.data.scenes.facts import Fact, Group, View
+from vlbench.data.scenes.facts import Fact, Group, SceneView
 from vlbench.data.scenes.grammar import Sentence
 from vlbench.data.scenes.layout import single
 
@@ -47,6 +47,6 @@ def test_a_thing_in_front_hides_the_other_only_partly():
 
 
 def test_only_facts_of_the_given_kinds_are_stated():
-    view = View([], [fact("dwarfs"), fact("near")], [], "plain", 2)
+    view = SceneView([], [fact("dwarfs"), fact("near")], [], "plain", 2)
     assert some_fact(view, default_rng(0), PREPOSITIONS).kind == "near"
     assert some_fact(view, default_rng(0), {"left"}) is None

@@ -12,12 +12,12 @@ from vlbench.probes.question_generation.similarity import (
     random_transformer,
     similarities,
 )
-from vlbench.probes.question_generation.steps import STEPS, Shown
+from vlbench.probes.question_generation.steps import STEPS, QuestionInputs
 
 
 @pytest.fixture(scope="module")
 def shown():
-    return Shown.of(toy_asked())
+    return QuestionInputs.of(toy_asked())
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import pytest
 import torch
 from question_fakes import toy_asked, toy_trainings
 
-from vlbench.probes.question_generation.steps import STEPS, Shown
+from vlbench.probes.question_generation.steps import STEPS, QuestionInputs
 
 BY_NAME = {step.name: step for step in STEPS}
 
@@ -44,7 +44,7 @@ def test_the_model_under_test_stays_as_it_was(trainings):
 
 
 def test_another_image_leaves_the_caption_and_the_reverse():
-    shown = Shown.of(toy_asked())
+    shown = QuestionInputs.of(toy_asked())
     images, captions = shown.with_other_images(), shown.with_other_captions()
     assert list(images.captions) == list(shown.captions)
     assert list(captions.names) == list(shown.names)

@@ -22,15 +22,15 @@ from vlbench.files import write_whole
 from vlbench.metrics.intervals import Estimate
 from vlbench.probes.question_generation.rating.scores import (
     FILLED,
-    Rating,
+    MeanRating,
     agreement,
     as_json,
-    ratings_of,
-    read_judgements,
+    mean_ratings,
+    read_ratings,
 )
 from vlbench.probes.question_generation.rating.sheets import (
     COLUMNS,
-    FOR_JUDGES,
+    FOR_RATERS,
     KEY,
     QUESTIONS,
     SHEETS,
@@ -41,7 +41,7 @@ from vlbench.report.rows import named_row
 from vlbench.report.texts import plain_table
 
 # The statistics of filled sheets, written beside the key.
-SAID = "judgements.json"
+RATINGS = "ratings.json"
 
 
 def add_options(rate: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _write(arguments: argparse.Namespace) -> Answer:
     return Answer(
         (
             f"wrote {len(SHEETS)} sheets of {count} questions about {len(shown)} images",
-            f"1. give {folder / FOR_JUDGES} to the raters; do not show them {folder / KEY}",
+            f"1. give {folder / FOR_RATERS} to the raters; do not show them {folder / KEY}",
             f"2. put each rater's filled CSV files into {folder / FILLED / 'NAME'}",
             f"3. run: vlbench leaderboard rate {folder}",
         )
@@ -103,22 +103,22 @@ def _write(arguments: argparse.Namespace) -> Answer:
 
 def _read(folder: Path) -> Answer:
     """Return the statistics of filled sheets as a table, and write them beside the key."""
-    judgements = read_judgements(folder)
-    content = json.dumps(as_json(judgements), indent=1, ensure_ascii=False, allow_nan=False)
-    write_whole(folder / SAID, f"{content}\n".encode())
-    raters, images, systems = next(iter(judgements.answers.values())).shape
+    ratings = read_ratings(folder)
+    content = json.dumps(as_json(ratings), indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(folder / RATINGS, f"{content}\n".encode())
+    raters, images, systems = next(iter(ratings.answers.values())).shape
     columns = ["sheet", "system", "mean rating (1 to 5)", "difference from human"]
-    table = plain_table(columns, [_cells(one) for one in ratings_of(judgements)])
-    key = judgements.key
+    table = plain_table(columns, [_cells(one) for one in mean_ratings(ratings)])
+    key = ratings.key
     title = f"{key.model} on {key.task}: {raters} raters, {images} images, {systems} systems"
     agreed = [
         f"{name}: Krippendorff's ordinal alpha {_alpha(agreement(answers))}"
-        for name, answers in judgements.answers.items()
+        for name, answers in ratings.answers.items()
     ]
-    return Answer([printed(title), table, *agreed, f"wrote {folder / SAID}"])
+    return Answer([printed(title), table, *agreed, f"wrote {folder / RATINGS}"])
 
 
-def _cells(one: Rating) -> list[str]:
+def _cells(one: MeanRating) -> list[str]:
     less = (
         "-"
         if one.difference_from_human is None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from numpy.random import Generator
 
 from vlbench.data.coco_files import Phrase
-from vlbench.data.scenes.facts import Fact, Group, View
+from vlbench.data.scenes.facts import Fact, Group, SceneView
 from vlbench.data.scenes.grammar import NUMBERS, Sentence, enumerate_groups, name, plain, scenery
 from vlbench.data.scenes.world import FAMILY
 
@@ -63,7 +63,7 @@ def act(sentence: Sentence, fact: Fact, verb: str, rng: Generator) -> int:
     return index
 
 
-def some_fact(view: View, rng: Generator, kinds: Container[str]) -> Fact | None:
+def some_fact(view: SceneView, rng: Generator, kinds: Container[str]) -> Fact | None:
     """Return a fact of these kinds, or None; each kind that occurs has the same probability."""
     known = sorted({fact.kind for fact in view.facts if fact.kind in kinds})
     if not known:
@@ -73,13 +73,13 @@ def some_fact(view: View, rng: Generator, kinds: Container[str]) -> Fact | None:
     return facts[int(rng.integers(len(facts)))]
 
 
-Template = Callable[[View, Generator], Sentence | None]
+Template = Callable[[SceneView, Generator], Sentence | None]
 
 PARTICIPLES = ("placed", "drawn", "painted", "seen")
 PICTURES = ("picture", "drawing", "image")
 
 
-def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
+def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentence]:
     """Return `count` different captions; the first names every thing by its fine-grained noun.
 
     Of some things they all keep the colour or the texture to themselves, for questions to tell.
@@ -94,7 +94,7 @@ def captions(view: View, rng: Generator, *, count: int = 5) -> list[Sentence]:
     return list(sentences.values())
 
 
-def _withhold(view: View, rng: Generator) -> View:
+def _withhold(view: SceneView, rng: Generator) -> SceneView:
     """Return a view in which half of the single things have no colour, or no texture."""
     half = rng.permutation(len(view.singles))[: (len(view.singles) + 1) // 2]
     changed: dict[Group, Group] = {}
@@ -107,7 +107,7 @@ def _withhold(view: View, rng: Generator) -> View:
     def seen(group: Group) -> Group:
         return changed.get(group, group)
 
-    return View(
+    return SceneView(
         [seen(group) for group in view.groups],
         [Fact(fact.kind, seen(fact.subject), seen(fact.object)) for fact in view.facts],
         [(seen(group), place) for group, place in view.places],
@@ -116,12 +116,12 @@ def _withhold(view: View, rng: Generator) -> View:
     )
 
 
-def _complete(view: View, rng: Generator) -> Sentence:
+def _complete(view: SceneView, rng: Generator) -> Sentence:
     forms = (_shows, _there, _fragment, _picture_of)
     return forms[int(rng.integers(len(forms)))](view, rng)
 
 
-def _shows(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+def _shows(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `the picture shows A and B .`."""
     sentence = Sentence()
     subject = plain(sentence, "the", str(rng.choice(PICTURES)))
@@ -132,7 +132,7 @@ def _shows(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+def _there(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `there are A and B .`, sometimes with the background."""
     sentence, groups = Sentence(), _shuffle(view, rng)
     there = sentence.say("there", "PRON")
@@ -145,7 +145,7 @@ def _there(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _fragment(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+def _fragment(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `A and B on a striped background .`."""
     sentence = Sentence()
     root = enumerate_groups(sentence, _shuffle(view, rng), rng, exact=exact)
@@ -154,7 +154,7 @@ def _fragment(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
+def _picture_of(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `a drawing of A and B .`."""
     sentence = Sentence()
     noun = str(rng.choice(PICTURES))
@@ -166,15 +166,15 @@ def _picture_of(view: View, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _some(view: View, rng: Generator) -> Sentence:
+def _some(view: SceneView, rng: Generator) -> Sentence:
     """Name some of the things, by fine-grained nouns or categories."""
     groups = _shuffle(view, rng)
-    few = View(groups[: 1 + int(rng.integers(len(groups)))], [], [], view.background, 0)
+    few = SceneView(groups[: 1 + int(rng.integers(len(groups)))], [], [], view.background, 0)
     forms = (_shows, _fragment, _picture_of)
     return forms[int(rng.integers(len(forms)))](few, rng, exact=False)
 
 
-def _say_relation(view: View, rng: Generator) -> Sentence | None:
+def _say_relation(view: SceneView, rng: Generator) -> Sentence | None:
     """Say `A above B .`, `A drawn above B .` or `there is A above B .`."""
     fact = some_fact(view, rng, PREPOSITIONS)
     if not fact:
@@ -193,7 +193,7 @@ def _say_relation(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _acting(view: View, rng: Generator) -> Sentence | None:
+def _acting(view: SceneView, rng: Generator) -> Sentence | None:
     """Say `A faces B .` or `A is facing B .`."""
     fact = some_fact(view, rng, VERBS)
     if not fact:
@@ -209,7 +209,7 @@ def _acting(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _picture_of_acting(view: View, rng: Generator) -> Sentence | None:
+def _picture_of_acting(view: SceneView, rng: Generator) -> Sentence | None:
     """Say `a picture of A facing B .`."""
     fact = some_fact(view, rng, VERBS)
     if not fact:
@@ -225,7 +225,7 @@ def _picture_of_acting(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _say_number(view: View, rng: Generator) -> Sentence:
+def _say_number(view: SceneView, rng: Generator) -> Sentence:
     """Say `three things on a striped background .` or `there are three things .`."""
     sentence, form = Sentence(), rng.integers(2)
     there = [sentence.say("there", "PRON")] if form else []
@@ -243,7 +243,7 @@ def _say_number(view: View, rng: Generator) -> Sentence:
     return sentence
 
 
-def _say_looks(view: View, rng: Generator) -> Sentence | None:
+def _say_looks(view: SceneView, rng: Generator) -> Sentence | None:
     """Say `a dog is red .`, or, of a textured thing, `a dog covered with spots .`."""
     if not view.singles:
         return None
@@ -267,7 +267,7 @@ def _say_looks(view: View, rng: Generator) -> Sentence | None:
     return sentence
 
 
-def _say_place(view: View, rng: Generator) -> Sentence | None:
+def _say_place(view: SceneView, rng: Generator) -> Sentence | None:
     """Say `a dog at the top of the picture .`."""
     if not view.places:
         return None
@@ -289,5 +289,5 @@ TEMPLATES: Sequence[Template] = (
 )  # fmt: skip
 
 
-def _shuffle(view: View, rng: Generator) -> list[Group]:
+def _shuffle(view: SceneView, rng: Generator) -> list[Group]:
     return [view.groups[i] for i in rng.permutation(len(view.groups)).tolist()]

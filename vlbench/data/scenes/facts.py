@@ -47,7 +47,7 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class SceneView:
     """What texts may say of a drawn scene; `places` are (group, left/right/top/bottom)."""
 
     groups: list[Group]
@@ -62,7 +62,7 @@ class View:
         return [group for group in self.groups if len(group.members) == 1]
 
 
-def view(scene: Scene, drawn: Drawn) -> View:
+def view(scene: Scene, drawn: Drawn) -> SceneView:
     """Return what texts may say of a scene and its drawing."""
     things = list(scene.things)
     groups = [
@@ -79,7 +79,7 @@ def view(scene: Scene, drawn: Drawn) -> View:
         for kind in _between(a, b, drawn)
     ]
     places = [(group, place) for group in singles for place in _places(group, drawn)]
-    return View(groups, facts, places, scene.backdrop.kind, len(things))
+    return SceneView(groups, facts, places, scene.backdrop.kind, len(things))
 
 
 def centre(box: tuple[float, float, float, float]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from numpy.random import Generator
 
-from vlbench.data.scenes.facts import Fact, Group, View
+from vlbench.data.scenes.facts import Fact, Group, SceneView
 from vlbench.data.scenes.grammar import NUMBERS, Sentence, looks_of
 from vlbench.data.scenes.world import CATEGORIES, FAMILY, plural
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
 
 
 def questions(
-    view: View, captions: Sequence[Sentence], rng: Generator, *, count: int = 5
+    view: SceneView, captions: Sequence[Sentence], rng: Generator, *, count: int = 5
 ) -> list[Question]:
     """Return `count` different questions, of as many sorts as the scene allows.
 
@@ -63,7 +63,7 @@ def questions(
     return list(questions.values())
 
 
-def untold_looks(view: View, captions: Sequence[Sentence]) -> list[tuple[Group, str]]:
+def untold_looks(view: SceneView, captions: Sequence[Sentence]) -> list[tuple[Group, str]]:
     """Return size, texture and colour of single things, as far as no caption has said them.
 
     A caption says of a thing what is in a phrase that names it, or in no phrase.
@@ -83,7 +83,7 @@ def untold_looks(view: View, captions: Sequence[Sentence]) -> list[tuple[Group, 
     ]
 
 
-def _told_by_looks(view: View, group: Group, name: str) -> list[Question]:
+def _told_by_looks(view: SceneView, group: Group, name: str) -> list[Question]:
     """Ask where a thing is and what is beside it; where nothing is, how many there are."""
     where = [
         Question(f"where is the {name} ?", f"at the {place}")
@@ -120,7 +120,7 @@ def _number(group: Group) -> Question:
     return Question(f"how many {plural(group.category)} are there ?", number)
 
 
-def _presence(view: View, rng: Generator) -> list[Question]:
+def _presence(view: SceneView, rng: Generator) -> list[Question]:
     """Ask for a category that is present and for one that is absent."""
     present = {group.category for group in view.groups}
     absent = [category for category in CATEGORIES if category not in present]
@@ -137,7 +137,7 @@ def _relation(fact: Fact) -> list[Question]:
     ]
 
 
-def _what(view: View) -> list[Question]:
+def _what(view: SceneView) -> list[Question]:
     """Ask for the thing of a family, where the family has only one."""
     families = [FAMILY[group.category] for group in view.groups]
     return [

@@ -33,7 +33,7 @@ from vlbench.drawing.layouts import (
     text_width,
 )
 from vlbench.drawing.looks import COLOURS, MARKS
-from vlbench.drawing.sheets import Shown, image_sheet
+from vlbench.drawing.sheets import CaptionedImage, image_sheet
 from vlbench.errors import spaced
 from vlbench.metrics.intervals import Floats
 from vlbench.probes.captioning.caption_scores import MATCH
@@ -263,7 +263,7 @@ def captions(row: Result, read_table: ReadTable) -> Image | None:
     """Return a sheet of captions of a row; None where it keeps no examples with their images."""
     examples = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
     shown = [
-        Shown(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
+        CaptionedImage(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
         for one in examples[:MOST_IMAGES]
     ]
     return image_sheet(shown, lines=LINES_BELOW) if shown else None

@@ -16,7 +16,7 @@ from vlbench.drawing.sheets import save_figure
 from vlbench.errors import CannotDo
 from vlbench.probes.question_generation.bert_gen import Example, greedy
 from vlbench.probes.question_generation.inputs import Asked
-from vlbench.probes.question_generation.steps import STEPS, Asker, Shown, Trainings
+from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
 # The kinds of what is looked at.
 WORD, REGION = "word", "region"
@@ -207,7 +207,7 @@ def attention_artifacts(trainings: Trainings, test: Asked, examples: int) -> dic
     rows = [k * len(test.captions) // count for k in range(count)]
     if not rows:
         return {}
-    shown = Shown.of(test).select(rows)
+    shown = QuestionInputs.of(test).select(rows)
     looks = {}
     for step in STEPS:
         if step.name in DRAWN:

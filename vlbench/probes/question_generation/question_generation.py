@@ -58,7 +58,7 @@ from vlbench.probes.question_generation.scores import (
     similarity_rows,
 )
 from vlbench.probes.question_generation.similarity import similarities
-from vlbench.probes.question_generation.steps import STEPS, Material, Shown, Trainings
+from vlbench.probes.question_generation.steps import STEPS, Material, QuestionInputs, Trainings
 from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
 from vlbench.results import Outcome
 
@@ -118,7 +118,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     material, sizes = _material(engine, train, test, texts, reader)
     trainings = [Trainings(model, engine, material, training, texts, seed=seed) for seed in seeds]
     _require(trainings[0].untrained(), material, test, sizes, texts)
-    of_test = Shown.of(test)
+    of_test = QuestionInputs.of(test)
     systems = [*_without_model(engine, train, test), *_of_steps(trainings, of_test)]
     alike = similarities(trainings, of_test)
     drawn = attention_artifacts(trainings[0], test, EXAMPLES)
@@ -193,7 +193,7 @@ def _without_model(engine: Engine, train: Asked, test: Asked) -> list[System]:
     return [System("", FREQUENT, [frequent]), System("", NEAREST, [nearest])]
 
 
-def _of_steps(trainings: Sequence[Trainings], shown: Shown) -> list[System]:
+def _of_steps(trainings: Sequence[Trainings], shown: QuestionInputs) -> list[System]:
     """Return the questions of each step, and of its own floors."""
     systems = []
     for step in STEPS:

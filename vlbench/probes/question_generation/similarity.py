@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity
 from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.bert_gen import BertGen, Inputs, Source
 from vlbench.probes.question_generation.inputs import ObjectReader, Texts
-from vlbench.probes.question_generation.steps import STEPS, Asker, Shown, Step, Trainings
+from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Step, Trainings
 
 RANDOM = "random"
 
@@ -68,7 +68,7 @@ class CrossModalReader:
         return torch.stack([state[:, 0] for state in states[1:]], 1)
 
 
-def similarities(trainings: Sequence[Trainings], shown: Shown) -> dict[str, Floats]:
+def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[str, Floats]:
     """Return cosines float64 [seeds, N, 2, layers] with the own and another's caption, by step.
 
     Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
@@ -81,18 +81,20 @@ def similarities(trainings: Sequence[Trainings], shown: Shown) -> dict[str, Floa
     return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
 
 
-def _of_step(trainings: Trainings, step: Step, shown: Shown) -> Floats:
+def _of_step(trainings: Trainings, step: Step, shown: QuestionInputs) -> Floats:
     asker = trainings.asker(step)
     return _cosines(trainings, asker, shown, trainings.key(step))
 
 
-def _of_random(trainings: Trainings, shown: Shown) -> Floats:
+def _of_random(trainings: Trainings, shown: QuestionInputs) -> Floats:
     asker = trainings.asker(STEPS[0], untrained=True)
     random_transformer(asker.network, trainings.seed)
     return _cosines(trainings, asker, shown, trainings.key(STEPS[0]) | {"step": RANDOM})
 
 
-def _cosines(trainings: Trainings, asker: Asker, shown: Shown, key: Mapping[str, Any]) -> Floats:
+def _cosines(
+    trainings: Trainings, asker: Asker, shown: QuestionInputs, key: Mapping[str, Any]
+) -> Floats:
     reader = CrossModalReader(asker.network, asker.texts, asker.reader)
     others = shown.with_other_captions().captions
     found = trainings.engine.map(reader.cosines, *shown, others, key={**key, "asked": "similarity"})

@@ -51,7 +51,7 @@ class Material(NamedTuple):
     width: int
 
 
-class Shown(NamedTuple):
+class QuestionInputs(NamedTuple):
     """The images of a split as they are asked about: regions, names, and the first captions."""
 
     regions: Column
@@ -59,7 +59,7 @@ class Shown(NamedTuple):
     captions: Column
 
     @classmethod
-    def of(cls, found: Asked) -> Shown:
+    def of(cls, found: Asked) -> QuestionInputs:
         """Return the images that are asked about."""
         captions = [own[0] for own in found.captions]
         return cls(
@@ -68,19 +68,19 @@ class Shown(NamedTuple):
             value_column(captions, "text"),
         )
 
-    def with_other_images(self) -> Shown:
+    def with_other_images(self) -> QuestionInputs:
         """Return each caption with the image of another one, drawn by a fixed seed."""
         order = other_rows(len(self.names))
         return self._replace(regions=self.regions.select(order), names=self.names.select(order))
 
-    def with_other_captions(self) -> Shown:
+    def with_other_captions(self) -> QuestionInputs:
         """Return each image with the caption of the same other one."""
         order = other_rows(len(self.names))
         return self._replace(captions=self.captions.select(order))
 
-    def select(self, rows: Sequence[int]) -> Shown:
+    def select(self, rows: Sequence[int]) -> QuestionInputs:
         """Return these of the rows."""
-        return Shown(*(column.select(rows) for column in self))
+        return QuestionInputs(*(column.select(rows) for column in self))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Trainings:
             **self._training._asdict(),
         }
 
-    def questions(self, step: Step, after: Step, shown: Shown) -> list[str]:
+    def questions(self, step: Step, after: Step, shown: QuestionInputs) -> list[str]:
         """Return what is asked of each image, by what a `step` reads, `after` a step's training."""
         asker = self.asker(step, after)
         regions = shown.regions if step.images else value_column([None] * len(shown.names))

@@ -18,7 +18,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import HEADS, Entry, Table, cells, tables_of
+from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
 from vlbench.report.texts import number, one_line
 from vlbench.results import Result
 
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
     and is empty where nobody says who did.
     """
 
-    tables: Mapping[str, Sequence[Table]]
+    tables: Mapping[str, Sequence[ScoreTable]]
     left_out: Sequence[LeftOut]
     output: Path
     models: Mapping[str, ModelSpec]
@@ -60,7 +60,7 @@ def select(
     output: Path, boards: Sequence[Board], catalog: Catalog, organization: str = ""
 ) -> Selection:
     """Return the publishable rows of boards in tables, and the other rows."""
-    tables: dict[str, list[Table]] = {}
+    tables: dict[str, list[ScoreTable]] = {}
     left_out = []
     for board in boards:
         reasons = [LeftOut(row, unpublished(row)) for row in board.results]
@@ -83,7 +83,7 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
 BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
 
 
-def heads(table: Table) -> list[str]:
+def heads(table: ScoreTable) -> list[str]:
     """Return the heads of a printed table; the second is the primary score of the board."""
     return ["model", table.name, *HEADS]
 
@@ -95,6 +95,6 @@ def texts(entry: Entry) -> list[str]:
     return [one_line(cell) or "-" for cell in (entry.label, value, *cells(entry).values())]
 
 
-def higher_is_better(table: Table) -> bool | None:
+def higher_is_better(table: ScoreTable) -> bool | None:
     """Return which direction of the primary score is better; None where no row has it."""
     return table.scores[0].higher_is_better if table.scores else None

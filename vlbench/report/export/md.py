@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from vlbench.errors import SpecError
 from vlbench.files import safe_name
 from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import Table
+from vlbench.report.table import ScoreTable
 from vlbench.report.texts import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -52,13 +52,13 @@ def escaped(text: str) -> str:
     return plain.replace("www.", r"www\.")
 
 
-def _block(task: str, tables: Sequence[Table]) -> str:
+def _block(task: str, tables: Sequence[ScoreTable]) -> str:
     begin, end = _markers(task)
     inside = "\n".join(map(_table, tables)) or f"{escaped(task)}: no rows to show.\n"
     return f"{begin}\n{inside}{end}\n"
 
 
-def _table(table: Table) -> str:
+def _table(table: ScoreTable) -> str:
     """Return one table below its title."""
     head = [escaped(one) for one in heads(table)]
     head[1] += ARROWS[higher_is_better(table)]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import Entry, Table
+from vlbench.report.table import Entry, ScoreTable
 from vlbench.report.texts import one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
@@ -50,7 +50,7 @@ def _settable(character: str) -> str:
     return character if character.isascii() or letter else ascii(character)[1:-1]
 
 
-def _table(table: Table) -> str:
+def _table(table: ScoreTable) -> str:
     head = [escaped(one) for one in heads(table)]
     head[1] += ARROWS[higher_is_better(table)]
     note = BOLD if any(entry.is_best for entry in table.entries) else ""

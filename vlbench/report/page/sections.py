@@ -21,7 +21,7 @@ from vlbench.files import read_bytes, safe_name
 from vlbench.report.leaders import Comparisons, Leaders, read_comparisons
 from vlbench.report.page.bars import Scale, scale_of
 from vlbench.report.pivot import place_of
-from vlbench.report.table import HEADS, Table, cells, other_scores, tables_of, title_of
+from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
 from vlbench.report.texts import bare_number, score_name
 from vlbench.results import Result, Score, matching
 
@@ -46,7 +46,7 @@ class Section(NamedTuple):
 
     name: str
     board: Board
-    tables: Sequence[Table]
+    tables: Sequence[ScoreTable]
     leaders: Mapping[str, Leaders]
     spec: TaskSpec | None
     paper: str
@@ -198,7 +198,7 @@ class Columns(NamedTuple):
     has_notes: bool
 
 
-def columns_of(table: Table) -> Columns:
+def columns_of(table: ScoreTable) -> Columns:
     """Return the columns of a table, which all its parts on the page share."""
     beside = [cells(entry, bare_number) for entry in table.entries if entry.primary]
     texts = {head: {own[head] for own in beside} for head in HEADS}

@@ -9,9 +9,9 @@ from vlbench.errors import DataAbsent, DataError, SpecError
 from vlbench.probes.question_generation.rating.scores import (
     agreement,
     as_json,
+    mean_ratings,
     ordinal_alpha,
-    ratings_of,
-    read_judgements,
+    read_ratings,
 )
 
 
@@ -69,7 +69,7 @@ def test_a_mean_has_an_interval_and_stands_beside_peoples(tmp_path):
         return str(5 if is_human else 2 + 2 * (image % 2))
 
     filled(folder, "readability", answer)
-    found = {(one.sheet, one.system): one for one in ratings_of(read_judgements(folder))}
+    found = {(one.sheet, one.system): one for one in mean_ratings(read_ratings(folder))}
     assert len(found) == 12
     first = found["readability", "1"]
     assert first.mean.value == pytest.approx(3)
@@ -86,7 +86,7 @@ def test_a_mean_has_an_interval_and_stands_beside_peoples(tmp_path):
 
 
 def test_all_that_people_said_is_plain_values(tmp_path):
-    content = as_json(read_judgements(fill_all(sheets(tmp_path))))
+    content = as_json(read_ratings(fill_all(sheets(tmp_path))))
     assert (content["raters"], content["images"], content["model"]) == (3, 4, "m")
     assert content["agreement"] == dict.fromkeys(
         ["readability", "caption_relevance", "image_relevance"]
@@ -118,7 +118,7 @@ def test_answers_are_sorted_by_rater_image_and_system(folder):
         return str(max(1, best - {"anna": 0, "ben": 1, "chloe": 2}[cells["rater"]]))
 
     filled(folder, "readability", answer)
-    found = read_judgements(folder)
+    found = read_ratings(folder)
     assert list(found.key.systems) == ["1", "2", "3", "human"]
     expected = [[2, 3, 4, 5], [1, 2, 3, 4], [1, 1, 2, 3]]
     assert found.answers["readability"].tolist() == [[row] * 4 for row in expected]
@@ -131,7 +131,7 @@ def test_lines_may_be_sorted_anew_and_blank_ones_stand_between(folder):
         rows[1:] = [[], *reversed(rows[1:])]
 
     edited(folder, edit)
-    answers = read_judgements(folder).answers["readability"]
+    answers = read_ratings(folder).answers["readability"]
     assert sorted(np.unique(answers, return_counts=True)[1].tolist()) == [1, 47]
 
 
@@ -169,19 +169,19 @@ def set_cell(line, column, value):
 def test_what_is_wrong_with_a_sheet_is_said_with_its_place(folder, edit, message):
     edited(folder, edit)
     with pytest.raises(DataError, match=rf"^filled/anna/readability\.csv(, |: ).*{message}"):
-        read_judgements(folder)
+        read_ratings(folder)
 
 
 def test_a_sheet_in_another_encoding_is_named(folder):
     (folder / "filled/ben/caption_relevance.csv").write_bytes("number;\xe4".encode("latin-1"))
     with pytest.raises(DataError, match=r"^filled/ben/caption_relevance\.csv is no UTF-8: byte 7$"):
-        read_judgements(folder)
+        read_ratings(folder)
 
 
 def test_a_sheet_that_is_not_there_is_named(folder):
     (folder / "filled/ben/image_relevance.csv").unlink()
     with pytest.raises(DataAbsent, match=r"^the sheet filled/ben/image_relevance\.csv is absent"):
-        read_judgements(folder)
+        read_ratings(folder)
 
 
 def test_one_rater_is_too_few(tmp_path):
@@ -190,12 +190,12 @@ def test_one_rater_is_too_few(tmp_path):
     with pytest.raises(
         DataAbsent, match=r"a second rater's folder of sheets \(1 in filled/\) is absent"
     ):
-        read_judgements(folder)
+        read_ratings(folder)
 
 
 def test_without_a_key_nothing_is_read(tmp_path):
     with pytest.raises(DataAbsent, match=r"^the key of the sheets is absent; get it from vlbench"):
-        read_judgements(tmp_path)
+        read_ratings(tmp_path)
 
 
 def planted(key, **changes):
@@ -227,4 +227,4 @@ def test_a_key_that_is_none_is_named(folder, change, message):
     file = folder / "key.json"
     file.write_text(change(json.loads(file.read_text())))
     with pytest.raises(SpecError, match=rf"^{file}: {message}"):
-        read_judgements(folder)
+        read_ratings(folder)

@@ -15,7 +15,7 @@ from vlbench.probes.question_generation.rating.sheets import (
     SHEETS,
     SIDE,
     Line,
-    Shown,
+    SampledImage,
     lines_of,
     picture,
     sheet_csv,
@@ -24,7 +24,7 @@ from vlbench.probes.question_generation.rating.sheets import (
 
 
 def shown(caption="a cat", **asked):
-    return Shown("i0", "d0", caption, asked)
+    return SampledImage("i0", "d0", caption, asked)
 
 
 def rows_of(folder, name):

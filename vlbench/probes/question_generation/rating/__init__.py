@@ -1,1 +1,1 @@
-"""Human judgement of generated questions: sheets for raters, and statistics of filled sheets."""
+"""Human ratings of generated questions: sheets for raters, and statistics of filled sheets."""

@@ -40,7 +40,7 @@ from vlbench.probes.question_generation.rating.sheets import (
 FILLED = "filled"
 
 
-class Judgements(NamedTuple):
+class Ratings(NamedTuple):
     """The key, and the answers per sheet: 1 to 5, int [raters, images, systems].
 
     Images are ordered by id, systems as in the key.
@@ -50,7 +50,7 @@ class Judgements(NamedTuple):
     answers: dict[str, NDArray[np.int64]]
 
 
-def read_judgements(folder: Path) -> Judgements:
+def read_ratings(folder: Path) -> Ratings:
     """Return the answers in a folder of filled sheets.
 
     Raises DataAbsent for an absent key or sheet and for fewer than two raters, SpecError for an
@@ -63,7 +63,7 @@ def read_judgements(folder: Path) -> Judgements:
         what = f"a second rater's folder of sheets ({len(raters)} in {FILLED}/)"
         where = folder / FILLED / "NAME"
         raise DataAbsent(what, "at least two raters (the paper has three)", str(where))
-    return Judgements(
+    return Ratings(
         key,
         {
             sheet.name: np.stack(
@@ -167,7 +167,7 @@ RANGE = (float(ANSWERS[0]), float(ANSWERS[-1]))
 MOST = RANGE[1] - RANGE[0]
 
 
-class Rating(NamedTuple):
+class MeanRating(NamedTuple):
     """The mean rating of a system's questions on a sheet, and its difference from human ones.
 
     Intervals come from a jackknife over images with raters held fixed; the difference is paired by
@@ -180,26 +180,26 @@ class Rating(NamedTuple):
     difference_from_human: Estimate | None
 
 
-def ratings_of(judgements: Judgements) -> list[Rating]:
+def mean_ratings(ratings: Ratings) -> list[MeanRating]:
     """Return the mean rating of each system on each sheet."""
-    systems = list(judgements.key.systems)
-    ratings = []
-    for sheet, answers in judgements.answers.items():
+    systems = list(ratings.key.systems)
+    means = []
+    for sheet, answers in ratings.answers.items():
         raters, images, _ = answers.shape
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
         for system, own in zip(systems, sums.T, strict=True):
             less = None if system == HUMAN else _estimate(own - human, each, -MOST, MOST)
-            ratings.append(Rating(sheet, system, _estimate(own, each, *RANGE), less))
-    return ratings
+            means.append(MeanRating(sheet, system, _estimate(own, each, *RANGE), less))
+    return means
 
 
 def _estimate(sums: Floats, each: Floats, least: float, greatest: float) -> Estimate:
     """Return a mean rating, or a difference of two, of sums over the raters of each image."""
-    found = clustered_ratio(sums, each)
-    if found.stderr:
-        return found
-    return unvaried(found.value, len(each), least, greatest)
+    estimate = clustered_ratio(sums, each)
+    if estimate.stderr:
+        return estimate
+    return unvaried(estimate.value, len(each), least, greatest)
 
 
 def agreement(answers: NDArray[np.int64]) -> float | None:
@@ -232,17 +232,17 @@ def ordinal_alpha(counts: NDArray[np.int64]) -> float | None:
     return float(1 - (totals.sum() - 1) * (coincidences * distances).sum() / expected)
 
 
-def as_json(judgements: Judgements) -> Mapping[str, Any]:
+def as_json(ratings: Ratings) -> Mapping[str, Any]:
     """Return all ratings' statistics as plain values for JSON."""
-    raters, images, _ = next(iter(judgements.answers.values())).shape
-    key = judgements.key
+    raters, images, _ = next(iter(ratings.answers.values())).shape
+    key = ratings.key
     return {
         "task": key.task,
         "model": key.model,
         "questions": key.questions,
         "raters": raters,
         "images": images,
-        "agreement": {name: agreement(found) for name, found in judgements.answers.items()},
+        "agreement": {name: agreement(answers) for name, answers in ratings.answers.items()},
         "means": [
             {
                 "sheet": one.sheet,
@@ -251,10 +251,10 @@ def as_json(judgements: Judgements) -> Mapping[str, Any]:
                 "difference_from_human": one.difference_from_human
                 and _plain(one.difference_from_human),
             }
-            for one in ratings_of(judgements)
+            for one in mean_ratings(ratings)
         ],
     }
 
 
-def _plain(found: Estimate) -> dict[str, Any]:
-    return {"value": found.value, "stderr": found.stderr, "ci95": list(found.ci95)}
+def _plain(estimate: Estimate) -> dict[str, Any]:
+    return {"value": estimate.value, "stderr": estimate.stderr, "ci95": list(estimate.ci95)}

@@ -37,7 +37,7 @@ COLUMNS = ("id", "digest", "step", "floor", "seed", "caption", "question", "refe
 HUMAN = "human"
 
 
-class Shown(NamedTuple):
+class SampledImage(NamedTuple):
     """An image by its id and digest, its caption, and one question per system."""
 
     id: str
@@ -53,7 +53,7 @@ def sample_questions(
     *,
     images: int,
     seed: int,
-) -> list[Shown]:
+) -> list[SampledImage]:
     """Return a random sample of images, each with one question per step and a human one.
 
     `questions` are the COLUMNS of the table that the row keeps. With several training seeds, the
@@ -87,12 +87,12 @@ def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[s
 
 def _shown(
     rows: Sequence[Mapping[str, Any]], steps: Sequence[str], rng: np.random.Generator
-) -> Shown:
+) -> SampledImage:
     first = rows[0]
     human = first["references"][int(rng.integers(len(first["references"])))]
     said = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
     questions = {system: alike(text) for system, text in said.items()}
-    return Shown(first["id"], first["digest"], first["caption"], questions)
+    return SampledImage(first["id"], first["digest"], first["caption"], questions)
 
 
 def alike(text: str) -> str:
@@ -164,7 +164,7 @@ class Key:
     sheets: Mapping[str, Sequence[Line]]
 
 
-def lines_of(shown: Sequence[Shown], seed: int) -> dict[str, list[Line]]:
+def lines_of(shown: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
     """Return the lines of each sheet: one question per image and system, shuffled per sheet."""
     lines = {}
     for i, sheet in enumerate(SHEETS):
@@ -177,7 +177,7 @@ def lines_of(shown: Sequence[Shown], seed: int) -> dict[str, list[Line]]:
     return lines
 
 
-def _line(sheet: Sheet, number: int, one: Shown, place: int, system: str) -> Line:
+def _line(sheet: Sheet, number: int, one: SampledImage, place: int, system: str) -> Line:
     besides = {"": "", "caption": one.caption, "image": image_name(place)}
     return Line(number, one.id, system, besides[sheet.beside], one.questions[system])
 
@@ -270,11 +270,11 @@ def _digest(text: str) -> str:
 
 
 # The folder that raters get.
-FOR_JUDGES = "sheets"
+FOR_RATERS = "sheets"
 
 
 def write_sheets(
-    folder: Path, row: Result, shown: Sequence[Shown], images: Mapping[str, Image], seed: int
+    folder: Path, row: Result, shown: Sequence[SampledImage], images: Mapping[str, Image], seed: int
 ) -> int:
     """Write each sheet as CSV and HTML, the images, and the key; return the lines per sheet.
 
@@ -291,7 +291,7 @@ def write_sheets(
         files[f"{sheet.name}.csv"] = sheet_csv(sheet, lines[sheet.name])
         files[f"{sheet.name}.html"] = sheet_html(sheet, lines[sheet.name], pictures)
     for name, content in files.items():
-        write_whole(folder / FOR_JUDGES / name, content)
+        write_whole(folder / FOR_RATERS / name, content)
     key = Key(
         schema=SCHEMA,
         task=row.task,
