@@ -156,13 +156,13 @@ class OpenClip(LayersOfModel):
         tower = self.model.visual
         if not hasattr(getattr(tower, "trunk", tower), "forward_intermediates"):
             raise CannotDo("this image tower gives no grid of hidden states")
-        found = self.model.forward_intermediates(
+        outputs = self.model.forward_intermediates(
             self._normalise(pixels),
             image_indices=1,
             normalize_intermediates=True,
             intermediates_only=True,
         )
-        grid: Tensor = found["image_intermediates"][-1]
+        grid: Tensor = outputs["image_intermediates"][-1]
         return grid.float()
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
@@ -180,10 +180,10 @@ class OpenClip(LayersOfModel):
             raise CannotDo("this text tower is another library's, so no vectors of tokens")
         spans = _spans(self._tokenizer, texts)
         tokens = self._tokenizer(list(texts)).to(self._device)
-        found = self.model.forward_intermediates(
+        outputs = self.model.forward_intermediates(
             text=tokens, text_indices=1, normalize_intermediates=True, intermediates_only=True
         )
-        return token_vectors(found["text_intermediates"][-1].float(), spans)
+        return token_vectors(outputs["text_intermediates"][-1].float(), spans)
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return the cosine of each image with each text, [N, M], -1..1."""

@@ -236,8 +236,8 @@ class MaskedLanguageModel(Protocol):
 
 def capabilities_in(module: types.ModuleType) -> list[type]:
     """Return the capabilities that a module defines: its Protocols with methods of their own."""
-    found = [v for v in vars(module).values() if isinstance(v, type) and _is_protocol(v)]
-    return [one for one in found if one.__module__ == module.__name__ and methods(one)]
+    protocols = [v for v in vars(module).values() if isinstance(v, type) and _is_protocol(v)]
+    return [one for one in protocols if one.__module__ == module.__name__ and methods(one)]
 
 
 def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()) -> list[type]:

@@ -120,10 +120,10 @@ def _array(value: Any) -> str:
         message = "cannot digest an array of objects"
         raise TypeError(message)
     head = f"{array.dtype.descr}{array.shape}".encode()
-    found = hashlib.sha256(head)
+    hasher = hashlib.sha256(head)
     # As bytes where they lie: features of a large set do not fit into memory twice.
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+    hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return hasher.hexdigest()
 
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
@@ -138,15 +138,15 @@ def _recall(keys: Sequence[str]) -> dict[str, str]:
     file = memory.get()
     if file is None or not file.is_file():
         return {}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     # A memory that is broken or out of reach costs time, not the run.
     with suppress(sqlite3.Error), closing(_open(file)) as base:
         for start in range(0, len(keys), ASKED):
             part = keys[start : start + ASKED]
             marks = ",".join("?" * len(part))
             query = f"SELECT key, digest FROM digests WHERE key IN ({marks})"  # noqa: S608 - marks
-            found.update(base.execute(query, part))
-    return found
+            digests.update(base.execute(query, part))
+    return digests
 
 
 def _remember(fresh: Mapping[str, str]) -> None:

@@ -112,12 +112,12 @@ def extract_features(
     UnknownNameError for what is neither a task nor a folder, and DataAbsent.
     """
     with loaded(model, options) as (resolved, live, complete):
-        found = examples
-        if not isinstance(found, Examples):
-            found = _find(resolved, found, split, column, complete)
-        if found.column.kind not in ENCODERS:
-            raise CannotDo(f"a column of {found.column.kind}s has no features; name one of images")
-        capability, tower = ENCODERS[found.column.kind]
+        source = examples
+        if not isinstance(source, Examples):
+            source = _find(resolved, source, split, column, complete)
+        if source.column.kind not in ENCODERS:
+            raise CannotDo(f"a column of {source.column.kind}s has no features; name one of images")
+        capability, tower = ENCODERS[source.column.kind]
         if not has(resolved.adapter, capability, resolved.spec.without):
             raise CannotDo(f"{resolved.name} is no {capability.__name__}: it has no {tower.encode}")
         adapter = live.get(resolved).adapter
@@ -133,10 +133,10 @@ def extract_features(
             names = layers_of(adapter, resolved.name, layers, tower)
             held = Layers(adapter, engine, names, tower)
             for name in names:
-                by_layer[name] = held.engine_at(name).features(encode, found.column).numpy()
+                by_layer[name] = held.engine_at(name).features(encode, source.column).numpy()
         last = next(reversed(by_layer.values()), None)
-        vectors = engine.features(encode, found.column).numpy() if last is None else last
-    return Features(list(found.column.examples().ids), vectors, found.labels, by_layer)
+        vectors = engine.features(encode, source.column).numpy() if last is None else last
+    return Features(list(source.column.examples().ids), vectors, source.labels, by_layer)
 
 
 def extract_rdm(

@@ -76,10 +76,10 @@ def require_at_most(file: Path | int, most: int) -> int:
 
     Raises OSError where it has more.
     """
-    found = os.stat(file)  # noqa: PTH116 - of a descriptor, too
-    if found.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {most} are read")
-    return found.st_size if stat.S_ISREG(found.st_mode) else most
+    status = os.stat(file)  # noqa: PTH116 - of a descriptor, too
+    if status.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {status.st_size} bytes; at most {most} are read")
+    return status.st_size if stat.S_ISREG(status.st_mode) else most
 
 
 def read_bytes(file: Path, most: int) -> bytes:
@@ -168,9 +168,9 @@ def temporary_folder() -> Iterator[Path]:
 def _remove_unused(mark: Path) -> None:
     """Remove the folder of a mark whose lock no process holds; another user's is left alone."""
     with suppress(OSError):  # another process may be removing it, too
-        found = mark.lstat()
-        settled = time.time() - found.st_mtime > SETTLED
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+        status = mark.lstat()
+        settled = time.time() - status.st_mtime > SETTLED
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
         if settled and is_own and (lock := take_lock(mark, seconds=0)):
             shutil.rmtree(mark.parent, ignore_errors=True)
             lock.release()

@@ -118,8 +118,8 @@ def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
             continue
         stat = file.stat()
         state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        files[file], found, others = _read(file, folder, *state)
-        waiting += [(target, folder) for target in found]
+        files[file], targets, others = _read(file, folder, *state)
+        waiting += [(target, folder) for target in targets]
         libraries |= others
     return files, libraries
 

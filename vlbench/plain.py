@@ -301,8 +301,8 @@ def _unknown(given: Iterable[Any], known: Iterable[str]) -> tuple[list[Problem],
             meant |= {*near}
             there = ", ".join(names) or "none"
             hint = f"did you mean '{near[0]}'?" if near else f"there are {there}"
-            said = f"is now '{new[0]}'" if new else f"is unknown; {hint}"
-            problems.append(Problem((str(name),), said))
+            message = f"is now '{new[0]}'" if new else f"is unknown; {hint}"
+            problems.append(Problem((str(name),), message))
     return problems, meant
 
 

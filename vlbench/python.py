@@ -197,8 +197,8 @@ def rdm(
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
     with _shown(progress) as shown:
-        found = extract_rdm(model, task, _options(options), progress=shown)
-    return pd.DataFrame(found.distances, index=found.names, columns=found.names)
+        matrix = extract_rdm(model, task, _options(options), progress=shown)
+    return pd.DataFrame(matrix.distances, index=matrix.names, columns=matrix.names)
 
 
 def probe(

@@ -238,8 +238,8 @@ class Result:
     @property
     def primary_score(self) -> Score | None:
         """The task's primary score; None where the row has no scores."""
-        found = matching(self.scores, self.primary)
-        return found[0] if found else None
+        matches = matching(self.scores, self.primary)
+        return matches[0] if matches else None
 
     @property
     def is_partial(self) -> bool:
@@ -275,13 +275,13 @@ class Result:
 
 def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) -> None:
     """Raise SpecError where a task's primary does not name exactly one of the scores."""
-    found = matching(outcome.scores, primary)
-    if len(found) != 1:
+    matches = matching(outcome.scores, primary)
+    if len(matches) != 1:
         given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
         wanted = NEW_NAMES.get(primary["metric"], primary["metric"])
         near = get_close_matches(wanted, {s.metric for s in outcome.scores}, 1)
-        hint = f"; did you mean {near[0]}?" if near and not found else ""
-        problem = f"must match exactly one score, but matches {len(found)} of: {given}{hint}"
+        hint = f"; did you mean {near[0]}?" if near and not matches else ""
+        problem = f"must match exactly one score, but matches {len(matches)} of: {given}{hint}"
         raise SpecError(f"{where}: primary {dict(primary)} {problem}")
 
 

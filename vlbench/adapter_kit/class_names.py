@@ -20,8 +20,8 @@ def class_order_of(classes: str, count: int, *, published: bool) -> str:
         raise WeightsError(
             f"classes={IMAGENET} means 1,000 classes, but the weights have {count:,}"
         )
-    said = classes == IMAGENET or (published and not classes)
-    return IMAGENET if said and count == 1000 else ""
+    is_imagenet = classes == IMAGENET or (published and not classes)
+    return IMAGENET if is_imagenet and count == 1000 else ""
 
 
 def read_class_names(classes: str, count: int) -> list[str]:

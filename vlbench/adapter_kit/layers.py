@@ -57,21 +57,21 @@ class HookedLayers:
             if name not in self.names:
                 raise unknown("layer", name, self.names)
         wanted = [name for name in layers if name != OUTPUT]
-        found = dict[str, Tensor]()
-        hooks = [self._hook(name, found, len(pixels)) for name in wanted]
+        vectors = dict[str, Tensor]()
+        hooks = [self._hook(name, vectors, len(pixels)) for name in wanted]
         try:
             output = self._encode(pixels)
         finally:
             for hook in hooks:
                 hook.remove()
-        return {name: output if name == OUTPUT else found[name] for name in layers}
+        return {name: output if name == OUTPUT else vectors[name] for name in layers}
 
-    def _hook(self, name: str, found: dict[str, Tensor], count: int) -> Any:
-        """Let a pass over `count` images add a layer's vectors to `found`."""
+    def _hook(self, name: str, vectors: dict[str, Tensor], count: int) -> Any:
+        """Let a pass over `count` images add a layer's vectors to `vectors`."""
 
         def pool(_: nn.Module, __: Any, output: Any) -> None:
             # At once: what follows may write into the output, as an in-place ReLU does.
-            found[name] = self._pool(_tensor(output), count).float()
+            vectors[name] = self._pool(_tensor(output), count).float()
 
         return self._modules[name].register_forward_hook(pool)
 

@@ -36,10 +36,13 @@ def read_table(
     """
     table, content = _table(output, row, name, columns)
     try:
-        found = values(table, content)
+        columns_read = values(table, content)
     except ValueError as error:
         raise _no_table(row, name, error) from error
-    return [dict(zip(found, cells, strict=True)) for cells in zip(*found.values(), strict=True)]
+    return [
+        dict(zip(columns_read, cells, strict=True))
+        for cells in zip(*columns_read.values(), strict=True)
+    ]
 
 
 def read_items(output: Path, row: Result) -> pa.Table:

@@ -83,13 +83,13 @@ def _places(one: Answered, names: Sequence[str]) -> list[int]:
 
 def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float) -> WrongItem:
     """Return what models said of an item, which has a place among those of each."""
-    said: Counter[str] = Counter()
+    predictions: Counter[str] = Counter()
     targets = []
     for one, place in zip(models, places, strict=True):
         codes = one.codes[one.placed.places == place]
-        said.update(one.texts[int(code)].as_py() for code in codes if code >= 0)
+        predictions.update(one.texts[int(code)].as_py() for code in codes if code >= 0)
         targets.append(one.placed.targets[place])
-    most = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_PREDICTIONS]
+    most = sorted(predictions.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_PREDICTIONS]
     name, target = models[0].placed.ids[places[0]], next(filter(None, targets), "")
     return WrongItem(name, credit, len(models), target, dict(most))
 
@@ -135,8 +135,8 @@ def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]
 
 
 def _item(same: Sequence[Mapping[str, Any]]) -> Item:
-    said = Counter(row["prediction"] for row in same if row["prediction"] is not None)
-    prediction, times = said.most_common(1)[0] if said else ("", 0)
+    predictions = Counter(row["prediction"] for row in same if row["prediction"] is not None)
+    prediction, times = predictions.most_common(1)[0] if predictions else ("", 0)
     first, credit = same[0], fmean(row["credit"] for row in same)
     return Item(
         id=first["id"],

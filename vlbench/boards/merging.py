@@ -257,13 +257,13 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
         for file, keeper in keepers.items():
             try:
                 read_bytes(folder, keeper.row, keeper.name)
-                found = keeper.sha256
+                digest = keeper.sha256
             except DataError as error:
                 why = f"{folder}: {error}"
-                found = next((x.sha256 for x in everyone[file] if _is_in(folder, x)), "")
+                digest = next((x.sha256 for x in everyone[file] if _is_in(folder, x)), "")
                 absent[file, keeper.sha256] = why
-                problems += [] if found else [why]
-            providers[file, found] = folder
+                problems += [] if digest else [why]
+            providers[file, digest] = folder
     wanted = _wanted(source.board for source in sources)
     problems += [absent[place] for place in wanted if place in absent and place not in providers]
     return providers, problems

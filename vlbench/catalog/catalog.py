@@ -38,15 +38,15 @@ class Catalog:
         The name of a group selects its tasks. Raises SpecError for a name whose file is broken, and
         UnknownNameError with the nearest names.
         """
-        if told := [self.broken[word] for word in wanted if word in self.broken]:
-            raise SpecError("\n".join(told))
+        if broken := [self.broken[word] for word in wanted if word in self.broken]:
+            raise SpecError("\n".join(broken))
         chosen: dict[str, bool] = {}
         unknown_words = []
         for word in wanted:
             named = word in self.tasks
-            found = [word] if named else self._selected(word)
-            unknown_words += [] if found else [str(self._unknown(word))]
-            for name in found:
+            selected = [word] if named else self._selected(word)
+            unknown_words += [] if selected else [str(self._unknown(word))]
+            for name in selected:
                 members = self.tasks[name].group or [name]
                 chosen |= {member: chosen.get(member, False) or named for member in members}
         if unknown_words:

@@ -357,10 +357,10 @@ def _without_x(value: Any) -> Any:
 def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding]:
     """Return the finding of an entry; one for each task that it ranges over."""
     problems = []
-    found = [name for name in RELATIONS if name in values]
-    if len(found) != 1:
+    relations = [name for name in RELATIONS if name in values]
+    if len(relations) != 1:
         wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
-        problems.append(f"{where()}: a finding has one of {wanted}; this one has {len(found)}")
+        problems.append(f"{where()}: a finding has one of {wanted}; this one has {len(relations)}")
     if "by" in values and "greater" not in values:
         problems.append(f"{where('by')}: 'by' belongs to 'greater'")
     given = values.get("for_each", {})
@@ -377,7 +377,7 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
         comparisons = [
             comparison
             for case in cases_of(where, values.get("each", {}), lists)
-            for comparison in comparisons_of(where, found[0], own | more, case, lists)
+            for comparison in comparisons_of(where, relations[0], own | more, case, lists)
         ]
         findings.append(Finding(*about, comparisons, range=ranged))
     if ranged and not any(IN_TURN in side.models for side in findings[0].sides):

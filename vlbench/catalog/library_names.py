@@ -118,17 +118,17 @@ def named_elsewhere(name: str) -> list[str]:
     """
     file = Path(name.removesuffix(":"))
     classes = top_level(file, ast.ClassDef) if file.suffix == ".py" and file.is_file() else ()
-    found = [f"{file}:{node.name}" for node in classes]
+    names = [f"{file}:{node.name}" for node in classes]
     if Path(name).is_dir():
-        found.append(f"hf:{name}" if name.startswith(("/", ".", "~")) else f"hf:./{name}")
+        names.append(f"hf:{name}" if name.startswith(("/", ".", "~")) else f"hf:./{name}")
     made = re.compile(rf"^def {re.escape(name.partition('.')[0])}\(", re.MULTILINE)
     for library in ("timm", "torchvision"):
         spec = importlib.util.find_spec(library)
         folders = spec.submodule_search_locations if spec else ()
         files = (file for folder in folders or () for file in Path(folder, "models").rglob("*.py"))
         if name.isprintable() and any(made.search(file.read_text("utf-8")) for file in files):
-            found.append(f"{library}:{name}")
-    return found
+            names.append(f"{library}:{name}")
+    return names
 
 
 def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
@@ -259,13 +259,13 @@ def _of_hub(repository: str, file: str, revision: str, instead: str) -> Path:
 
 def _read_json(file: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(read_text(file, MOST_TEXT))
+        content = json.loads(read_text(file, MOST_TEXT))
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", error)
         raise UnknownNameError(f"{file} cannot be read as a configuration: {why}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UnknownNameError(f"{file} cannot be read as a configuration: it is no mapping")
-    return found
+    return content
 
 
 def _folder(text: str) -> Path | None:

@@ -86,11 +86,11 @@ def needs_of(spec: TaskSpec) -> str | None:
 @cache
 def shipped_probes() -> Mapping[str, Path]:
     """Return the file of each function of the shipped probes, by its name, and by `FILE:`."""
-    found: dict[str, Path] = {}
+    probes: dict[str, Path] = {}
     for file in sorted(PACKAGE.glob("probes/*/*.py")):
         for name in re.findall(r"^def (\w+)\(", file.read_text("utf-8"), re.MULTILINE):
-            found |= {name: found.get(name, file), f"{file.stem}:": file}
-    return found
+            probes |= {name: probes.get(name, file), f"{file.stem}:": file}
+    return probes
 
 
 @cache
@@ -113,18 +113,18 @@ def _classes(file: Path) -> Mapping[str, frozenset[str]]:
         if node.module and node.module.startswith(f"{PACKAGE.name}.")
         for alias in node.names
     }
-    found: dict[str, frozenset[str]] = {}
+    methods_by_class: dict[str, frozenset[str]] = {}
     there: Mapping[str, frozenset[str]]
     for node in top_level(file, ast.ClassDef):
         methods = public_methods(node)
         for base in map(ast.unparse, node.bases):
             # `vlbench.engine` is a folder, and an adapter may import what is not there.
-            there = found
+            there = methods_by_class
             if base in imported:
                 there = _classes(imported[base]) if imported[base].is_file() else {}
             if base not in there:
                 break
             methods |= there[base]
         else:
-            found[node.name] = methods
-    return found
+            methods_by_class[node.name] = methods
+    return methods_by_class

@@ -52,9 +52,9 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
 @cache
 def shipped_loaders() -> Mapping[str, Sequence[str]]:
     """Return the full names of the shipped loaders by their bare ones."""
-    found: dict[str, list[str]] = {}
+    loaders: dict[str, list[str]] = {}
     for file in sorted((PACKAGE / "data").rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
         for node in filter(is_loader, top_level(file, ast.FunctionDef)):
-            found.setdefault(node.name, []).append(f"{module}:{node.name}")
-    return found
+            loaders.setdefault(node.name, []).append(f"{module}:{node.name}")
+    return loaders

@@ -96,6 +96,6 @@ def _named(adapter: type, part: type, without: Sequence[str]) -> str:
 
 def _signature(part: type, method: str) -> str:
     """Return a method with its parameters and result as its text has them, without `self`."""
-    found = inspect.signature(getattr(part, method))
-    rest = [one for name, one in found.parameters.items() if name != "self"]
-    return f"{method}{found.replace(parameters=rest)}".replace("'", "")
+    signature = inspect.signature(getattr(part, method))
+    rest = [one for name, one in signature.parameters.items() if name != "self"]
+    return f"{method}{signature.replace(parameters=rest)}".replace("'", "")

@@ -42,7 +42,7 @@ def trusted_packages() -> set[str]:
 
 def find_sources(include: Sequence[Path] = ()) -> list[Path]:
     """Return every source: shipped, of entry points, and included. Raises SpecError."""
-    found = [shipped_source()]
+    sources = [shipped_source()]
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         where, why = f"entry point '{point.name}'", ""
         try:
@@ -51,12 +51,12 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
             spec, why = None, f": {type(error).__name__}: {error}"
         if spec is None or not spec.submodule_search_locations:
             raise SpecError(f"{where}: '{point.value}' is not a package{why}")
-        found.append(Path(spec.submodule_search_locations[0]))
+        sources.append(Path(spec.submodule_search_locations[0]))
     for folder in include:
         if not any((folder / part).is_dir() for part in ("tasks", "model_adapters")):
             raise SpecError(f"{folder}: a source has a folder tasks/ or model_adapters/")
-        found.append(folder)
-    return list(dict.fromkeys(source.resolve() for source in found))
+        sources.append(folder)
+    return list(dict.fromkeys(source.resolve() for source in sources))
 
 
 def capability_files(source: Path) -> dict[Path, Mapping[str, frozenset[str]]]:
@@ -65,8 +65,8 @@ def capability_files(source: Path) -> dict[Path, Mapping[str, frozenset[str]]]:
     A capability is a Protocol with a method of its own. Files are read as text.
     """
     files = [PACKAGE / "capabilities.py"] if source == shipped_source() else _python_files(source)
-    found = {file: _protocols(file) for file in files}
-    return {file: protocols for file, protocols in found.items() if protocols}
+    protocols_by_file = {file: _protocols(file) for file in files}
+    return {file: protocols for file, protocols in protocols_by_file.items() if protocols}
 
 
 def _python_files(source: Path) -> list[Path]:

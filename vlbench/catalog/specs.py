@@ -257,8 +257,8 @@ def _data_problems(document: Document) -> list[str]:
     """Return what is wrong with a task's data: the keys of its loader and of its regions."""
     data, problems = document.values.get("data"), []
     if isinstance(data, dict) and not isinstance(data.get("loader"), str):
-        found = f"must be a text, not {data['loader']!r}" if "loader" in data else "is missing"
-        problems.append(f"{document.where('data', 'loader')}: 'data.loader' {found}")
+        problem = f"must be a text, not {data['loader']!r}" if "loader" in data else "is missing"
+        problems.append(f"{document.where('data', 'loader')}: 'data.loader' {problem}")
     key = "compare_across_regions"
     if key in document.values and not (isinstance(data, dict) and "regions" in data):
         where = document.where(key)
@@ -272,7 +272,7 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         return []
     document = load_yaml(file)
     problems: list[str] = []
-    found: list[ModelSpec] = []
+    models: list[ModelSpec] = []
     names_in = cache(_capability_names)
     for name, entry in document.values.items():
         if not isinstance(entry, dict) or not {"adapter", "unavailable", "renamed"} & set(entry):
@@ -287,10 +287,10 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
                 named = [one for one in entry[key] if (key, one) != ("notes", EVERY)]
                 problems += _unknown_capabilities(where, source, named, names_in)
         if not wrong:
-            found.append(ModelSpec(str(name), source, document, **values))
+            models.append(ModelSpec(str(name), source, document, **values))
     if problems:
         raise SpecError("\n".join(problems))
-    return found
+    return models
 
 
 def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> list[str]:

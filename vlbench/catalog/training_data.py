@@ -25,12 +25,12 @@ def trained_models(
     names: Iterable[str], models: Mapping[str, ModelSpec], task: TaskSpec | None
 ) -> dict[str, str]:
     """Return the data set of a task by each name of a row whose model was trained on it."""
-    found = {}
+    data_by_model = {}
     for name in names:
         model = models.get(name.partition("[")[0])
         if model and task and (data := trained_on(model, task)):
-            found[name] = data
-    return found
+            data_by_model[name] = data
+    return data_by_model
 
 
 def _normal(name: str) -> str:

@@ -53,15 +53,15 @@ def one_size(adapter: Any, samples: Samples) -> str:
 def all_layers(adapter: Any, samples: Samples, places: Sequence[int]) -> list[Tensor]:
     """Return what an adapter gives at all its layers, side by side."""
     pixels, names = batch_of(adapter, samples, places), adapter.layers()
-    found = adapter.encode_images_at(pixels, names)
-    return list(torch.cat([found[name] for name in names], 1))
+    by_layer = adapter.encode_images_at(pixels, names)
+    return list(torch.cat([by_layer[name] for name in names], 1))
 
 
 def all_text_layers(adapter: Any, texts: Sequence[str]) -> list[Tensor]:
     """Return what an adapter gives of texts at all its layers, side by side."""
     names = adapter.text_layers()
-    found = adapter.encode_texts_at(texts, names)
-    return list(torch.cat([found[name] for name in names], 1))
+    by_layer = adapter.encode_texts_at(texts, names)
+    return list(torch.cat([by_layer[name] for name in names], 1))
 
 
 def layers(adapter: Any, samples: Samples) -> str:

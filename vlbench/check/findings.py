@@ -152,8 +152,8 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
         return f"a batch of {len(places)} gave {len(outputs)} outputs"
     bad = sum(int((~output.isfinite()).sum()) for output in outputs)
     if not bad and all(output.ndim == 1 and output.numel() for output in outputs):
-        found = [one for output in outputs if (one := first_outside(output[None].float()))]
-        return found[0][1] if found else ""
+        problems = [one for output in outputs if (one := first_outside(output[None].float()))]
+        return problems[0][1] if problems else ""
     return f"{bad} of {sum(o.numel() for o in outputs)} values are NaN or infinite" if bad else ""
 
 

@@ -76,10 +76,10 @@ def _span(text: str, word: str | None) -> tuple[int, int]:
     """Return the characters that heads look from. Raises UnknownNameError for no such word."""
     if word is None:
         return 0, len(text)
-    found = re.search(rf"\b{re.escape(word)}\b", text) if word else None
-    if found is None:
+    match = re.search(rf"\b{re.escape(word)}\b", text) if word else None
+    if match is None:
         raise UnknownNameError(f"the text {text!r:.80} has no word {word!r:.40}")
-    return found.span()
+    return match.span()
 
 
 def _marked(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
@@ -99,8 +99,8 @@ def _drawn(picture: Picture, attention: JointAttention, span: tuple[int, int], t
     assert picture.image
     maps = attention_by_pixel(weights, attention.boxes.cpu().numpy(), picture.image.size)
     shares: Any = weights.sum(-1)
-    told = "share of attention to the image" if attention.whole else "softmax over the image alone"
+    scale = "share of attention to the image" if attention.whole else "softmax over the image alone"
     content = BytesIO()
-    figure = attention_figure(picture.image, maps, shares, f"{title} ({told})")
+    figure = attention_figure(picture.image, maps, shares, f"{title} ({scale})")
     figure.savefig(content, format="png", dpi=150)
     return content.getvalue()

@@ -187,10 +187,10 @@ def _shown(column: Column) -> str:
 
 def _example(data: Data, split: Split, i: int) -> str:
     known = split[next(iter(split.columns))].examples().ids[i]
-    said = [str(split[name][i]) for name in SUMMARIES if name in split.columns][:1]
+    texts = [str(split[name][i]) for name in SUMMARIES if name in split.columns][:1]
     if "label" in split.columns and data.classes:
-        said.append(data.classes[split["label"][i]])
-    return ": ".join([str(known), *said])
+        texts.append(data.classes[split["label"][i]])
+    return ": ".join([str(known), *texts])
 
 
 def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:

@@ -50,7 +50,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.extraction import extract_features
 
     with Bar(open_console()) as bar:
-        found = extract_features(
+        features = extract_features(
             arguments.model,
             arguments.source,
             options_of(arguments),
@@ -59,10 +59,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
             layers=arguments.layers.split(",") if arguments.layers else (),
             progress=bar,
         )
-    write_whole(arguments.file, content_of(found, arguments.file.suffix))
-    widths = " + ".join(str(one.shape[1]) for one in arrays_of(found).values())
-    held = ", ".join(["ids", *arrays_of(found), *(["labels"] if found.labels else [])])
-    return Answer([f"{len(found.ids)} x {widths} numbers in {arguments.file} ({held})"])
+    write_whole(arguments.file, content_of(features, arguments.file.suffix))
+    widths = " + ".join(str(one.shape[1]) for one in arrays_of(features).values())
+    held = ", ".join(["ids", *arrays_of(features), *(["labels"] if features.labels else [])])
+    return Answer([f"{len(features.ids)} x {widths} numbers in {arguments.file} ({held})"])
 
 
 def arrays_of(found: Features) -> dict[str, Any]:

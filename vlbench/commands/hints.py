@@ -75,11 +75,13 @@ class HintingParser(argparse.ArgumentParser):
         """Return the arguments; a word that no command knows is an error with a hint."""
         words = list(sys.argv[1:] if args is None else args)
         arguments, unknown = self.parse_known_args(words, namespace)
-        told = _of_other_tool(arguments)
-        if unknown or told:
+        problems = _of_other_tool(arguments)
+        if unknown or problems:
             own = getattr(arguments, "parser", self)
-            told += [f"unrecognized arguments: {' '.join(unknown)}"] if unknown else []
-            self.error("; ".join([*told, *_hints(own, unknown)]) + _command_line(words, unknown))
+            problems += [f"unrecognized arguments: {' '.join(unknown)}"] if unknown else []
+            self.error(
+                "; ".join([*problems, *_hints(own, unknown)]) + _command_line(words, unknown)
+            )
         if hasattr(arguments, "parser"):
             del arguments.parser
         return arguments

@@ -136,13 +136,13 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
     for file in sorted(folder.rglob("*.py")):
         for node in _parse(file).body:
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
-                told = ast.get_docstring(node) or ""
+                docstring = ast.get_docstring(node) or ""
                 shipped = folder.parent == PACKAGE
                 inner = ".".join(file.relative_to(folder).with_suffix("").parts)
                 module = f"vlbench.{folder.name}.{inner}" if shipped else file.stem
                 name = f"{module}:{node.name}"
                 row = {"name": name, "tags": [], "file": str(file), "params": _keywords(node)}
-                yield row | {"about": told.partition("\n")[0], "docstring": told}
+                yield row | {"about": docstring.partition("\n")[0], "docstring": docstring}
 
 
 # What a run gives a loader, and YAML does not.
@@ -151,13 +151,13 @@ OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
 
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:
     """Return the type of each argument that YAML may give, and its default where it has one."""
-    found = {}
+    types = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         if argument.arg in OF_THE_RUN:
             continue
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
-        found[argument.arg] = f"{kind} = {ast.unparse(default)}" if default else kind
-    return found
+        types[argument.arg] = f"{kind} = {ast.unparse(default)}" if default else kind
+    return types
 
 
 def _parse(file: Path) -> ast.Module:

@@ -138,14 +138,14 @@ def output_option(output: Path) -> str:
 def add_output(parser: argparse.ArgumentParser, *also: str, of_run: bool = False) -> None:
     """Add the option, `also` spelled so, for where boards are, or where a run writes them."""
     known = RESULTS if of_run or RESULTS.is_dir() else PUBLISHED
-    told = "./results" if of_run else "./results if it is there, else ./leaderboards"
+    default = "./results" if of_run else "./results if it is there, else ./leaderboards"
     parser.add_argument(
         "--output",
         *also,
         type=Path,
         default=_of_environment("VLBENCH_OUTPUT", str(known)),
         metavar="DIR",
-        help=f"where boards are (default: {told})",
+        help=f"where boards are (default: {default})",
     )
 
 
@@ -219,8 +219,8 @@ def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
             raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
         return file
 
-    told = " or ".join(f"FILE{suffix}" for suffix in suffixes)
-    parser.add_argument("-o", "--file", type=file_of, required=True, metavar="FILE", help=told)
+    names = " or ".join(f"FILE{suffix}" for suffix in suffixes)
+    parser.add_argument("-o", "--file", type=file_of, required=True, metavar="FILE", help=names)
 
 
 def positive(text: str) -> int:

@@ -27,14 +27,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.extraction import extract_rdm
 
     with Bar(open_console()) as bar:
-        found = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)
+        rdm = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)
     if arguments.file.suffix == ".csv":
         import csv
         from io import StringIO
 
         text = StringIO()
-        rows = zip(found.names, found.distances.tolist(), strict=True)
-        csv.writer(text).writerows([["", *found.names], *([name, *row] for name, row in rows)])
+        rows = zip(rdm.names, rdm.distances.tolist(), strict=True)
+        csv.writer(text).writerows([["", *rdm.names], *([name, *row] for name, row in rows)])
         content = text.getvalue().encode()
     else:
         from io import BytesIO
@@ -42,8 +42,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         import numpy as np
 
         packed = BytesIO()
-        np.savez(packed, names=found.names, distances=found.distances, categories=found.categories)
+        np.savez(packed, names=rdm.names, distances=rdm.distances, categories=rdm.categories)
         content = packed.getvalue()
     write_whole(arguments.file, content)
-    n = len(found.names)
+    n = len(rdm.names)
     return Answer([f"{n} x {n} distances in {arguments.file}"])

@@ -128,16 +128,16 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
     `vlbench.data.hub:images` is also `hub:images`, and `images`.
     """
     rows = [*list_things("probes", include), *list_things("data", include)]
-    found = [row for row in rows if re.search(rf"(^|[.:]){re.escape(name)}$", row["name"])]
-    if not found:
+    matches = [row for row in rows if re.search(rf"(^|[.:]){re.escape(name)}$", row["name"])]
+    if not matches:
         short = {row["name"].rpartition(":")[2] for row in rows}
         raise unknown(
             "task, model, probe or loader", name, {*catalog.tasks, *catalog.models, *short}
         )
     keys = ("file", "params", "docstring")
-    shown = {row["name"]: {key: row[key] for key in keys} for row in found}
+    shown = {row["name"]: {key: row[key] for key in keys} for row in matches}
     # Several may end alike, such as the loaders `images` of tables, shards and the hub.
-    return shown if len(shown) > 1 else {"name": found[0]["name"], **shown[found[0]["name"]]}
+    return shown if len(shown) > 1 else {"name": matches[0]["name"], **shown[matches[0]["name"]]}
 
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:

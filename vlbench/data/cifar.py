@@ -91,8 +91,8 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
         absent = DataAbsent(layout.what, home, where)
         if not download:
             raise absent
-        found = hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
-        return replace(found, class_order=layout.class_order)
+        data = hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+        return replace(data, class_order=layout.class_order)
     begin_reading()
     classes = _class_names(folder / layout.meta, layout.names_key)
     splits = {

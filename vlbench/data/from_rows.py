@@ -78,14 +78,14 @@ def named_in(
 
     Raises DataError, naming the row by `where`, for what is neither, and for a blank.
     """
-    found = {}
+    names = {}
     for kind in [kind for kind in NAMED if kind in columns]:
         (values,) = columns[kind]
         for row, value in enumerate(values):
             if type(value) not in (str, int) or not str(value).strip():
                 raise DataError(f"{where(row)}: the {kind} is {value!r:.40}, no text")
-        found[kind] = [str(value) for value in values]
-    return found
+        names[kind] = [str(value) for value in values]
+    return names
 
 
 def _texts(values: Sequence[Any], where: str, what: str) -> list[str]:

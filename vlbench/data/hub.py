@@ -97,9 +97,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         tables = {name: [SplitFile(name, downloaded[name])] for name in downloaded}
     else:
         raise absent
-    said = {"caption": caption, "question": question, "foil": foil}
+    text_columns = {"caption": caption, "question": question, "foil": foil}
     more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
-    columns = columns_of({"image": image, "label": label, "item": item, **said, **more})
+    columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
     labelled = {known: opened[name].rows for name, known in splits.items()}
     classes = _classes(labelled, label) if label else []
@@ -232,5 +232,5 @@ def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Row
     columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
     labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
     images, *second = (cell_images(table, column, where) for column in (image, *more))
-    said, named = said_in(columns, where), named_in(columns, where)
-    return Rows(images, labels, items or (), said, named, second)
+    texts, named = said_in(columns, where), named_in(columns, where)
+    return Rows(images, labels, items or (), texts, named, second)

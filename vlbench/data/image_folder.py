@@ -64,8 +64,8 @@ def _in_halves(root: Path, seed: int) -> Data:
     _count(others, [one.name for one in root.iterdir() if one.is_file() and one.name[0] != "."])
     few = [f"{c} ({len(own)})" for c, own in zip(classes, images, strict=True) if len(own) < 2]
     if few or not classes:
-        told = f"too few images of {', '.join(few)}" if few else "no folders of classes"
-        raise DataError(f"{root.name} has {told}; train and test need one image of a class each")
+        problem = f"too few images of {', '.join(few)}" if few else "no folders of classes"
+        raise DataError(f"{root.name} has {problem}; train and test need one image of a class each")
     rng, halves = np.random.default_rng(seed), []
     for own in images:
         first, second = np.array_split(rng.permutation(len(own)), 2)

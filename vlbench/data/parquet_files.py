@@ -45,14 +45,14 @@ def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> lis
     The footer is not asked about the columns of a group of rows: for some broken ones, pyarrow ends
     the process then.
     """
-    found = pq.read_metadata(file)
-    leaves = [found.schema.column(i) for i in range(len(found.schema))]
+    metadata = pq.read_metadata(file)
+    leaves = [metadata.schema.column(i) for i in range(len(metadata.schema))]
     width = sum(
         max(leaf.length, WIDTH) + LEVELS
         for leaf in leaves
         if columns is None or leaf.path.split(".")[0] in columns
     )
-    groups = [found.row_group(i) for i in range(found.num_row_groups)]
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     # Without taking one that says less than nothing from the others.
     _require(sum(abs(g.total_byte_size) + abs(g.num_rows) * width for g in groups), file)
     return [leaf.path for leaf in leaves if _is_text(leaf)]

@@ -47,12 +47,14 @@ def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
     Raises DataError, naming files, where shards are absent, where two sets of files could be the
     split, and where its name alone and the rules of datasets do not give the same files.
     """
-    found = _find_as_datasets(files, split)
-    own = [file for file in files if split_of(file) == split] or found
+    read_by_datasets = _find_as_datasets(files, split)
+    own = [file for file in files if split_of(file) == split] or read_by_datasets
     _require_one_set(own, split)
-    if found and (doubtful := {*own} ^ {*found}):
+    if read_by_datasets and (doubtful := {*own} ^ {*read_by_datasets}):
         why = f"{_names(doubtful)} may belong to the split {split} ({_names(own)}) or not"
-        raise DataError(f"{why}: the library datasets reads {_names(found)}; rename or remove it")
+        raise DataError(
+            f"{why}: the library datasets reads {_names(read_by_datasets)}; rename or remove it"
+        )
     return own
 
 
@@ -67,12 +69,12 @@ def _find_as_datasets(files: Sequence[PurePath], split: str) -> list[PurePath]:
     if any(shard for _, shard in shards):
         return [file for file, shard in shards if shard and shard[1] == split]
     for part in (slice(-1), slice(-1, None)):  # the folders, then the name
-        found = {
+        by_split = {
             name: [file for file in files if any(map(word.search, file.parts[part]))]
             for name, word in FINDS.items()
         }
-        if any(found.values()):
-            return found.get(split, [])
+        if any(by_split.values()):
+            return by_split.get(split, [])
     return list(files) if split == "train" else []
 
 

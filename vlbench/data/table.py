@@ -85,9 +85,9 @@ def images(  # noqa: PLR0913 - YAML fills them by name
             raise DataAbsent(f"the table {name}", "your own images", str(root / name))
     require_texts(texts)
     begin_reading()
-    said = {"caption": caption, "question": question, "foil": foil}
+    text_columns = {"caption": caption, "question": question, "foil": foil}
     more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
-    columns = columns_of({"image": image, "label": label, "item": item, **said, **more})
+    columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
     has_numbers = any(NUMBER.fullmatch(name) for name in classes)
     numbers = {} if has_numbers else {str(i): i for i in range(len(classes))}
@@ -138,8 +138,8 @@ def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
     more = [file_images(root, paths, listed=table.name) for paths in others]
     labels = _labels(table, numbers) if "label" in table.columns else None
     items = list(chain(*table.columns.get("item", ())))
-    said, named = said_in(table.columns, table.where), named_in(table.columns, table.where)
-    return Rows(images, labels, items, said, named, more)
+    texts, named = said_in(table.columns, table.where), named_in(table.columns, table.where)
+    return Rows(images, labels, items, texts, named, more)
 
 
 def _paths(table: _Table, column: str, number: int = 0) -> list[str]:

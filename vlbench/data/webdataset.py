@@ -260,14 +260,16 @@ def images(
     begin_reading()
     classes = _class_names(root) if label else []
     suffixes = Wanted(label, caption)
-    found, left_out = {}, 0
+    read_splits, left_out = {}, 0
     for name, folder in wanted(splits, wanted_splits).items():
         rows, others = _rows(root, folder, suffixes, len(classes))
         left_out += others
-        found[name] = split_from_rows(rows, classes=len(classes), where=folder, regions=regions)
-    require_own_regions(found)
+        read_splits[name] = split_from_rows(
+            rows, classes=len(classes), where=folder, regions=regions
+        )
+    require_own_regions(read_splits)
     dropped = {NO_EXAMPLE: left_out} if left_out else {}
-    return with_class_words(Data(splits=found, classes=classes, dropped=dropped), texts)
+    return with_class_words(Data(splits=read_splits, classes=classes, dropped=dropped), texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +316,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
             digests.append(one.digest)
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
-    found = Rows(
+    split_rows = Rows(
         streamed_images(stored, digests),
         labels if wanted.label else None,
         keys,
@@ -323,7 +325,7 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
             lambda row: f"{shards[places[3 * row]]}: {keys[row]}",
         ),
     )
-    return found, left_out
+    return split_rows, left_out
 
 
 def _check_size(label: int, classes: int, where: str) -> int:

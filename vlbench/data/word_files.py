@@ -32,17 +32,17 @@ def read_visual_words(path: Path) -> dict[str, str]:
 
 def read_questions(path: Path) -> list[Question]:
     """Return the questions of a file in the format of questions-words.txt. Raises DataError."""
-    found, section = [], ""
+    questions, section = [], ""
     for number, line in enumerate(_lines(path), 1):
         words = line.split()
         if line.startswith(": "):
             section = line[2:].strip()
         elif len(words) == 4 and section:
-            found.append(Question(section, words))
+            questions.append(Question(section, words))
         else:
             wanted = "': section', then lines of four words"
             raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
-    return found
+    return questions
 
 
 def pair_delimiter(path: Path) -> str:

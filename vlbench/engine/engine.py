@@ -293,8 +293,8 @@ class Engine:
             encoded = encode(pictures, [regions.boxes for regions in own])
             return [one.float().cpu() for one in encoded]
 
-        found = self.map(vectors, column, key={"model": encoder})
-        pairs = zip((picture.regions for picture in column), found, strict=True)
+        vectors_by_picture = self.map(vectors, column, key={"model": encoder})
+        pairs = zip((picture.regions for picture in column), vectors_by_picture, strict=True)
         regions = [own._replace(vectors=new) for own, new in pairs]
         names = column.examples().ids
         made = Column(digest(regions), "value", regions, range(len(regions)), names)

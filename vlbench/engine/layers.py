@@ -197,8 +197,8 @@ class _AllLayers:
         self._encode = getattr(model, f"{tower.encode}_at")
 
     def __call__(self, values: Any) -> Tensor:
-        found = self._encode(values, self.names)
-        parts = [found[name].float() for name in self.names]
+        by_layer = self._encode(values, self.names)
+        parts = [by_layer[name].float() for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if part.ndim != 2 or len(part) != len(values):
                 shape = list(part.shape)

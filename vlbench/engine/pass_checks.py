@@ -86,8 +86,8 @@ def first_outside(rows: Tensor) -> tuple[int, str] | None:
     if not outside.any():
         return None
     i = int(outside.nonzero()[0])
-    said = f"values of up to {float(largest[i]):.3g}, whose squares float32 does not hold"
-    return i, f"{said}; scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
+    problem = f"values of up to {float(largest[i]):.3g}, whose squares float32 does not hold"
+    return i, f"{problem}; scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
 
 
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:

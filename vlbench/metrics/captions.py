@@ -49,10 +49,10 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
     words = ["-cp", jar("tokenizer/stanford-corenlp-3.4.1.jar"), TOKENIZER]
     lines = [one_line(caption) for caption in captions]
     words += ["-preserveLines", "-lowerCase"]
-    said = run_java("words of captions", words, lines, texts=len(lines)).split("\n")
-    if len(said) != len(lines) + 1:
-        raise DataError(f"words of captions: Java told {len(said) - 1} lines of {len(lines)}")
-    return [_without_punctuation(line) for line in said[:-1]]
+    lines_out = run_java("words of captions", words, lines, texts=len(lines)).split("\n")
+    if len(lines_out) != len(lines) + 1:
+        raise DataError(f"words of captions: Java told {len(lines_out) - 1} lines of {len(lines)}")
+    return [_without_punctuation(line) for line in lines_out[:-1]]
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
@@ -178,10 +178,10 @@ class CaptionMetrics:
 
 def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]:
     """Return captions and references in words, in the order of the captions."""
-    told = iter(words([text for image in captions for text in captions[image]]))
-    own = {image: next(told) for image in captions}
-    told = iter(words([text for image in captions for text in references[image]]))
-    others = {image: [next(told) for _ in references[image]] for image in captions}
+    tokenised = iter(words([text for image in captions for text in captions[image]]))
+    own = {image: next(tokenised) for image in captions}
+    tokenised = iter(words([text for image in captions for text in references[image]]))
+    others = {image: [next(tokenised) for _ in references[image]] for image in captions}
     pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
     for image, (_, kept) in zip(captions, pairs, strict=True):
         if not kept:

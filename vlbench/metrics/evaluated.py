@@ -61,8 +61,8 @@ class Evaluated:
         if named is None and len(numbers) == 1:
             (named,) = numbers.values()
         if named is None or not math.isfinite(named):
-            told = ", ".join(f"{k}: {v!r:.20}" for k, v in results.items())
-            raise DataError(f"{self.name} returned no number of its own ({told:.200})")
+            returned = ", ".join(f"{k}: {v!r:.20}" for k, v in results.items())
+            raise DataError(f"{self.name} returned no number of its own ({returned:.200})")
         return named
 
 

@@ -220,11 +220,11 @@ def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -
     ]
     classes = os.pathsep.join([jar("spice/spice-1.0.jar"), jar("spice/lib/*"), *map(str, jars)])
     with tempfile.TemporaryDirectory() as folder:
-        given, said = Path(folder, "captions.json"), Path(folder, "scores.json")
+        given, scores_file = Path(folder, "captions.json"), Path(folder, "scores.json")
         given.write_text(json.dumps(asked), "utf-8")
         words = ["-Xmx8G", "-cp", classes, "edu.anu.spice.SpiceScorer", str(given)]
-        run_java("SPICE", [*words, "-out", str(said), "-silent"], texts=len(asked))
-        rows = json.loads(said.read_text("utf-8"))
+        run_java("SPICE", [*words, "-out", str(scores_file), "-silent"], texts=len(asked))
+        rows = json.loads(scores_file.read_text("utf-8"))
     scores = {row["image_id"]: float(row["scores"]["All"]["f"]) for row in rows}
     values = [scores.get(i, math.nan) for i in range(len(asked))]
     if not all(map(math.isfinite, values)):

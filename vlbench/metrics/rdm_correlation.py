@@ -109,15 +109,15 @@ def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
         whole = sum(
             rows[:, columns].T @ rows for rows in (b.astype(np.float64) for b in _blocks(table))
         )
-        found = np.empty((len(places), *np.shape(whole)))
+        coefficients = np.empty((len(places), *np.shape(whole)))
         for g, own in enumerate(places):
             rows = table[own].astype(np.float64)
-            found[g] = (whole - rows[:, columns].T @ rows) / kept[g]
-        found -= means[:, columns, None] * means[:, None]
+            coefficients[g] = (whole - rows[:, columns].T @ rows) / kept[g]
+        coefficients -= means[:, columns, None] * means[:, None]
         scale = spread[:, columns, None] * spread[:, None]
-        np.divide(found, scale, out=found, where=scale > 0)
-        found[scale <= 0] = 0.0
-        yield np.clip(found, -1.0, 1.0, out=found)
+        np.divide(coefficients, scale, out=coefficients, where=scale > 0)
+        coefficients[scale <= 0] = 0.0
+        yield np.clip(coefficients, -1.0, 1.0, out=coefficients)
 
 
 def jackknife(values: Floats, less: Floats) -> Interval:

@@ -81,8 +81,8 @@ def centred_kernel(x: Tensor) -> Tensor:
     whole = kernel.norm()
     sums = kernel.fill_diagonal_(0.0).sum(1)
     kernel = kernel - (sums[:, None] + sums) / (n - 2) + sums.sum() / (n - 1) / (n - 2)
-    found = kernel[tuple(torch.triu_indices(n, n, 1))]
-    return found if found.norm() > TIED * whole else torch.zeros_like(found)
+    condensed = kernel[tuple(torch.triu_indices(n, n, 1))]
+    return condensed if condensed.norm() > TIED * whole else torch.zeros_like(condensed)
 
 
 def mutual_knn(x: Tensor, y: Tensor, k: int) -> float:

@@ -95,14 +95,14 @@ def _best_layers(outcomes: Mapping[str, Outcome], seed: int) -> list[Measured]:
     if len(tables) < len(outcomes) or len(outcomes) < 2:
         return []
     first = next(iter(outcomes.values()))
-    found, one = [], next(iter(tables.values()), None)
+    chosen, one = [], next(iter(tables.values()), None)
     for score in first.scores:
         if score.unit != "fraction":
             continue
         earned = [_credit(table, score) for table in tables.values()]
         if one and all(earned) and len({tuple(each) for each in earned}) == 1:
-            found.append(_chosen(score, earned, _examples(one, score), seed))
-    return found
+            chosen.append(_chosen(score, earned, _examples(one, score), seed))
+    return chosen
 
 
 def _rows(table: pa.Table, score: Score) -> list[dict[str, Any]]:

@@ -256,20 +256,20 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
     A finding of several comparisons is supported by all of them and contradicted by any.
     """
     rows, lacks = _rows(finding, evidence)
-    found = [
+    sides_of_each = [
         [_terms(side, i, rows, evidence.catalog) for i, side in enumerate(comparison.sides)]
         for comparison in finding.comparisons
     ]
-    terms = [term for sides in found for side in sides for term in side]
+    terms = [term for sides in sides_of_each for side in sides for term in side]
     lacks += [term for term in terms if isinstance(term, Lack)]
     if finding.needs or lacks:
         return Judgement(finding, MISSING, lacks=list(dict.fromkeys(lacks)))
     compared = [
-        _compared(comparison, _scored(sides), len(found), pair(comparison, rows, evidence))
-        for comparison, sides in zip(finding.comparisons, found, strict=True)
+        _compared(comparison, _scored(sides), len(sides_of_each), pair(comparison, rows, evidence))
+        for comparison, sides in zip(finding.comparisons, sides_of_each, strict=True)
     ]
     p_for = max(one.p_for for one in compared)
-    p_against = min(1.0, len(found) * min(one.p_against for one in compared))
+    p_against = min(1.0, len(sides_of_each) * min(one.p_against for one in compared))
     return Judgement(finding, verdict(p_for, p_against), compared, p_for=p_for, p_against=p_against)
 
 
@@ -381,8 +381,8 @@ def _compared(
         if _of_two_models(comparison):
             blind = max(_p_of_floor(term) for side in sides for term in side)
             p_for, p_against = max(p_for, blind), max(p_against, blind)
-    said = verdict(p_for, min(1.0, comparisons * p_against))
-    return Compared(comparison, said, values, interval, sides[0][0].unit, how, p_for, p_against)
+    outcome = verdict(p_for, min(1.0, comparisons * p_against))
+    return Compared(comparison, outcome, values, interval, sides[0][0].unit, how, p_for, p_against)
 
 
 def _of_two_models(comparison: Comparison) -> bool:

@@ -170,10 +170,10 @@ class Comparisons(NamedTuple):
 
 def read_comparisons(output: Path, task: str) -> Comparisons:
     """Return the comparisons of a task's board. Raises SpecError for a malformed file of them."""
-    found = _read(output, task)
-    if not found:
+    file = _read(output, task)
+    if not file:
         return Comparisons({}, is_outdated=False)
-    if found.board != board_digest(board_file(output, task)):
+    if file.board != board_digest(board_file(output, task)):
         return Comparisons({}, is_outdated=True)
     leaders = {
         one.comparable: Leaders(
@@ -184,7 +184,7 @@ def read_comparisons(output: Path, task: str) -> Comparisons:
             worst=one.worst,
             detectable={pair.model: pair.detectable for pair in one.pairs},
         )
-        for one in found.sets
+        for one in file.sets
     }
     return Comparisons(leaders, is_outdated=False)
 
@@ -199,8 +199,8 @@ def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
     if not any(output.glob("comparisons/*.json")):
         return ["no board is compared with its leader yet; run vlbench leaderboard build"]
     old = [task for task in tasks if read_comparisons(output, task).is_outdated]
-    told = f"changed since compared with the leader: {few(old)}; run vlbench leaderboard build"
-    return [told] if old else []
+    warning = f"changed since compared with the leader: {few(old)}; run vlbench leaderboard build"
+    return [warning] if old else []
 
 
 def _read(output: Path, task: str) -> _File | None:

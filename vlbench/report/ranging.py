@@ -72,23 +72,23 @@ class RangeJudgement(NamedTuple):
 
 def judge_range(finding: Finding, evidence: Evidence) -> RangeJudgement:
     """Return the verdict on each model that a finding ranges over, corrected over those tested."""
-    found = {model: judge(finding.of(model), evidence) for model in models_in(finding, evidence)}
-    tested = {model: one for model, one in found.items() if one.verdict != MISSING}
+    by_model = {model: judge(finding.of(model), evidence) for model in models_in(finding, evidence)}
+    tested = {model: one for model, one in by_model.items() if one.verdict != MISSING}
     p_for, p_against = (
         holm([getattr(one, key) for one in tested.values()]) for key in ("p_for", "p_against")
     )
     for (model, one), mine, theirs in zip(tested.items(), p_for, p_against, strict=True):
         corrected = one._replace(verdict=verdict(mine, theirs), p_for=mine, p_against=theirs)
-        found[model] = corrected
+        by_model[model] = corrected
     deciding = [weakest(one) for one in tested.values()]
     if len({one.unit for one in deciding}) != 1:
-        return RangeJudgement(finding, found)
+        return RangeJudgement(finding, by_model)
     errors = [standard_error(one) for one in deciding]
     sizes = [detectable(error, len(tested)) for error in errors if error]
     effects, single = [estimate(one) for one in deciding], len(finding.comparisons) == 1
     return RangeJudgement(
         finding=finding,
-        by_model=found,
+        by_model=by_model,
         heterogeneity=heterogeneity(effects, errors) if single else None,
         detectable=(min(sizes), max(sizes)) if sizes else None,
     )

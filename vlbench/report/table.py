@@ -127,8 +127,8 @@ def _entries(
     for row, score in ranked(sorted(rows, key=lambda row: row.model), primary):
         known = spec if spec and not unpublished(row) else None
         given = [published(known, row.model, one) if known else None for one in row.scores]
-        stands, found = standing(row.model, leaders), leaders.detectable if leaders else {}
-        one = Entry(row, score, given, stands, p.get(row.model), found.get(row.model, 0.0))
+        stands, detectable = standing(row.model, leaders), leaders.detectable if leaders else {}
+        one = Entry(row, score, given, stands, p.get(row.model), detectable.get(row.model, 0.0))
         entries.append(one)
     return sorted(entries, key=lambda entry: entry.row.is_control)
 

@@ -46,8 +46,8 @@ def score_table(table: ScoreTable) -> Texts:
     for entry in table.entries:
         beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
         matches = [own.get(key_of(score)) for score in others]
-        told = [number(score.value, score.unit) if score else "" for score in matches]
-        rows.append([entry.label, _value(entry), *(beside[head] for head in heads), *told])
+        values = [number(score.value, score.unit) if score else "" for score in matches]
+        rows.append([entry.label, _value(entry), *(beside[head] for head in heads), *values])
     rows = [[cell or "-" for cell in row] for row in rows]
     return Texts(columns, rows, table.title, columns[2:], numbers=True)
 

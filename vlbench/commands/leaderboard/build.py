@@ -29,11 +29,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
     kinds = Counter(file.relative_to(arguments.output).parts[0] for file in written)
-    told = ", ".join(f"{count} in {kind}/" for kind, count in sorted(kinds.items()))
+    written_by_kind = ", ".join(f"{count} in {kind}/" for kind, count in sorted(kinds.items()))
     lacking = sorted(set(begun) - {file.stem for file in written})
     return Answer(
         [
-            f"wrote {counted(len(written), 'file')} below {arguments.output}: {told}",
+            f"wrote {counted(len(written), 'file')} below {arguments.output}: {written_by_kind}",
             *(f"{name}: no model has all of {', '.join(groups[name])}" for name in lacking),
             f"next: vlbench leaderboard page{output_option(arguments.output)}",
         ]

@@ -47,8 +47,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )
-    told = [*map(lent, report.lent), *report.refused, *report.no_means, *_lacking(report)]
-    problems = [printed(one) for one in told]
+    remarks = [*map(lent, report.lent), *report.refused, *report.no_means, *_lacking(report)]
+    problems = [printed(one) for one in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
         lines = [_line(one) for one in report.compared]

@@ -89,16 +89,16 @@ def _of_models(board: Board, models: Sequence[str]) -> Board:
 def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
     """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
     findings = load_all_findings(catalog, arguments.include_path)
-    found = pivots(arguments.output, boards, catalog, findings, arguments.models)
-    found = [together(boards, found, arguments.models)] if arguments.tasks else found
+    tables = pivots(arguments.output, boards, catalog, findings, arguments.models)
+    tables = [together(boards, tables, arguments.models)] if arguments.tasks else tables
     if arguments.format not in PIVOTS:
         known = ", ".join(PIVOTS)
         raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
-    text = PIVOTS[arguments.format](found)
-    scored = [column.task for one in found for column in one.columns]
+    text = PIVOTS[arguments.format](tables)
+    scored = [column.task for one in tables for column in one.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
     problems += old_comparisons(arguments.output, scored)
-    code = 0 if any(one.models or one.controls for one in found) else FAILED
+    code = 0 if any(one.models or one.controls for one in tables) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)
     write_whole(arguments.to, text.encode())

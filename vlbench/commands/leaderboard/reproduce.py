@@ -53,17 +53,17 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Return published values and findings beside boards; of one paper, what the rest needs."""
     catalog = load_catalog(arguments.include_path)
     papers = find_papers(load_all_findings(catalog, arguments.include_path), arguments.paper)
-    found = [reproduce(paper, catalog, arguments.output) for paper in papers]
+    reproductions = [reproduce(paper, catalog, arguments.output) for paper in papers]
     if arguments.format == "csv":
-        rows = [line for one in found for line in lines(one)]
+        rows = [line for one in reproductions for line in lines(one)]
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
     shown: list[str | Table] = []
-    for one in found:
+    for one in reproductions:
         shown += _formatted(one, arguments.format) if arguments.format else _shown(one)
-    if not arguments.format and any(grids(one) for one in found):
+    if not arguments.format and any(grids(one) for one in reproductions):
         shown.append(NOTE)
     if arguments.paper and not arguments.format:
-        shown += to_fetch(found[0].lacks, catalog, arguments.output)
+        shown += to_fetch(reproductions[0].lacks, catalog, arguments.output)
     return Answer(shown)
 
 

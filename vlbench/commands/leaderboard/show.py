@@ -29,20 +29,20 @@ def answer(arguments: argparse.Namespace) -> Answer:
     boards = named_boards(output, arguments.tasks)
     problems = old_comparisons(output, [board.task for board in boards])
     if arguments.tasks:
-        told = [
+        texts = [
             table
             for board in boards
             for table in board_tables(
                 board, read_leaders(output, board.task), catalog.tasks.get(board.task)
             )
         ]
-        return Answer([plain_table(**table._asdict()) for table in told], problems)
-    found = pivots(output, boards, catalog, load_all_findings(catalog, arguments.include_path))
-    if not found:
+        return Answer([plain_table(**table._asdict()) for table in texts], problems)
+    by_paper = pivots(output, boards, catalog, load_all_findings(catalog, arguments.include_path))
+    if not by_paper:
         problems = [f"no model has scores in {output}"]
     tables = []
-    for pivot in found:
+    for pivot in by_paper:
         head, *rows = grid(pivot)
         tables.append(plain_table(head, rows, pivot.title, head[1:], numbers=True))
-    notes = mark_notes(found)
+    notes = mark_notes(by_paper)
     return Answer([*tables, *([notes] if notes else [])], problems)

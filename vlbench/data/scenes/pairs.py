@@ -74,10 +74,10 @@ def pair(seed: int, split: str, number: int) -> Pair:
     """Return a pair of a split by its number; it does not depend on the other pairs."""
     rng = np.random.default_rng([seed, DRAWN, PAIRS, [*COUNTS].index(split), number])
     category = CATEGORIES[number % len(CATEGORIES)]
-    backdrop, told = backdrop_of(rng), MAKERS[category](rng)
+    backdrop, versions = backdrop_of(rng), MAKERS[category](rng)
     first, second = (
         Side(Scene(things, backdrop), caption, ALWAYS | frozenset(words.split()))
-        for things, caption, words in told
+        for things, caption, words in versions
     )
     return Pair(category, (first, second))
 

@@ -68,18 +68,18 @@ def untold_looks(view: SceneView, captions: Sequence[Sentence]) -> list[tuple[Gr
 
     A caption says of a thing what is in a phrase that names it, or in no phrase.
     """
-    told: set[tuple[int, str]] = set()
+    told_looks: set[tuple[int, str]] = set()
     for sentence in captions:
         inside = {i for p in sentence.phrases for i in range(p.start, p.stop)}
         outside = [word for i, word in enumerate(sentence.words) if i not in inside]
         for phrase in sentence.phrases:
             words = [*sentence.words[phrase.start : phrase.stop], *outside]
-            told |= {(member, MARKS.get(w, w)) for member in phrase.boxes for w in words}
+            told_looks |= {(member, MARKS.get(w, w)) for member in phrase.boxes for w in words}
     return [
         (group, look)
         for group in view.singles
         for look in looks_of(group.things[0])[1:]
-        if look and (group.members[0], look) not in told
+        if look and (group.members[0], look) not in told_looks
     ]
 
 

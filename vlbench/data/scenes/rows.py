@@ -65,11 +65,11 @@ def sizes(configuration: str) -> dict[str, int]:
 
 def places(configuration: str) -> dict[str, range]:
     """Return the rows of each split, by their numbers in the whole configuration."""
-    found, start = {}, 0
+    rows, start = {}, 0
     for split, size in sizes(configuration).items():
-        found[split] = range(start, start + size)
+        rows[split] = range(start, start + size)
         start += size
-    return found
+    return rows
 
 
 def object_noun(configuration: str, i: int) -> str:

@@ -94,8 +94,8 @@ def find_captions(
         # Nothing else is read, and the regions of nothing else need be encoded.
         chosen = replace(chosen, splits={"train": asked, images.split: images.of(data)})
     seen = with_regions(chosen, encoder, captioner, engine)
-    said = first_captions(seen, engine, captioner, images.split)
-    return [" ".join(text.split()) for text in said]
+    captions = first_captions(seen, engine, captioner, images.split)
+    return [" ".join(text.split()) for text in captions]
 
 
 # Captions [seeds][N] of the images by their kind; one seed of those that no seed changes.
@@ -165,10 +165,10 @@ def collect(
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
     budgets = captioner.self_critical.budgets
-    found = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
-    several = found if len(budgets) > 1 else {}
+    by_budget = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
+    several = by_budget if len(budgets) > 1 else {}
     before_last = [one.before_last for one in trained]
-    subjects = Subjects(rows, references, before, found[max(budgets)], before_last, several)
+    subjects = Subjects(rows, references, before, by_budget[max(budgets)], before_last, several)
     return subjects, trained
 
 

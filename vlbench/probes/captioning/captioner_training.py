@@ -364,15 +364,15 @@ class SelfCriticalTraining(Stage):
 
     def _learn(self, images: Tensor) -> Sums:
         several, features = self._plan.samples, self._features[images].to(self.device)
-        said = rollout(self.network, features, several, Noise(self.rng, self._plan.dropout))
-        texts = self._vocabulary.texts(torch.cat([said.greedy, said.sampled]))
+        captions = rollout(self.network, features, several, Noise(self.rng, self._plan.dropout))
+        texts = self._vocabulary.texts(torch.cat([captions.greedy, captions.sampled]))
         rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
         with ThreadPoolExecutor(1) as beside:
-            losses = beside.submit(sample_losses, self.network, features, said)
+            losses = beside.submit(sample_losses, self.network, features, captions)
             scores = self._reward(rows, texts)
         base, own = scores[: len(images)].repeat_interleave(several), scores[len(images) :]
         gain = advantages(own, base)
-        self.descend(reward_loss(losses.result(), said, gain), self._plan.learning_rate)
+        self.descend(reward_loss(losses.result(), captions, gain), self._plan.learning_rate)
         scored = len(set(zip(rows, texts, strict=True)))
         return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
 

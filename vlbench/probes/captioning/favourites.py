@@ -219,7 +219,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, own, data, subjects, engine, images)
     judged = generated(subjects)
-    told, floors = (
+    statistics, floors = (
         _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
     )
     examples = subjects.examples
@@ -227,12 +227,12 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         *(_part(one, examples) for one in scored),
         _training(model, scored, data, subjects, engine, images),
         collapse_part(subjects),
-        outcome_of(caption_scores(told, {}, examples, floors=floors), notes=notes),
+        outcome_of(caption_scores(statistics, {}, examples, floors=floors), notes=notes),
     ]
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
-        found = _score_all(named, own, data, after, engine, images)
-        parts.append(outcome_of([one.measure(examples, at) for one in found]))
+        by_scorer = _score_all(named, own, data, after, engine, images)
+        parts.append(outcome_of([one.measure(examples, at) for one in by_scorer]))
     return join_outcomes(parts, {})
 
 
@@ -293,8 +293,8 @@ def _judge(
     sets: Sets, nouns: Nouns, metrics: Sequence[str], engine: Engine
 ) -> dict[str, dict[str, Floats]]:
     """Return the statistics of metrics, and of precision and recall of nouns."""
-    found = metrics_of(sets, metrics, engine)
+    statistics = metrics_of(sets, metrics, engine)
     return {
-        kind: found[kind] | stack_seeds([noun_fractions(one, nouns) for one in judged])
+        kind: statistics[kind] | stack_seeds([noun_fractions(one, nouns) for one in judged])
         for kind, judged in sets.items()
     }

@@ -177,9 +177,9 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
     for i, (model, table) in enumerate(tables.items()):
         for j, scorer in enumerate(scorers):
             if scorer in table:
-                told = f"{table[scorer].value:.3g}{arrows.get(model, {}).get(scorer, '')}"
+                label = f"{table[scorer].value:.3g}{arrows.get(model, {}).get(scorer, '')}"
                 colour = "white" if shades[i, j] > 0.6 else "black"
-                axes.text(j, i, told, ha="center", va="center", color=colour, fontsize=NAME)
+                axes.text(j, i, label, ha="center", va="center", color=colour, fontsize=NAME)
     axes.set_xlabel("scorer", fontsize=NAME)
     axes.set_ylabel("captions that this model likes", fontsize=NAME)
     entitle(figure, title)

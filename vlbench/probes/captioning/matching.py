@@ -123,8 +123,10 @@ def matching_part(
         after, at = subjects._replace(favourites=captions), {"budget": budget}
         by_kind = match_scores(scorer, after.kinds, rows)
         measured += _preferences(scorer, after, text, by_kind, others, at)
-        found: ByKind = {kind: {MATCH: counted(values)} for kind, values in by_kind.items()}
-        measured += [Measured(one) for one in gains(found, {MATCH: unit}, at)]
+        scores_by_kind: ByKind = {
+            kind: {MATCH: counted(values)} for kind, values in by_kind.items()
+        }
+        measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
     collapsed = collapse_part(subjects)
     notes += collapsed.notes

@@ -133,8 +133,8 @@ class Contest(NamedTuple):
             for contest, found in zip(share.contests, chosen, strict=True)
             for one in found
         ]
-        said, right = zip(*pairs, strict=True)
-        return Answers(self.names, said, right)
+        given, right = zip(*pairs, strict=True)
+        return Answers(self.names, given, right)
 
     def _fraction(
         self, share: Share, credit: Tensor, answers: Answers | None = None, **more: Any

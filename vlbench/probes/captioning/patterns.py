@@ -259,8 +259,8 @@ def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcom
     """Return the ratios of all prefixes and patterns, and a note of those found."""
     own, patterns = own_ratios(kinds, examples, seed=seed)
     names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
-    told = "the pattern of favourites, found in half of the images, is "
-    notes = [told + "; ".join(names)] if names else []
+    prefix = "the pattern of favourites, found in half of the images, is "
+    notes = [prefix + "; ".join(names)] if names else []
     return outcome_of([*paper_ratios(kinds, examples), *own], notes=notes)
 
 

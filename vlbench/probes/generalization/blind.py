@@ -30,19 +30,19 @@ def blind_features(splits: Mapping[str, Split], column: str) -> dict[str, Tensor
     """
     columns = {name: rows[column] for name, rows in splits.items()}
     if all(one.kind == "image" for one in columns.values()):
-        found = torch.cat([_histograms(one) for one in columns.values()])
-        spread = found.std(0)
-        whole = (found - found.mean(0)) / torch.where(spread > 0, spread, 1.0)
+        histograms = torch.cat([_histograms(one) for one in columns.values()])
+        spread = histograms.std(0)
+        whole = (histograms - histograms.mean(0)) / torch.where(spread > 0, spread, 1.0)
         parts = torch.split(whole, [len(one) for one in columns.values()])
         return dict(zip(columns, parts, strict=True))
     words = {name: [_words(value) for value in one] for name, one in columns.items()}
     known = sorted({word for rows in words.values() for row in rows for word in row})
     place = {word: i for i, word in enumerate(known)}
-    told = {name: torch.zeros(len(rows), len(known)) for name, rows in words.items()}
+    word_vectors = {name: torch.zeros(len(rows), len(known)) for name, rows in words.items()}
     for name, rows in words.items():
         for i, row in enumerate(rows):
-            told[name][i, [place[word] for word in row]] = 1.0
-    return told
+            word_vectors[name][i, [place[word] for word in row]] = 1.0
+    return word_vectors
 
 
 def _words(value: Any) -> list[str]:

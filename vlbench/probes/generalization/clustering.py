@@ -143,8 +143,8 @@ def clustering(
         counts = {"n": len(label), "ties": len(label)}
         return outcome_of(tested.measured(None, scores), counts, [PARALLEL_NOTE])
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
-    found = engine.once(key, lambda: cluster(features, k, seed=seed))
-    clusters, by_half, notes = found["labels"].numpy(), NO_HALVES, list(found["notes"])
+    clustered = engine.once(key, lambda: cluster(features, k, seed=seed))
+    clusters, by_half, notes = clustered["labels"].numpy(), NO_HALVES, list(clustered["notes"])
     if len(label) < 2 * k:
         notes.append(FEW_NOTE)
     else:
@@ -180,9 +180,9 @@ class Tested(NamedTuple):
                 chance = np.full(len(self.label), score.value)
                 measured.append(Measured(score, self.examples, chance))
             else:
-                said = RULES[score.metric](counts)[clusters]
-                answers = Answers(self.names, said, self.label)
-                measured.append(Measured(score, self.examples, said == self.label, answers))
+                predicted = RULES[score.metric](counts)[clusters]
+                answers = Answers(self.names, predicted, self.label)
+                measured.append(Measured(score, self.examples, predicted == self.label, answers))
         return measured
 
 
@@ -211,9 +211,9 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
         notes.append(DISCONNECTED_NOTE)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _, found, _ = k_means(vectors / root[:, None], k, random_state=random, n_init=10)
+        _, numbers, _ = k_means(vectors / root[:, None], k, random_state=random, n_init=10)
     notes += sorted({str(w.message) for w in caught if issubclass(w.category, UserWarning)})
-    return {"labels": torch.from_numpy(found.astype(np.int64)), "notes": notes}
+    return {"labels": torch.from_numpy(numbers.astype(np.int64)), "notes": notes}
 
 
 def cluster_halves(features: Tensor, halves: Labels, k: int, seed: int) -> Tensor:

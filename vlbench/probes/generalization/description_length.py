@@ -175,9 +175,9 @@ def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Prob
     model = LogisticRegression(C=c, max_iter=ITERATIONS).fit(standardise(x), label.numpy())
 
     def log_probabilities(points: Tensor) -> Tensor:
-        found = np.full((len(points), classes), 1 / classes)
-        found[:, model.classes_] += n * model.predict_proba(standardise(points))
-        return torch.from_numpy(np.log(found / (n + 1)))
+        probabilities = np.full((len(points), classes), 1 / classes)
+        probabilities[:, model.classes_] += n * model.predict_proba(standardise(points))
+        return torch.from_numpy(np.log(probabilities / (n + 1)))
 
     return log_probabilities
 

@@ -103,10 +103,10 @@ def _outcome(
         chosen = np.empty(credit.shape, np.int64)
         for trial, rows in enumerate(examples):
             means = support[rows[:, :n]].mean(1)
-            found = _classify(queries, lengths, means, right)
-            for rule, choice in enumerate(found):
+            by_rule = _classify(queries, lengths, means, right)
+            for rule, choice in enumerate(by_rule):
                 credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
-            ties += int(found[0].tied.sum())
+            ties += int(by_rule[0].tied.sum())
         scores = _scores(credit, n, right, len(data.classes))
         measured += [
             Measured(score, tested, part, Answers(data.classes, said, right))

@@ -65,8 +65,8 @@ def train_linear_probe_once(
     def make() -> LinearProbeTraining:
         return LinearProbeTraining(features, label, size, training, engine.device)
 
-    found: LinearProbe = engine.train(key | training._asdict(), make, "linear probe")
-    return found
+    probe: LinearProbe = engine.train(key | training._asdict(), make, "linear probe")
+    return probe
 
 
 def train_linear_probe(

@@ -72,11 +72,11 @@ class Answers(NamedTuple):
             ids.append(f"{question} #{asked[question]}" if asked[question] > 1 else question)
         names = sorted(self.wanted)
         answers = [names.index(question.split()[-1]) for question in questions]
-        said = [*answers[: self.right], *(-1 for _ in self.incorrect)]
+        predicted = [*answers[: self.right], *(-1 for _ in self.incorrect)]
         credit = [1.0] * self.right + [0.0] * len(self.incorrect)
         clusters = [BOTH.join(pair) for pair in self.pairs]
         examples = items.Examples(ids, [digest(question) for question in questions], clusters)
-        return Measured(score, examples, credit, items.Answers(names, said, answers))
+        return Measured(score, examples, credit, items.Answers(names, predicted, answers))
 
 
 class Agreement(NamedTuple):
@@ -116,10 +116,10 @@ def similarity(vectors: Any, pairs: Path) -> Agreement:
     if used < FEWEST_PAIRS:
         return Agreement(None, None, used)
     # gensim passes over a line without a number, such as the header of a .csv.
-    found = vectors.evaluate_word_pairs(
+    results = vectors.evaluate_word_pairs(
         str(pairs), delimiter=pair_delimiter(pairs), restrict_vocab=len(vectors)
     )
-    pearson, spearman = (float(result[0]) for result in found[:2])
+    pearson, spearman = (float(result[0]) for result in results[:2])
     return Agreement(fisher(pearson, used), fisher(spearman, used, spread=SPEARMAN), used)
 
 

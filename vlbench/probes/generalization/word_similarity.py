@@ -148,8 +148,8 @@ def _floor(vectors: Tensor, pairs: Places, human: Floats, seed: int) -> float:
     used, places = np.unique(pairs, return_inverse=True)
     numbers, rng = places.reshape(pairs.shape), np.random.default_rng(seed)
     drawn = (used[rng.permutation(len(used))] for _ in range(PERMUTATIONS))
-    found = [spearman(cosines(vectors, order[numbers]), human) for order in drawn]
-    return float(np.quantile(found, 0.95))
+    correlations = [spearman(cosines(vectors, order[numbers]), human) for order in drawn]
+    return float(np.quantile(correlations, 0.95))
 
 
 def _numbered(test: Split) -> tuple[list[str], Places]:
@@ -166,7 +166,7 @@ def _unit_vectors(
     """Return float64 [W, D] of length 1, or 0 where a word has none, and which words have one."""
     texts = value_column(words, "text")
     if isinstance(model, TextEncoder):
-        found = list(engine.features(model.encode_texts, texts))
+        vectors = list(engine.features(model.encode_texts, texts))
     else:
         encode = engine.checked(model.encode_tokens)
 
@@ -177,10 +177,10 @@ def _unit_vectors(
                 for word, one in zip(batch, encoded, strict=True)
             ]
 
-        found = engine.map(of_words, texts)
-    width = max(map(len, found))
-    known = np.array([len(one) > 0 for one in found])
-    filled = [one if len(one) else torch.zeros(width) for one in found]
+        vectors = engine.map(of_words, texts)
+    width = max(map(len, vectors))
+    known = np.array([len(one) > 0 for one in vectors])
+    filled = [one if len(one) else torch.zeros(width) for one in vectors]
     return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), known
 
 

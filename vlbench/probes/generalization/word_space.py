@@ -98,8 +98,8 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
     score = _visual_word_accuracy(choice, shuffled, visual)
     named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
-    said = ItemAnswers(visual.words, choice.chosen, visual.right)
-    measured += [*without, Measured(score, named, choice.credit, said)]
+    answers = ItemAnswers(visual.words, choice.chosen, visual.right)
+    measured += [*without, Measured(score, named, choice.credit, answers)]
     sizes = _sizes(read, visual) | {
         "classes_without_word": len(
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}

@@ -176,8 +176,10 @@ def _credit(
     engine.trained = True
     # A training is small, so that each process takes whole ones.
     columns = [value_column(drawn), value_column(list(vectors))]
-    found = engine.map(projections, *columns, key=key, one_by_one=True)
-    return torch.stack([credit for credit, _ in found]), sum(int(ties) for _, ties in found)
+    credit_and_ties = engine.map(projections, *columns, key=key, one_by_one=True)
+    return torch.stack([credit for credit, _ in credit_and_ties]), sum(
+        int(ties) for _, ties in credit_and_ties
+    )
 
 
 def _trial(

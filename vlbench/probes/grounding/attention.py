@@ -122,10 +122,10 @@ class AttentionReader:
                 part, read = query_attention(attention, geometries[i], asked)
                 parts.append(part)
                 numbers += [first[i][j] + k for k in read]
-            found = measure(parts)
+            sums = measure(parts)
             if measured is None:
-                measured = torch.zeros(len(was_read), *found.shape[1:], dtype=torch.float64)
-            measured[numbers] = found
+                measured = torch.zeros(len(was_read), *sums.shape[1:], dtype=torch.float64)
+            measured[numbers] = sums
             was_read[numbers] = True
         rows = []
         for i, one in enumerate(queries):

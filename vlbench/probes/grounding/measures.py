@@ -166,8 +166,8 @@ def of_things(boxes: Tensor, things: Sequence[Sequence[float]] | None) -> Tensor
     every = torch.ones(len(boxes), dtype=torch.bool)
     if things is None:
         return every
-    found = (iou(boxes, torch.tensor(things).view(-1, 4)) >= OVERLAP).any(1)
-    return found if found.any() else every
+    overlaps = (iou(boxes, torch.tensor(things).view(-1, 4)) >= OVERLAP).any(1)
+    return overlaps if overlaps.any() else every
 
 
 def column_coverage(columns: Tensor, regions: Tensor) -> Tensor | None:

@@ -52,15 +52,15 @@ def with_queries(
         )
         words = sorted(set(asked.words))
         right = [words.index(word) for word in asked.words]
-        said = Answers(words, np.full(len(right), -1), right)
+        answers = Answers(words, np.full(len(right), -1), right)
         for metric, (measure, heads) in _judges(group).items():
             own = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
-            known[metric, at_text(group.at)] = examples, own, said
+            known[metric, at_text(group.at)] = examples, own, answers
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
 def _collect(queries: Column, group: int) -> _Asked:
-    found = _Asked([], [], [])
+    collected = _Asked([], [], [])
     for i, one in enumerate(queries):
         asked = [
             (Query(*query), text)
@@ -69,10 +69,10 @@ def _collect(queries: Column, group: int) -> _Asked:
         ]
         for k, (query, text) in enumerate(asked):
             if query.group == group:
-                found.images.append(i)
-                found.numbers.append(k)
-                found.words.append(text[query.start : query.stop])
-    return found
+                collected.images.append(i)
+                collected.numbers.append(k)
+                collected.words.append(text[query.start : query.stop])
+    return collected
 
 
 def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:

@@ -193,8 +193,8 @@ def _summary(group: Group) -> Iterable[Score]:
     """Yield the scores over all layers."""
     # A head chosen on the other images, unlike the best of all, is not chosen by luck.
     for measure, halves in group.halves.items():
-        found = clustered_fraction(halves.credit, group.sizes)
-        yield _score(group, SPLIT_HALF.get(measure, measure), found, measure)
+        estimate = clustered_fraction(halves.credit, group.sizes)
+        yield _score(group, SPLIT_HALF.get(measure, measure), estimate, measure)
     right = group.accuracies
     yield _score(group, "best_head_accuracy", right[group.best])
     if group.best_active is not None:

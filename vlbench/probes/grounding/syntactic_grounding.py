@@ -51,8 +51,8 @@ def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Ar
         "texts": texts,
         "spans": spans,
     }
-    found = engine.once(key, lambda: _arcs(pipeline, texts, spans))
-    arcs = iter([[Arc(*arc) for arc in caption] for caption in found])
+    parses = engine.once(key, lambda: _arcs(pipeline, texts, spans))
+    arcs = iter([[Arc(*arc) for arc in caption] for caption in parses])
     return [[next(arcs) for _ in captions] for captions in rows["captions"]]
 
 

@@ -185,11 +185,11 @@ class Questions:
         tables |= {name: _bag(self._rows[column], texts) for name, column in seen.items()}
         tables["another_image"] = of_images(others)
         sizes = [len(own) for own in texts]
-        found = {name: _first_of(table, sizes) for name, table in tables.items()}
+        choices = {name: _first_of(table, sizes) for name, table in tables.items()}
         return Asked(
             "text_accuracy",
             _first_of(of_images(rows), sizes),
-            {name: one.credit for name, one in found.items()},
+            {name: one.credit for name, one in choices.items()},
             1 / torch.tensor(sizes, dtype=torch.float64),
             self._examples,
             list(rows),
@@ -335,8 +335,8 @@ def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
     for true, own in zip(words, texts, strict=True):
         known = {word for one in true for word in caption_words(one)}
         for text in own:
-            told = [word in known for word in caption_words(text)]
-            scores.append(2.0 * sum(told) - len(told))
+            are_true = [word in known for word in caption_words(text)]
+            scores.append(2.0 * sum(are_true) - len(are_true))
     return torch.tensor(scores, dtype=torch.float64)
 
 

@@ -75,7 +75,12 @@ def report(
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
-    measured, table, notes, told = list[Measured](), list[Measured](), list[str](), dict[str, int]()
+    measured, table, notes, counts_by_rule = (
+        list[Measured](),
+        list[Measured](),
+        list[str](),
+        dict[str, int](),
+    )
     for one in asked:
         of_items = np.array([categories[row] for row in one.rows] if categories else [])
         by_category = {name: of_items == name for name in scored}
@@ -87,7 +92,7 @@ def report(
         measured += _of_same_words(one)
         beside, by_rule = _where_blind_fails(one)
         measured += beside
-        told |= by_rule
+        counts_by_rule |= by_rule
         notes += _notes(one, by_category)
     first = asked[0]
     pairs = zip(first.rows, first.same_words, strict=False)
@@ -97,7 +102,7 @@ def report(
         "clusters": len(set(first.examples.clusters)),
         "same_words": len({row for row, same in pairs if same}),
         "small_categories": len(sizes) - len(scored),
-        **told,
+        **counts_by_rule,
         **counts,
     }
     artifacts = {"categories": _table([one.score for one in table])} if table else {}
@@ -109,7 +114,7 @@ def score(asked: Asked, at: At, kept: Kept, *, metric: str = "") -> Measured:
     places = torch.from_numpy(np.flatnonzero(kept))
     credit, examples = asked.own.credit[places].numpy(), _select(asked.examples, places)
     estimate = _mean(credit, examples.clusters)
-    found = Score(
+    mean = Score(
         metric or asked.metric,
         at=at,
         n=len(credit),
@@ -117,7 +122,7 @@ def score(asked: Asked, at: At, kept: Kept, *, metric: str = "") -> Measured:
         floors={name: float(floor[places].mean()) for name, floor in asked.floors.items()},
         **estimate._asdict(),
     )
-    return Measured(found, examples, credit)
+    return Measured(mean, examples, credit)
 
 
 def macro(asked: Asked, parts: Sequence[Kept]) -> Measured:
@@ -131,14 +136,14 @@ def macro(asked: Asked, parts: Sequence[Kept]) -> Measured:
     places = torch.from_numpy(np.flatnonzero(weights))
     scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
     credit, examples = (asked.own.credit[places] * scale).numpy(), _select(asked.examples, places)
-    found = Score(
+    mean = Score(
         f"{asked.metric}_macro",
         n=len(places),
         chance=float((asked.chance[places] * scale).mean()),
         floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
         **_mean(credit, examples.clusters)._asdict(),
     )
-    return Measured(found, examples, credit)
+    return Measured(mean, examples, credit)
 
 
 def _of_same_words(asked: Asked) -> list[Measured]:
@@ -155,11 +160,11 @@ def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
     if not asked.blind:
         return [], {}
     name = max(asked.blind, key=lambda one: float(asked.floors[one].mean()))
-    told = (asked.floors[name] == 1).numpy()
-    counts = {f"told_by_{name}": int(told.sum())}
-    if told.all() or not told.any():
+    solved = (asked.floors[name] == 1).numpy()
+    counts = {f"told_by_{name}": int(solved.sum())}
+    if solved.all() or not solved.any():
         return [], counts
-    return [score(asked, {}, ~told, metric=f"{asked.metric}_where_blind_fails")], counts
+    return [score(asked, {}, ~solved, metric=f"{asked.metric}_where_blind_fails")], counts
 
 
 def _notes(asked: Asked, by_category: Mapping[str, Kept]) -> list[str]:

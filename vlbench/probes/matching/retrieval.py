@@ -79,9 +79,9 @@ def retrieval(
     vectors = engine.features(model.encode_images, test["image"])
     shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
-    said = as_vectors(vectors[of_each].to(engine.device), of_each)
-    ranks = [rank_by_vectors(model, shown, said, one) for one in pools]
-    equal = {"images": shown, "texts": said}
+    caption_vectors = as_vectors(vectors[of_each].to(engine.device), of_each)
+    ranks = [rank_by_vectors(model, shown, caption_vectors, one) for one in pools]
+    equal = {"images": shown, "texts": caption_vectors}
     notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
     return _outcome(model, captions, pools, ranks, k, pool, notes)
 
@@ -171,17 +171,17 @@ class Ranks(NamedTuple):
 @torch.no_grad()
 def rank_by_vectors(model: DualEncoder, images: Vectors, captions: Vectors, pool: Pool) -> Ranks:
     """Return the ranks in a pool by the similarity of vectors, a block of queries at a time."""
-    shown, said = images.select(pool.images), captions.select(pool.captions)
+    pool_images, pool_captions = images.select(pool.images), captions.select(pool.captions)
 
     def by_image(some: Tensor) -> Tensor:
-        return model.similarity(some, said.values).contiguous()
+        return model.similarity(some, pool_captions.values).contiguous()
 
     def by_caption(some: Tensor) -> Tensor:
-        return model.similarity(shown.values, some).contiguous().T
+        return model.similarity(pool_images.values, some).contiguous().T
 
     return Ranks(
-        _rank(by_image, shown.values, said.first, pool.right_captions),
-        _rank(by_caption, said.values, shown.first, pool.right_images),
+        _rank(by_image, pool_images.values, pool_captions.first, pool.right_captions),
+        _rank(by_caption, pool_captions.values, pool_images.first, pool.right_images),
     )
 
 
@@ -264,7 +264,7 @@ class Queries(NamedTuple):
 def _queries(captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]) -> list[Queries]:
     """Return the images as queries for captions, and the captions as queries for images."""
     images = torch.cat([pool.images for pool in pools])
-    said = torch.cat([pool.captions for pool in pools])
+    caption_rows = torch.cat([pool.captions for pool in pools])
     sizes = torch.cat([pool.sizes for pool in pools])
     numbers = torch.tensor([[len(pool.images), len(pool.captions)] for pool in pools])
     ids, digests, _ = captions.examples
@@ -282,9 +282,9 @@ def _queries(captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]) 
             IMAGE,
             join_ranks([one.images for one in ranks]),
             numbers[:, 0].repeat_interleave(numbers[:, 1]),
-            torch.ones_like(said),
-            captions.images[said],
-            captions.named(said.tolist()),
+            torch.ones_like(caption_rows),
+            captions.images[caption_rows],
+            captions.named(caption_rows.tolist()),
         ),
     ]
 
@@ -300,14 +300,14 @@ def _outcome(
 ) -> Outcome:
     queries = _queries(captions, pools, ranks)
     at: dict[str, Number] = {} if pool is None else {"pool": pool}
-    images, said = (len(one.images) for one in queries)
+    image_queries, caption_queries = (len(one.images) for one in queries)
     counts = {
-        "captions": said,
-        "clusters": images,
+        "captions": caption_queries,
+        "clusters": image_queries,
         "ties": sum(int((one.found.tied > one.found.own).sum()) for one in queries),
-        "choices": images + said,
+        "choices": image_queries + caption_queries,
         "repeated_captions": count_repeated(captions, pools),
-        "left_out": len(captions.sizes) - images,
+        "left_out": len(captions.sizes) - image_queries,
     }
     texts = [captions.texts[i] for pool in pools for i in pool.captions.tolist()]
     measured = [*chain(*(one.measure(k, at) for one in queries))]

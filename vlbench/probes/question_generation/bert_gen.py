@@ -185,8 +185,8 @@ class BertGen(nn.Module):
     def log_probabilities(self, examples: Sequence[Example]) -> list[Tensor]:
         """Return ln p(y_t | X, y_1..y_t-1) of the tokens of each question."""
         logits, targets = self._predictions(examples)
-        found = log_softmax(logits, -1).gather(1, targets[:, None])[:, 0]
-        return list(torch.split(found, [len(example.question) for example in examples]))
+        log_p = log_softmax(logits, -1).gather(1, targets[:, None])[:, 0]
+        return list(torch.split(log_p, [len(example.question) for example in examples]))
 
     def _predictions(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Return logits [K, V] of all K tokens of the questions, in order, and the tokens [K]."""
@@ -270,14 +270,14 @@ def greedy(
 
     The first of equally probable tokens is taken. Without `keep_keys`, each pass reads everything.
     """
-    said: list[Tensor] = []
+    tokens: list[Tensor] = []
     ended = torch.zeros(len(sources), dtype=torch.bool, device=network.projection.device)
     passes = _Passes(network, sources, longest, keep_keys=keep_keys)
-    while len(said) < longest and not ended.all():
-        token = passes(said).argmax(-1)
+    while len(tokens) < longest and not ended.all():
+        token = passes(tokens).argmax(-1)
         ended |= token == network.marks.end
-        said.append(token)
-    rows = torch.stack(said, 1).tolist() if said else [[] for _ in sources]
+        tokens.append(token)
+    rows = torch.stack(tokens, 1).tolist() if tokens else [[] for _ in sources]
     return [_before(row, network.marks.end) for row in rows]
 
 

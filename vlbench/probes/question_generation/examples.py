@@ -45,9 +45,9 @@ class AttentionReader:
         (source,) = asker.sources([regions], [name], [caption])
         network, most = asker.network, asker.texts.most
         (tokens_said,) = greedy(network, [source], most)
-        said = [*tokens_said, asker.texts.end][:most]
+        question = [*tokens_said, asker.texts.end][:most]
         with torch.no_grad():
-            inputs, chosen = network.one_pass([Example(source, said)])
+            inputs, chosen = network.one_pass([Example(source, question)])
             attentions = network.run(inputs, chosen, output_attentions=True).attentions
         if not attentions:
             kind = type(network.module).__name__
@@ -56,12 +56,12 @@ class AttentionReader:
         count = 0 if source.objects is None else len(source.objects)
         tokens = source.caption or []
         columns = [*range(1, 1 + count), *range(source.length - len(tokens), source.length)]
-        told = asker.texts.tokenizer.convert_ids_to_tokens
+        token_texts = asker.texts.tokenizer.convert_ids_to_tokens
         return {
             "question": asker.texts.question(tokens_said),
-            "tokens": told(said),
+            "tokens": token_texts(question),
             "kinds": [REGION] * count + [WORD] * len(tokens),
-            "places": [*map(str, range(count)), *told(list(tokens))],
+            "places": [*map(str, range(count)), *token_texts(list(tokens))],
             "weights": weights[:, columns],
         }
 

@@ -93,16 +93,16 @@ def asked(split: Split, things: Sequence[str]) -> Asked:
     if len(rows) < 2:
         raise TooFewRows(f"{counted(len(rows), 'image')} with a question; two are wanted")
     kept = split.select(rows)
-    found = Asked(
+    images = Asked(
         kept,
         [[text for text in texts if text.strip()] for texts in kept["captions"]],
         [questions[row] for row in rows],
         [names[row] for row in rows],
     )
-    for name, captions in zip(found.ids, found.captions, strict=True):
+    for name, captions in zip(images.ids, images.captions, strict=True):
         if not captions:
             raise DataError(f"image {name} has no caption, or an empty one")
-    return found
+    return images
 
 
 def objects_of(regions: Regions | None, wanted: int | None) -> Tensor:
@@ -202,8 +202,8 @@ class Texts(NamedTuple):
         if not texts:
             return []
         # Long captions are refused before they are read: the library need not warn of them.
-        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        tokens: list[list[int]] = found.input_ids
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        tokens: list[list[int]] = encoded.input_ids
         return tokens
 
 
@@ -217,10 +217,14 @@ class Pair(NamedTuple):
 
 def pairs_of(found: Asked, texts: Texts) -> list[Pair]:
     """Return each question with a caption: question j with caption j modulo their number."""
-    told = texts.captions([caption for captions in found.captions for caption in captions])
-    captions = _grouped(told, found.captions)
-    said = texts.questions([question for questions in found.questions for question in questions])
-    questions = _grouped(said, found.questions)
+    caption_tokens = texts.captions(
+        [caption for captions in found.captions for caption in captions]
+    )
+    captions = _grouped(caption_tokens, found.captions)
+    question_tokens = texts.questions(
+        [question for questions in found.questions for question in questions]
+    )
+    questions = _grouped(question_tokens, found.questions)
     return [
         Pair(image, own[j % len(own)], question)
         for image, (own, of_image) in enumerate(zip(captions, questions, strict=True))

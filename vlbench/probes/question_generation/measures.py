@@ -56,12 +56,12 @@ class QuestionMetrics:
 
         Raises what `CaptionMetrics` does.
         """
-        found: dict[str, CaptionScore] = {}
+        scores_by_metric: dict[str, CaptionScore] = {}
         for words, mark in ((plain_words, ""), (treebank_words, TREEBANK)):
             if any(name.endswith(TREEBANK) == bool(mark) for name in self._names):
                 scores = self._metrics(questions, references, words=words)
-                found |= {f"{name}{mark}": score for name, score in scores.items()}
-        return {name: found[name] for name in self._names}
+                scores_by_metric |= {f"{name}{mark}": score for name, score in scores.items()}
+        return {name: scores_by_metric[name] for name in self._names}
 
 
 def compared(question: str) -> str:
@@ -87,14 +87,14 @@ def questions_of_nearest_captions(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - slow to import
 
-    told = [caption for of_image in train.captions for caption in of_image]
+    captions_of_train = [caption for of_image in train.captions for caption in of_image]
     paired = [
         questions[j % len(questions)]
         for of_image, questions in zip(train.captions, train.questions, strict=True)
         for j in range(len(of_image))
     ]
     vectorizer = TfidfVectorizer(token_pattern=r"\w+")  # noqa: S106 - of words, no password
-    vectors = vectorizer.fit_transform(told).T.tocsr()
+    vectors = vectorizer.fit_transform(captions_of_train).T.tocsr()
 
     def nearest(texts: Sequence[str]) -> list[str]:
         cosines = (vectorizer.transform(texts) @ vectors).toarray()
@@ -184,11 +184,11 @@ class Measures:
         rows = [i for i, texts in enumerate(self._test.questions) if len(set(texts)) > 1]
         if len(rows) < 2:
             return []
-        said = [self._test.questions[i] for i in rows]
+        own_questions = [self._test.questions[i] for i in rows]
         names = [self._test.names[i] for i in rows]
-        turns = range(max(len(texts) for texts in said))
-        asked = [[texts[j % len(texts)] for texts in said] for j in turns]
-        others = [[_without(texts, j % len(texts)) for texts in said] for j in turns]
+        turns = range(max(len(texts) for texts in own_questions))
+        asked = [[texts[j % len(texts)] for texts in own_questions] for j in turns]
+        others = [[_without(texts, j % len(texts)) for texts in own_questions] for j in turns]
         people: dict[str, Floats] = {
             LEAVE_ONE_OUT: np.stack([self._cider(asked[j], others[j]) for j in turns])
         }
@@ -196,12 +196,12 @@ class Measures:
         # Whether a question of people is seen in training says nothing of people.
         kept = [metric for metric in plain[0] if metric != SEEN]
         people |= {m: np.array([turn[m] for turn in plain], np.float64)[..., None] for m in kept}
-        found = [MeasuredSystem(System("people", "", asked), people)]
+        measured = [MeasuredSystem(System("people", "", asked), people)]
         for system in systems:
             own = [[questions[i] for i in rows] for questions in system.questions]
             ciders = [np.mean([self._cider(one, left) for left in others], 0) for one in own]
-            found.append(MeasuredSystem(system, {LEAVE_ONE_OUT: np.stack(ciders)}))
-        return found
+            measured.append(MeasuredSystem(system, {LEAVE_ONE_OUT: np.stack(ciders)}))
+        return measured
 
     def _cider(self, questions: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         """Return the CIDEr [N, 1] of each question."""
@@ -238,8 +238,8 @@ def _numbered(
     questions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[Captions, Captions]:
     """Return the question and the references of each image, as they are compared."""
-    said: Captions = {i: [compared(text)] for i, text in enumerate(questions)}
-    return said, {i: [compared(text) for text in texts] for i, texts in enumerate(references)}
+    generated: Captions = {i: [compared(text)] for i, text in enumerate(questions)}
+    return generated, {i: [compared(text) for text in texts] for i, texts in enumerate(references)}
 
 
 def _without(texts: Sequence[str], j: int) -> list[str]:

@@ -97,8 +97,10 @@ def _cosines(
 ) -> Floats:
     reader = CrossModalReader(asker.network, asker.texts, asker.reader)
     others = shown.with_other_captions().captions
-    found = trainings.engine.map(reader.cosines, *shown, others, key={**key, "asked": "similarity"})
-    cosines: Floats = torch.stack(found).numpy()
+    by_image = trainings.engine.map(
+        reader.cosines, *shown, others, key={**key, "asked": "similarity"}
+    )
+    cosines: Floats = torch.stack(by_image).numpy()
     return cosines
 
 

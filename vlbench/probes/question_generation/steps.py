@@ -97,8 +97,8 @@ class Asker:
     ) -> list[str]:
         """Return a question of each image and its caption, of which the step may read one alone."""
         sources = self.sources(regions, names, captions)
-        found = greedy(self.network, sources, self.texts.most)
-        return [self.texts.question(tokens) for tokens in found]
+        questions = greedy(self.network, sources, self.texts.most)
+        return [self.texts.question(tokens) for tokens in questions]
 
     def sources(
         self, regions: Sequence[Any], names: Sequence[str], captions: Sequence[str]

@@ -124,7 +124,7 @@ def gather(
     names = dict.fromkeys([*splits.train, *splits.test])
     classes = sorted({n.word for name in names for row in data.splits[name]["named"] for n in row})
     vectors = name_vectors(encoders.words, classes, engine)
-    found = {
+    by_split = {
         # An id is unique in its split.
         name: [
             image._replace(image=(f"{name}/{image.image[0]}", image.image[1]))
@@ -132,13 +132,13 @@ def gather(
         ]
         for name in names
     }
-    pooled = [[image for name in part for image in found[name]] for part in splits]
+    pooled = [[image for name in part for image in by_split[name]] for part in splits]
     wanted = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
     chosen = [[image for image in images if len(image.named) == n] for n, images in wanted]
     _require_vectors(chosen)
     kept = [[i for i in images if all(w is not None for w in i.words)] for images in chosen]
     sets = {n: _stack(n, images) for (n, _), images in zip(wanted, kept, strict=True)}
-    counts = {f"images_{n}": len(found.named) for n, found in sets.items()}
+    counts = {f"images_{n}": len(one.named) for n, one in sets.items()}
     counts["clusters"] = counts[f"images_{objects[0]}"]
     counts["oov_words"] = sum(w is None for images in chosen for i in images for w in i.words)
     counts["oov_images"] = sum(map(len, chosen)) - sum(map(len, kept))
@@ -282,6 +282,6 @@ def measured_regions(
         words = sorted({name.word for name in named})
         own = torch.tensor([words.index(name.word) for name in named])
         first, places_said = torch.arange(len(named)) // n * n, chosen.flatten(1)
-        said = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
-        answers = Answers(words, trials(said[:, mask]), own[mask])
+        predicted = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
+        answers = Answers(words, trials(predicted[:, mask]), own[mask])
     return Measured(score, examples, trials(credit.flatten(1)[:, mask]), answers)

@@ -61,7 +61,8 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
         joined = [name.replace(" ", "_") for name in names]
         # A joined name counts where it is one word of the encoder.
         one = [
-            found.spans == [(0, len(text))] for found, text in _encode_words(encode_tokens, joined)
+            encoded.spans == [(0, len(text))]
+            for encoded, text in _encode_words(encode_tokens, joined)
         ]
         return [
             [*plain, *(other if is_one else plain)]
@@ -71,10 +72,10 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
         ]
 
     key = {"what": "names of classes", "model": words}
-    found = engine.map(encode, value_column(names, "text"), key=key) if names else []
-    static = all(_same(row[0], row[1]) for row in found)
+    rows = engine.map(encode, value_column(names, "text"), key=key) if names else []
+    static = all(_same(row[0], row[1]) for row in rows)
     # Alone and over the whole prompt, of the joined name; alone and in the prompt, of the name.
-    chosen = [(row[3], row[5]) if static else (row[0], row[1]) for row in found]
+    chosen = [(row[3], row[5]) if static else (row[0], row[1]) for row in rows]
     alone, prompted = ({n: row[i] for n, row in zip(names, chosen, strict=True)} for i in range(2))
     return NameVectors(alone, prompted, static)
 
@@ -309,10 +310,10 @@ def _encode(
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of each picture; the model encodes those with a box."""
     boxed = [i for i, (categories, _) in enumerate(chosen) if categories]
-    found = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
+    vectors_of_each = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
     if boxed:
         boxes = [chosen[i][1] for i in boxed]
         encoded = encode_regions([pictures[i] for i in boxed], boxes)
         for i, vectors in zip(boxed, encoded, strict=True):
-            found[i] = (chosen[i][0], vectors.float().cpu())
-    return found
+            vectors_of_each[i] = (chosen[i][0], vectors.float().cpu())
+    return vectors_of_each

@@ -137,8 +137,8 @@ class Turn(NamedTuple):
 
 def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) -> State:
     """Return the checkpoint of a key, stored or computed from the checkpoint before it."""
-    found: State = engine.once(key, lambda: advance(state, pairs, turn))
-    return found
+    checkpoint: State = engine.once(key, lambda: advance(state, pairs, turn))
+    return checkpoint
 
 
 def advance(state: State, pairs: Pairs, turn: Turn) -> State:

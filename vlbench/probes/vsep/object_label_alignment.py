@@ -221,5 +221,5 @@ def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> 
     if not complete(sets.train.forms):
         return []
     nets = train_on(sets.train.with_words(sets.train.forms), engine, training)
-    found = [objects.with_words(objects.forms) for objects in tests]
-    return [_measured("accuracy_caption_form", one, _credit(nets, one)) for one in found]
+    as_captions = [objects.with_words(objects.forms) for objects in tests]
+    return [_measured("accuracy_caption_form", one, _credit(nets, one)) for one in as_captions]

@@ -160,10 +160,10 @@ def retrieve(
     k: Sequence[int],
 ) -> NDArray[np.float64]:
     """Return IR@k of each draw and category, [k, draws, categories]; networks take turns."""
-    found = np.empty((len(k), len(drawn), len(drawn[0])))
+    recalls = np.empty((len(k), len(drawn), len(drawn[0])))
     for i, net in enumerate(nets):
-        found[:, i :: len(nets)] = _retrieve_by(net, objects, drawn[i :: len(nets)], k)
-    return found
+        recalls[:, i :: len(nets)] = _retrieve_by(net, objects, drawn[i :: len(nets)], k)
+    return recalls
 
 
 def _retrieve_by(
@@ -174,13 +174,13 @@ def _retrieve_by(
     regions = net.directions(objects.regions.flatten(0, 1)[used])
     words = directions(objects.words.flatten(0, 1)[used].double(), layer_normed=net.layer_norm)
     firsts = torch.tensor(k).unsqueeze(1)
-    found = np.empty((len(k), len(drawn), len(drawn[0])))
+    recalls = np.empty((len(k), len(drawn), len(drawn[0])))
     blocks = iter(torch.split(places, [len(rows) for rows in chain(*drawn)]))
-    for i, j in np.ndindex(found.shape[1:]):
+    for i, j in np.ndindex(recalls.shape[1:]):
         rows = next(blocks)
         cosines, own = words[rows] @ regions[rows].T, torch.arange(len(rows))
-        found[:, i, j] = credit_among(cosines, own, firsts).mean(1).numpy()
-    return found
+        recalls[:, i, j] = credit_among(cosines, own, firsts).mean(1).numpy()
+    return recalls
 
 
 def _score(

@@ -44,10 +44,10 @@ class Model(NamedTuple):
     @property
     def reasons(self) -> dict[tuple[str, str], list[str]]:
         """The tasks without a score by status and reason, the failed ones first."""
-        found: dict[tuple[str, str], list[str]] = {}
+        tasks_by_reason: dict[tuple[str, str], list[str]] = {}
         for row in sorted(self.unscored, key=lambda row: (row.status, row.reason)):
-            found.setdefault((row.status, row.reason), []).append(row.task)
-        return found
+            tasks_by_reason.setdefault((row.status, row.reason), []).append(row.task)
+        return tasks_by_reason
 
     @property
     def facts(self) -> dict[str, str]:

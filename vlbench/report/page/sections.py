@@ -80,17 +80,17 @@ class Section(NamedTuple):
 
     @property
     def _first(self) -> Score | None:
-        found = (matching(row.scores, self.board.primary) for row in self.board.results)
-        return next((scores[0] for scores in found if scores), None)
+        matches = (matching(row.scores, self.board.primary) for row in self.board.results)
+        return next((scores[0] for scores in matches if scores), None)
 
     @property
     def reasons(self) -> dict[tuple[str, str], list[str]]:
         """The models without a score by status and reason, the failed ones first."""
-        found: dict[tuple[str, str], list[str]] = {}
+        models_by_reason: dict[tuple[str, str], list[str]] = {}
         for row in sorted(self.board.results, key=lambda row: (row.status, row.reason)):
             if row.status != "ok":
-                found.setdefault((row.status, row.reason), []).append(row.model)
-        return found
+                models_by_reason.setdefault((row.status, row.reason), []).append(row.model)
+        return models_by_reason
 
     @property
     def data(self) -> list[str]:
@@ -218,6 +218,6 @@ def columns_of(table: ScoreTable) -> Columns:
 
 def notes_of(row: Result) -> list[str]:
     """Return a row's notes, and its counts but for those that n says already."""
-    said = {row.counts.get("n"), row.counts.get("expected"), 0}
-    counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in said)
+    known = {row.counts.get("n"), row.counts.get("expected"), 0}
+    counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in known)
     return [*row.notes, *counts]

@@ -90,8 +90,8 @@ def _shown(
 ) -> SampledImage:
     first = rows[0]
     human = first["references"][int(rng.integers(len(first["references"])))]
-    said = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
-    questions = {system: alike(text) for system, text in said.items()}
+    texts = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
+    questions = {system: alike(text) for system, text in texts.items()}
     return SampledImage(first["id"], first["digest"], first["caption"], questions)
 
 
