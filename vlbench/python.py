@@ -107,8 +107,8 @@ def evaluate(
 ) -> Results:
     """Return a result for every task that `tasks` selects and whose data are here.
 
-    `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
-    text, separated by commas, as do several tasks. The keywords are those of the command line.
+    `model` is a name, FILE:Class, or an adapter object; several are a list, or names in one text,
+    separated by commas; so are several tasks. The keywords are those of the command line.
     Boards are written only where `output` is given. Features are kept where the command line keeps
     them; `cache_dir=None` keeps nothing, and of an object whose code no file defines, as in a cell
     of a notebook, nothing is ever kept. `progress` is shown in a notebook and at a terminal unless
