@@ -8,6 +8,7 @@ from torch import Tensor
 from vlbench.capabilities import Picture
 from vlbench.engine.pass_checks import (
     REPEATED,
+    SOME,
     Repeating,
     difference,
     pixels_of,
@@ -29,14 +30,27 @@ class Flat:
         return pixels.flatten(1)
 
 
-def test_some_of_the_first_batch_are_passed_again_also_with_batch_2_4_8_and_so_on():
+def test_some_of_the_first_pixels_are_passed_again_also_with_batch_4_16_and_so_on():
     model = Flat()
     encode = Repeating(model.encode_images)
     assert torch.equal(encode(PIXELS), PIXELS.flatten(1))
     assert model.passed == 32 + REPEATED
-    for _ in range(8):
+    for _ in range(16):
         encode(PIXELS)
-    assert model.passed == 9 * 32 + REPEATED + 3 * 2 * REPEATED
+    assert model.passed == 17 * 32 + REPEATED + 2 * 2 * SOME
+
+
+def test_some_of_the_first_texts_are_passed_again_also_with_batch_2_4_8_and_so_on():
+    passed = []
+
+    def encode_texts(texts):
+        passed.extend(texts)
+        return torch.tensor([[float(len(text))] for text in texts])
+
+    encode = Repeating(encode_texts)
+    for _ in range(9):
+        encode(["some text"] * 32)
+    assert len(passed) == 9 * 32 + REPEATED + 1 + 3 * 2 * REPEATED
 
 
 @pytest.mark.parametrize(("count", "again"), [(0, 0), (1, 1), (2, 3), (4, 5), (5, 4)])
@@ -51,7 +65,7 @@ def test_after_a_batch_of_one_a_larger_one_is_passed_again_too():
     encode = Repeating(model.encode_images)
     for count in (1, 1, 32, 32):
         encode(PIXELS[:count])
-    assert model.passed == 66 + 1 + 1 + REPEATED + 2 * REPEATED
+    assert model.passed == 66 + 1 + REPEATED + 2 * SOME
 
 
 def test_a_method_that_changes_later_is_found_by_its_first_examples():
@@ -95,9 +109,9 @@ def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
 def test_batches_that_cannot_be_one_are_passed_apart():
     model = Flat()
     encode = Repeating(model.encode_images)
-    encode(PIXELS)
-    encode(PIXELS[:, :, :2])
-    assert model.passed == 64 + 2 * REPEATED
+    for pixels in (PIXELS, PIXELS, PIXELS, PIXELS[:, :, :2]):
+        encode(pixels)
+    assert model.passed == 4 * 32 + REPEATED + SOME
 
 
 def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out():
