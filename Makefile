@@ -1,11 +1,11 @@
 # Four commands: `make demo`, `make test`, `make nightly` and `make gpu`. Each needs only Python 3.11 or
-# newer and a network, the last a GPU besides.
-PYTHON ?= python3
+# Five commands: `make demo`, `make test`, `make nightly`, `make papers` and `make gpu`. Each needs only Python 3.11
+# or newer and a network, the last a GPU besides.
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,tiny-uniter
 
-.PHONY: demo test nightly gpu check install
+.PHONY: demo test nightly gpu check install papers
 
 demo: install
 	OMP_NUM_THREADS=1 $(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
@@ -24,6 +24,10 @@ nightly: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --nightly -m nightly
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/fuzz --fuzz 200
 	scripts/numbers
+
+# The published numbers of the papers, wherever a network is; `vlbench papers --dry-run` says what it takes.
+papers: install
+	$(BIN)/vlbench papers --download --output build/papers
 
 # What only a GPU shows, as build/gpu.md, to paste where it is read.
 gpu: install

@@ -60,6 +60,14 @@ def vision_model(kind: str, **config: Any) -> tuple[nn.Module, Callable[[], obje
     return model, lambda: model(pixel_values=torch.empty(1, 3, 224, 224))
 
 
+def resnet50() -> tuple[nn.Module, Callable[[], object]]:
+    """Return ResNet-50 and what it does with one image of 224 x 224."""
+    from torchvision.models import resnet50 as built  # noqa: PLC0415
+
+    model = built()
+    return model, lambda: model(torch.empty(1, 3, 224, 224))
+
+
 def qwen_model(side: int) -> tuple[nn.Module, Callable[[], object]]:
     """Return Qwen3-VL-2B and what its vision encoder does with one square image."""
     import transformers  # noqa: PLC0415
@@ -96,6 +104,7 @@ BUILT: Mapping[str, Callable[[], tuple[nn.Module, Callable[[], object]]]] = {
     ),
     "dinov3-small": partial(vision_model, "DINOv3ViTConfig", num_register_tokens=4),
     "qwen3-vl-2b": partial(qwen_model, 448),
+    **dict.fromkeys(("rn50", "ar-l2", "ar-linf4", "ar-linf8"), resnet50),
 }
 
 

@@ -4,6 +4,9 @@ They are listed in `tasks/**/findings/<name>.yaml` of any source:
 
     paper: "arXiv:2107.12021"   # may be left out; `reference:` values of its tasks are shown, too
     title: What the paper is called                       # may be left out
+    question: What it asks?                               # may be left out, and so may these two:
+    experiments: [{task: object_label_alignment_coco, models: [bert-base-uncased]}]
+    without: [{what: TSM, why: no weights can be loaded, nearest: CLIP}]
     models: {static: [glove-6b-300d, random-vectors]}     # may be left out: names of lists
     findings:
       - finding: Static vectors name more regions than BERT's.
@@ -47,7 +50,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.specs import TaskSpec, read_values
@@ -105,11 +108,29 @@ class FindingValues(_Said, total=False):
     needs: str
 
 
+class Experiment(NamedTuple):
+    """Rows that repeat a paper: a task, and models whose weights the paper used."""
+
+    task: str
+    models: list[str]
+
+
+class Lacking(NamedTuple):
+    """What of a paper nobody can repeat, why, and what comes nearest."""
+
+    what: str
+    why: str
+    nearest: str
+
+
 class FileValues(TypedDict, total=False):
     """What a file says."""
 
     paper: str
     title: str
+    question: str
+    experiments: list[Experiment]
+    without: list[Lacking]
     models: Mapping[str, list[str]]
     findings: list[FindingValues]
 
@@ -286,6 +307,9 @@ class FindingsSpec:
     document: Document
     paper: str = ""
     title: str = ""
+    question: str = ""
+    experiments: Sequence[Experiment] = ()
+    without: Sequence[Lacking] = ()
     findings: Sequence[Finding] = ()
 
     @property
@@ -335,8 +359,10 @@ def _with_new_keys(document: Document) -> Document:
 
 
 def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
-    """Return each task of a finding that no source has."""
+    """Return each task of a finding or an experiment that no source has."""
     named = {(finding.place, name): None for finding in spec.findings for name in finding.tasks}
+    where = spec.document.where("experiments")
+    named |= {(where, experiment.task): None for experiment in spec.experiments}
     return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
 
 

@@ -1,0 +1,28 @@
+"""What the data sets of shipped loaders are: their size, licence, and who can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from vlbench.catalog.sources import PACKAGE
+from vlbench.catalog.strict_yaml import load_yaml
+from vlbench.plain import read
+
+
+class DataSet(NamedTuple):
+    """A data set: gigabytes to fetch, images, licence, and who can have it and how."""
+
+    name: str
+    gigabytes: float
+    images: int
+    licence: str
+    access: str
+
+
+@cache
+def data_sets() -> Mapping[str, DataSet]:
+    """Return the data sets by the names of their loaders. Raises SpecError for a broken file."""
+    values = load_yaml(PACKAGE / "data" / "data_sets.yaml").values
+    return {str(name): read(DataSet, entry) for name, entry in values.items()}

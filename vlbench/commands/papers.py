@@ -1,0 +1,120 @@
+"""`vlbench papers`: repeat the published numbers of papers, or say what that takes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
+from vlbench.catalog.findings import FindingsSpec
+from vlbench.commands import FAILED, Answer
+from vlbench.commands.parser import add_cache, add_data, add_output, parser_of
+from vlbench.errors import VlbenchError, counted
+from vlbench.report.papers import CPU, GPU, Row, rows_of, total_gigabytes
+from vlbench.report.reproduction import find_papers
+from vlbench.report.texts import plain_table
+
+if TYPE_CHECKING:  # `vlbench --help` needs no rich
+    from rich.table import Table
+
+HEADS = ["task", "model", "published", "data", "GB", "weights, GB", "CPU", "GPU"]
+
+# Stands below the tables.
+NOTE = (
+    "GB are those of archives, and of weights as float32; each is fetched once. Times are of "
+    f"forward passes alone, at {CPU / 1e9:.0f} GFLOP/s (two cores) and {GPU / 1e12:.0f} TFLOP/s; "
+    "- is not known. Data that need a form or a registration have to be fetched by hand."
+)
+
+
+def add_options(papers: argparse.ArgumentParser) -> None:
+    """Add the paper, and where data and boards are."""
+    papers.add_argument(
+        "paper",
+        nargs="?",
+        default="",
+        metavar="PAPER",
+        help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
+    )
+    papers.add_argument("--dry-run", action="store_true", help="say what it takes, and stop")
+    add_data(papers, download=True)
+    add_output(papers, of_run=True)
+    add_cache(papers)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return what the rows of papers cost, or run them and compare them with the papers."""
+    catalog = load_catalog(arguments.include_path)
+    findings = load_all_findings(catalog, arguments.include_path)
+    papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
+    if arguments.dry_run:
+        rows = [row for paper in papers for row in rows_of(paper, catalog)]
+        whole = f"all papers: {counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB"
+        shown = [part for paper in papers for part in _described(paper, catalog)]
+        return Answer([*shown, *([whole] if len(papers) > 1 else []), NOTE])
+    problems = [why for paper in papers for why in _run(paper, catalog, arguments)]
+    named = [arguments.paper] if arguments.paper else []
+    words = ["leaderboard", "reproduce", *named, "--output", str(arguments.output)]
+    words += [f"--include-path={one}" for one in arguments.include_path]
+    reproduce = parser_of().parse_args(words)
+    told: Answer = reproduce.answer(reproduce)
+    return Answer(told.shown, problems, FAILED if problems else told.code)
+
+
+def _described(paper: FindingsSpec, catalog: Catalog) -> Iterator[str | Table]:
+    """Yield the title of a paper, its rows with what they cost, and what nobody can repeat."""
+    rows = rows_of(paper, catalog)
+    yield f"{paper.title}, {paper.paper}"
+    yield paper.question
+    cells = [
+        [row.task, row.model, str(row.published or "-"), row.data, *_costs(row)] for row in rows
+    ]
+    yield plain_table(HEADS, cells)
+    for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
+        yield f"{data}: {access}; licence: {licence}"
+    for one in paper.without:
+        yield f"without {one.what}: {one.why}; nearest: {one.nearest}"
+    yield f"{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB\n"
+
+
+def _costs(row: Row) -> Sequence[str]:
+    """Return the gigabytes of data and weights, and the time on a CPU and on a GPU."""
+    sizes = [
+        "-" if size is None else f"{size:.2f}"
+        for size in (row.data_gigabytes, row.weights_gigabytes)
+    ]
+    times = ["-" if row.flops is None else _time(row.flops / speed) for speed in (CPU, GPU)]
+    return [*sizes, *times]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(seconds / 60, 1):.0f} min"
+
+
+def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:
+    """Run the rows of a paper, and yield why some could not be; what boards hold is kept."""
+    for row in rows_of(paper, catalog):
+        words = [
+            "run",
+            "--model",
+            row.model,
+            "--tasks",
+            row.task,
+            "--output",
+            str(arguments.output),
+        ]
+        words += ["--download"] if arguments.download else []
+        words += [f"--data-dir={one}" for one in arguments.data_dir]
+        words += [f"--include-path={one}" for one in arguments.include_path]
+        words += [f"--cache-dir={arguments.cache_dir}"] if arguments.cache_dir else []
+        words += ["--no-cache"] if arguments.no_cache else []
+        step = parser_of().parse_args(words)
+        step.typed = words
+        try:
+            told: Answer = step.answer(step)
+        except VlbenchError as error:
+            yield f"vlbench: {row.task} by {row.model}: {error}"
+        else:
+            failed = f"vlbench: {row.task} by {row.model}: the reason is above"
+            yield from told.problems or ([failed] if told.code else [])

@@ -1,0 +1,89 @@
+"""The published numbers of a paper: which rows repeat them, and what these rows cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.data_sets import data_sets
+from vlbench.catalog.findings import FindingsSpec
+from vlbench.catalog.specs import ModelSpec, TaskSpec
+
+# Bytes of a number of float32, and the speeds that estimates assume, in FLOP/s: two cores of a
+# server, and a GPU at a tenth of its peak.
+NUMBER, CPU, GPU = 4, 1e11, 1e13
+
+# A gradient costs two forward passes beside the one that it follows.
+WITH_GRADIENT = 3
+
+# Probes that pass each image once, and compute little besides.
+PASS_ONCE = ("few_shot", "clustering", "zero_shot", "classification")
+
+
+class Row(NamedTuple):
+    """A row to compute: its published values, and gigabytes and FLOPs, None where not known."""
+
+    task: str
+    model: str
+    published: int
+    data: str
+    access: str
+    licence: str
+    data_gigabytes: float | None
+    weights_gigabytes: float | None
+    flops: float | None
+    unavailable: str
+
+
+def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
+    """Return the rows of a paper's experiments, those that need the fewest bytes first.
+
+    Raises UnknownNameError for a model that no source has.
+    """
+    rows = [
+        _row(catalog.tasks[one.task], catalog.model(model))
+        for one in paper.experiments
+        for model in one.models
+    ]
+    return sorted(rows, key=lambda row: (row.data_gigabytes or 0) + (row.weights_gigabytes or 0))
+
+
+def total_gigabytes(rows: Sequence[Row]) -> float:
+    """Return the gigabytes to fetch: each data set and each model once, as far as known."""
+    data = {row.data: row.data_gigabytes or 0 for row in rows}
+    weights = {row.model: row.weights_gigabytes or 0 for row in rows}
+    return sum(data.values()) + sum(weights.values())
+
+
+def _row(task: TaskSpec, model: ModelSpec) -> Row:
+    data = data_sets().get(str(task.data["loader"]))
+    published = sum(value["model"] == model.name for value in task.reference)
+    passes = _passes(task, data.images) if data else 0
+    flops = model.cost["flops"] * passes if passes and model.cost else None
+    return Row(
+        task=task.name,
+        model=model.name,
+        published=published,
+        data=data.name if data else str(task.data["loader"]),
+        access=data.access if data else "unknown",
+        licence=data.licence if data else "unknown",
+        data_gigabytes=data.gigabytes if data else None,
+        weights_gigabytes=model.parameters * NUMBER / 1e9 if model.parameters else None,
+        flops=flops,
+        unavailable=model.unavailable,
+    )
+
+
+def _passes(task: TaskSpec, images: int) -> float:
+    """Return how many forward passes of an image a task costs; 0 where it trains what nobody timed.
+
+    An attack passes each image of its sample forward and back in each step, at each size, with two
+    goals.
+    """
+    probe = task.probe.rpartition(":")[2]
+    if probe == "robustness":
+        sizes = sum(map(len, task.params["epsilons"].values()))
+        steps = task.params["attack"]["steps"]
+        return float(task.params["sample"]["images"] * sizes * 2 * steps * WITH_GRADIENT)
+    return images if probe in PASS_ONCE else 0
