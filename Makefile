@@ -1,6 +1,6 @@
-# Four commands: `make demo`, `make test`, `make nightly` and `make gpu`. Each needs only Python 3.11 or
-# Five commands: `make demo`, `make test`, `make nightly`, `make papers` and `make gpu`. Each needs only Python 3.11
-# or newer and a network, the last a GPU besides.
+# Five commands: `make demo`, `make test`, `make nightly`, `make papers` and `make gpu`. Each needs only
+# Python 3.11 or newer and a network, the last a GPU besides.
+PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,tiny-uniter
