@@ -14,6 +14,7 @@ import json
 import sys
 import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
@@ -90,6 +91,15 @@ class Misfit(SpecError):  # noqa: N818 - says what happened
     def lines(self, where: Callable[..., str]) -> list[str]:
         """Return each problem with its place in front, as `where(*key)` gives it."""
         return [f"{where(*problem.key)}: {problem}" for problem in self.problems]
+
+
+@contextmanager
+def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
+    """Put file and line of a key before the message of a SpecError."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{where(*key)}: {error}") from error
 
 
 def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
@@ -11,14 +11,12 @@ from vlbench.catalog.findings import FindingsSpec
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_cache, add_data, add_output, parser_of
 from vlbench.errors import VlbenchError, counted
-from vlbench.report.papers import CPU, GPU, Row, rows_of, total_gigabytes
+from vlbench.report.papers import CPU, GPU, HEADS, costs, rows_of, total_gigabytes
 from vlbench.report.reproduction import find_papers
 from vlbench.report.texts import plain_table
 
 if TYPE_CHECKING:  # `vlbench --help` needs no rich
     from rich.table import Table
-
-HEADS = ["task", "model", "published", "data", "GB", "weights, GB", "CPU", "GPU"]
 
 # Stands below the tables.
 NOTE = (
@@ -68,7 +66,7 @@ def _described(paper: FindingsSpec, catalog: Catalog) -> Iterator[str | Table]:
     yield f"{paper.title}, {paper.paper}"
     yield paper.question
     cells = [
-        [row.task, row.model, str(row.published or "-"), row.data, *_costs(row)] for row in rows
+        [row.task, row.model, str(row.published or "-"), row.data, *costs(row)] for row in rows
     ]
     yield plain_table(HEADS, cells)
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
@@ -76,20 +74,6 @@ def _described(paper: FindingsSpec, catalog: Catalog) -> Iterator[str | Table]:
     for one in paper.without:
         yield f"without {one.what}: {one.why}; nearest: {one.nearest}"
     yield f"{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB\n"
-
-
-def _costs(row: Row) -> Sequence[str]:
-    """Return the gigabytes of data and weights, and the time on a CPU and on a GPU."""
-    sizes = [
-        "-" if size is None else f"{size:.2f}"
-        for size in (row.data_gigabytes, row.weights_gigabytes)
-    ]
-    times = ["-" if row.flops is None else _time(row.flops / speed) for speed in (CPU, GPU)]
-    return [*sizes, *times]
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(seconds / 60, 1):.0f} min"
 
 
 def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:

@@ -21,6 +21,10 @@ WITH_GRADIENT = 3
 PASS_ONCE = ("few_shot", "clustering", "zero_shot", "classification")
 
 
+# The columns of a table of rows.
+HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "CPU", "GPU")
+
+
 class Row(NamedTuple):
     """A row to compute: its published values, and gigabytes and FLOPs, None where not known."""
 
@@ -54,6 +58,20 @@ def total_gigabytes(rows: Sequence[Row]) -> float:
     data = {row.data: row.data_gigabytes or 0 for row in rows}
     weights = {row.model: row.weights_gigabytes or 0 for row in rows}
     return sum(data.values()) + sum(weights.values())
+
+
+def costs(row: Row) -> list[str]:
+    """Return the gigabytes of data and weights, and the time on a CPU and on a GPU."""
+    sizes = [
+        "-" if size is None else f"{size:.2f}"
+        for size in (row.data_gigabytes, row.weights_gigabytes)
+    ]
+    times = ["-" if row.flops is None else _time(row.flops / speed) for speed in (CPU, GPU)]
+    return [*sizes, *times]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(seconds / 60, 1):.0f} min"
 
 
 def _row(task: TaskSpec, model: ModelSpec) -> Row:

@@ -9,8 +9,8 @@ from typing import Any
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError
-from vlbench.plain import parameters
-from vlbench.run.functions import blamed_on, find_object
+from vlbench.plain import blamed_on, parameters
+from vlbench.run.functions import find_object
 from vlbench.run.options import Options
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.

@@ -6,8 +6,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Sequence
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -47,15 +46,6 @@ def find_object(
     except SpecError as error:
         raise SpecError(f"{where()}: {error}") from error
     return found
-
-
-@contextmanager
-def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
-    """Put file and line of a key before the message of a SpecError."""
-    try:
-        yield
-    except SpecError as error:
-        raise SpecError(f"{where(*key)}: {error}") from error
 
 
 def load_object(name: str, folders: Sequence[Path]) -> Any:

@@ -22,6 +22,7 @@ from vlbench.plain import (
     Misfit,
     ModelName,
     alternatives,
+    blamed_on,
     hints,
     leaves,
     map_leaves,
@@ -29,7 +30,7 @@ from vlbench.plain import (
     read,
     read_arguments,
 )
-from vlbench.run.functions import blamed_on, find_object, require_own_file
+from vlbench.run.functions import find_object, require_own_file
 from vlbench.run.model import Model, fit, resolve_model
 from vlbench.run.options import DATA_VARIABLE, Options
 

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Writes docs/papers/: a page for each paper, made from its file of findings, its tasks and boards.
+
+scripts/papers.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
+from vlbench.catalog.findings import FindingsSpec
+from vlbench.catalog.specs import TaskSpec
+from vlbench.errors import counted
+from vlbench.report.papers import HEADS, costs, rows_of, total_gigabytes
+from vlbench.report.reproduction import Reference, reproduce
+from vlbench.report.texts import number, score_name
+from vlbench.results import Score
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES, BOARDS, README = ROOT / "docs" / "papers", ROOT / "leaderboards", ROOT / "README.md"
+
+# What stands around the number in the README.
+START, END = "<!-- measured -->", "<!-- /measured -->"
+
+# A comment of a task's file that says how it departs from the paper.
+DEPARTURE = re.compile(r"^ *# Departure: (.+(?:\n *# (?!Departure).+)*)", re.MULTILINE)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by the name of its file."""
+    catalog = load_catalog()
+    findings = load_all_findings(catalog)
+    return {f"{name}.md": page(one, catalog) for name, one in findings.items() if one.experiments}
+
+
+def page(paper: FindingsSpec, catalog: Catalog) -> str:
+    """Return the page of a paper in Markdown."""
+    return "\n".join(_parts(paper, catalog)) + "\n"
+
+
+def measured(catalog: Catalog) -> tuple[int, int]:
+    """Return how many published values there are, and of how many a shipped board has our own."""
+    papers = load_all_findings(catalog).values()
+    references = [one for paper in papers for one in reproduce(paper, catalog, BOARDS).references]
+    return len(references), sum(isinstance(one.ours, Score) for one in references)
+
+
+def with_number(text: str) -> str:
+    """Return the text of the README with how many published values boards here have measured."""
+    values, ours = measured(load_catalog())
+    sentence = f"Of {values} published values, {ours} are measured on boards here, by its\nauthors"
+    return re.sub(rf"(?s)(?<={START}).*?(?={END})", sentence, text)
+
+
+def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
+    rows = rows_of(paper, catalog)
+    yield f"# {paper.title}\n\n{paper.paper}. {paper.question}\n"
+    commands = [f"vlbench papers {paper.name} {option}" for option in ("--dry-run", "--download")]
+    yield "\n".join(["```", *commands, "```\n"])
+    yield "`scripts/papers.py` writes this page.\n\n## What it takes\n"
+    cells = [
+        [f"`{r.task}`", f"`{r.model}`", str(r.published or "-"), r.data, *costs(r)] for r in rows
+    ]
+    yield from _table(HEADS, cells)
+    yield f"\n{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB. Each is fetched once.\n"
+    for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
+        yield f"- {data}: {access}; licence: {licence}"
+    for one in paper.without:
+        yield f"- Without {one.what}: {one.why}. Nearest: {one.nearest}."
+    references = reproduce(paper, catalog, BOARDS).references
+    if references:
+        yield "\n## Published and measured\n"
+        yield from _table(
+            ("task", "model", "score", "where", "published", "ours"),
+            [_reference(one) for one in references],
+        )
+    tasks = [catalog.tasks[name] for name in dict.fromkeys(row.task for row in rows)]
+    departures = [line for task in tasks for line in _departures(task)]
+    if departures:
+        yield "\n## Departures\n"
+        yield from departures
+
+
+def _reference(one: Reference) -> list[str]:
+    given, unit = one.given, one.ours.unit if isinstance(one.ours, Score) else ""
+    ours = number(one.ours.value, one.ours.unit) if isinstance(one.ours, Score) else "-"
+    score = score_name(given["metric"], given.get("at", {}))
+    value = number(given["value"], unit) if unit else f"{given['value']:g}"
+    return [f"`{one.spec.name}`", f"`{given['model']}`", score, given["where"], value, ours]
+
+
+def _departures(task: TaskSpec) -> Iterator[str]:
+    for found in DEPARTURE.findall(task.file.read_text("utf-8")):
+        text = " ".join(line.strip().removeprefix("# ") for line in found.splitlines())
+        yield f"- `{task.name}`: {text}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(row)} |"
+
+
+if __name__ == "__main__":
+    PAGES.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (PAGES / name).write_text(text, "utf-8")
+    README.write_text(with_number(README.read_text("utf-8")), "utf-8")
