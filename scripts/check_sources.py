@@ -1,4 +1,6 @@
-"""Loads every model of the catalog and every data set that can be downloaded; lists what fails.
+"""Loads every model of the catalog, every data set that can be downloaded, and repeats papers.
+
+Of each paper it runs the smallest row of `vlbench papers`. It lists what fails.
 
 Prints Markdown: what no longer loads, then what needs files by hand. Exits with 1 if something that
 should load does not. Each is tried in a process of its own, so that one cannot take the rest along.
@@ -12,12 +14,13 @@ import argparse
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
+from vlbench.catalog.findings import FindingsSpec
 from vlbench.run.options import Options
 from vlbench.run.task import resolve_task
 
@@ -42,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for each")
     arguments = parser.parse_args(argv)
     catalog = load_catalog(arguments.include_path)
-    commands = [*_models(catalog), *_data(catalog, Options(include_path=arguments.include_path))]
+    options = Options(include_path=arguments.include_path)
+    papers = load_all_findings(catalog, arguments.include_path)
+    commands = [*_models(catalog), *_data(catalog, options), *_papers(papers)]
     wanted = [one for one in commands if fnmatch(one[1], arguments.only)]
     found = [_try(*one, arguments) for one in wanted]
     print(report(found))
@@ -80,6 +85,14 @@ def _data(catalog: Catalog, options: Options) -> Iterator[tuple[str, str, list[s
         if "download" in inspect.signature(loader).parameters:
             words = ["--model", "raw-pixels", "--tasks", name, "--download", "--limit", "2"]
             yield "data of", name, [*words, "--dry-run", "--strict"]
+
+
+def _papers(papers: Mapping[str, FindingsSpec]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each paper that has experiments, with the command that runs the smallest of them."""
+    for name, paper in papers.items():
+        if paper.experiments:
+            words = ["papers", name, "--rows", "1", "--download", "--no-cache"]
+            yield "paper", name, [*words, "--output", "build/papers"]
 
 
 def _try(kind: str, name: str, words: Sequence[str], arguments: argparse.Namespace) -> Tried:

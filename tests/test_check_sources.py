@@ -39,3 +39,12 @@ def test_what_is_fetched_by_hand_is_listed_and_is_no_failure(script, monkeypatch
     monkeypatch.setattr(script, "_try", lambda *_: by_hand)
     assert script.main(["--only", "raw-pixels"]) == 0
     assert "## Fetched by hand\n\n- model `a`" in capsys.readouterr().out
+
+
+def test_the_smallest_row_of_each_paper_is_run(script):
+    from vlbench.catalog.catalog import load_all_findings, load_catalog
+
+    papers = load_all_findings(load_catalog())
+    commands = {name: words for _, name, words in script._papers(papers)}
+    assert commands.keys() == papers.keys()
+    assert commands["vsep"][:4] == ["papers", "vsep", "--rows", "1"]

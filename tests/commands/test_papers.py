@@ -46,6 +46,13 @@ def test_the_dry_run_says_of_each_paper_what_its_rows_cost_and_runs_none(mine, c
     assert not (mine / "boards").exists()
 
 
+def test_only_the_first_rows_may_be_asked_for(mine, capsys):
+    assert run(mine, "mine", "--dry-run", "--rows=1") == 0
+    assert "1 row, 0.0 GB" in capsys.readouterr().out
+    assert run(mine, "mine", "--rows=1") == 0
+    assert "fails" not in capsys.readouterr().out
+
+
 def test_the_rows_are_run_and_kept_and_what_fails_is_told(mine, capsys):
     assert run(mine, "mine") == 1
     printed = capsys.readouterr()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.commands import FAILED, Answer
-from vlbench.commands.parser import add_cache, add_data, add_output, parser_of
+from vlbench.commands.parser import add_cache, add_data, add_output, parser_of, positive
 from vlbench.errors import VlbenchError, counted
 from vlbench.report.papers import CPU, GPU, HEADS, costs, rows_of, total_gigabytes
 from vlbench.report.reproduction import find_papers
@@ -35,6 +35,7 @@ def add_options(papers: argparse.ArgumentParser) -> None:
         metavar="PAPER",
         help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
     )
+    papers.add_argument("--rows", type=positive, metavar="N", help="the first N rows of each alone")
     papers.add_argument("--dry-run", action="store_true", help="say what it takes, and stop")
     add_data(papers, download=True)
     add_output(papers, of_run=True)
@@ -47,9 +48,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     findings = load_all_findings(catalog, arguments.include_path)
     papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
     if arguments.dry_run:
-        rows = [row for paper in papers for row in rows_of(paper, catalog)]
+        rows = [row for paper in papers for row in rows_of(paper, catalog)[: arguments.rows]]
         whole = f"all papers: {counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB"
-        shown = [part for paper in papers for part in _described(paper, catalog)]
+        shown = [part for one in papers for part in _described(one, catalog, arguments.rows)]
         return Answer([*shown, *([whole] if len(papers) > 1 else []), NOTE])
     problems = [why for paper in papers for why in _run(paper, catalog, arguments)]
     named = [arguments.paper] if arguments.paper else []
@@ -60,9 +61,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(told.shown, problems, FAILED if problems else told.code)
 
 
-def _described(paper: FindingsSpec, catalog: Catalog) -> Iterator[str | Table]:
+def _described(paper: FindingsSpec, catalog: Catalog, most: int | None) -> Iterator[str | Table]:
     """Yield the title of a paper, its rows with what they cost, and what nobody can repeat."""
-    rows = rows_of(paper, catalog)
+    rows = rows_of(paper, catalog)[:most]
     yield f"{paper.title}, {paper.paper}"
     yield paper.question
     cells = [
@@ -78,7 +79,7 @@ def _described(paper: FindingsSpec, catalog: Catalog) -> Iterator[str | Table]:
 
 def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:
     """Run the rows of a paper, and yield why some could not be; what boards hold is kept."""
-    for row in rows_of(paper, catalog):
+    for row in rows_of(paper, catalog)[: arguments.rows]:
         words = [
             "run",
             "--model",
