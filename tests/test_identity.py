@@ -122,6 +122,28 @@ def test_a_method_a_lambda_a_partial_and_an_instance_count_as_their_code(tmp_pat
     assert len({code_digest(thing) for thing in things}) == 1
 
 
+WRAPS = """from functools import wraps
+
+
+def wrapped(function):
+    @wraps(function)
+    def run():
+        return function()
+
+    return run
+"""
+
+
+def test_a_function_that_a_decorator_wraps_counts_as_its_own_code(tmp_path):
+    def digest(value):
+        folder = tmp_path / str(value)
+        write(folder / "wraps.py", WRAPS)
+        text = f"from wraps import wrapped\n\n\n@wrapped\ndef probe():\n    return {value}\n"
+        return code_digest(load_file(write(folder / "probe.py", text)).probe)
+
+    assert digest(1) != digest(2)
+
+
 def test_a_probe_reaches_its_metrics_and_the_engine_but_no_page_and_no_error():
     found = names(few_shot.few_shot)
     assert {"few_shot.py", "ranking.py", "intervals.py", "engine.py", "records.py"} <= found

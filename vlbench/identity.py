@@ -101,7 +101,8 @@ def _parts(thing: Any) -> list[Any]:
 def _start(thing: Any) -> tuple[Path | None, Path]:
     """Return the file that defines a thing, and the folder that its absolute imports may mean."""
     try:
-        file = Path(inspect.getsourcefile(thing) or "").resolve()
+        # Of what a decorator wraps, the file is that of the function itself, which imports it.
+        file = Path(inspect.getsourcefile(inspect.unwrap(thing)) or "").resolve()
     except (TypeError, OSError):
         return None, Path()
     folder = plugins.folder_of(thing.__module__ or "") or file.parent

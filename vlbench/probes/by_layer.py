@@ -12,7 +12,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,8 @@ from vlbench.results import Outcome, Score
 Asked = Literal["all"] | list[str] | None
 
 BEST = "best_layer"
+
+Probe = TypeVar("Probe", bound=Callable[..., Outcome])
 
 # Counts that are sums over layers; others are the same at each.
 SUMMED = ("ties", "choices")
@@ -56,6 +59,35 @@ def each_layer(
         outcomes[name] = probe(at)
         engine.trained = engine.trained or at.trained
     return join_layers(outcomes, seed=seed)
+
+
+def layered(
+    tower_of: Callable[[Any], Tower] = lambda _: IMAGES, *, artifacts: bool = True
+) -> Callable[[Probe], Probe]:
+    """Let a probe with a parameter `layers` score each layer of a tower that is asked for.
+
+    The probe itself need not read the parameter. Its artifacts are kept by layer, unless nothing
+    reads them.
+    """
+
+    def decorate(probe: Probe) -> Probe:
+        @wraps(probe)
+        def run(model: Any, data: Any, engine: Engine, **options: Any) -> Outcome:
+            layers = options.pop("layers", None)
+            if layers is None:
+                return probe(model, data, engine, **options)
+            outcome = each_layer(
+                model,
+                engine,
+                layers,
+                lambda at: probe(model, data, at, **options),
+                tower=tower_of(model),
+            )
+            return outcome if artifacts else replace(outcome, artifacts={})
+
+        return cast("Probe", run)
+
+    return decorate
 
 
 def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:

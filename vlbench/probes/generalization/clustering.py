@@ -28,7 +28,7 @@ from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
 
@@ -113,6 +113,7 @@ DISCONNECTED_NOTE = (
 )
 
 
+@layered()
 def clustering(
     model: ImageEncoder,
     data: TestRows,
@@ -128,9 +129,7 @@ def clustering(
     images than classes, DataError where the affinities do not fit into memory. `categories` names
     parts of the classes, whose images are clustered apart. `layers` are those of `few_shot`.
     """
-    if layers is not None:
-        options: dict[str, Any] = {"seed": seed, "categories": categories}
-        return each_layer(model, engine, layers, lambda at: clustering(model, data, at, **options))
+    del layers  # `layered` has read it
     if categories is not None:
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     test, k = data.splits["test"], len(data.classes)

@@ -39,7 +39,7 @@ from vlbench.metrics.probe_worth import (
     selectivity,
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
@@ -99,6 +99,7 @@ class Sent(NamedTuple):
     choices: Sequence[Choice]
 
 
+@layered()
 def description_length(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -119,14 +120,10 @@ def description_length(
     TooFewRows for a single block, and for a class without train images. `categories` and `layers`
     are those of `few_shot`.
     """
+    del layers  # `layered` has read it
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
 
     options: dict[str, Any] = {"coding": coding, "types": types}
-    if layers is not None:
-        options |= {"categories": categories}
-        return each_layer(
-            model, engine, layers, lambda at: description_length(model, data, at, **options)
-        )
     if categories is not None:
         return in_parts(
             data, categories, lambda part: description_length(model, part, engine, **options)

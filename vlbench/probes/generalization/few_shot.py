@@ -26,7 +26,7 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.blind import blind_features, with_floors
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.results import Outcome, Score
@@ -40,6 +40,7 @@ BLOCK = 1 << 18
 ROWS = 1 << 12
 
 
+@layered()
 def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -62,12 +63,10 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     column that each of them is the same accuracy by. `layers` names
     those that are scored, or is `all`; without them the output is.
     """
+    del layers  # `layered` has read it
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
     options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
-    if layers is not None:
-        options |= {"categories": categories}
-        return each_layer(model, engine, layers, lambda at: few_shot(model, data, at, **options))
     if categories is not None:
         return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
     drawn = _draw(labels(data.splits["train"]), data.classes, max(shots), trials, seed)

@@ -20,7 +20,7 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.categories import guess_score, in_parts
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images
@@ -31,6 +31,7 @@ from vlbench.results import Outcome
 BLOCK = 1 << 24
 
 
+@layered()
 def knn(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -49,10 +50,8 @@ def knn(
     common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
     any. `categories` and `layers` are those of `few_shot`.
     """
+    del layers  # `layered` has read it
     options: dict[str, Any] = {"k": k, "temperature": temperature}
-    if layers is not None:
-        options |= {"categories": categories}
-        return each_layer(model, engine, layers, lambda at: knn(model, data, at, **options))
     if categories is not None:
         return in_parts(data, categories, lambda part: knn(model, part, engine, **options))
     if min(k, default=0) < 1 or temperature <= 0:

@@ -38,7 +38,7 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.results import Outcome, Score
@@ -55,6 +55,7 @@ FEWEST_CATEGORIES = 3
 CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, so chance"
 
 
+@layered()
 def rsa(
     model: ImageEncoder,
     data: TestRows,
@@ -72,9 +73,7 @@ def rsa(
     four under `per_dimension`, which needs a deviation of each half. `layers` are those of
     `few_shot`; the matrices are numbered in order of depth.
     """
-    if layers is not None:
-        options: dict[str, Any] = {"rdm": rdm, "trials": trials, "seed": seed}
-        return each_layer(model, engine, layers, lambda at: rsa(model, data, at, **options))
+    del layers  # `layered` has read it
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes
@@ -91,6 +90,7 @@ def rsa(
     return _outcome(score, whole, data, {"n": len(test), "clusters": len(set(_categories(data)))})
 
 
+@layered(lambda model: TEXTS if encodes_whole_texts(model) else TOKENS)
 def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     model: TokenEncoder | TextEncoder,
     data: Data,
@@ -112,13 +112,7 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     of the sentence. `layers` are names of the model's layers of texts, or `all`. Raises CannotDo,
     with the class, where no token of its name has a vector.
     """
-    if layers is not None:
-        options: dict[str, Any] = {"synonyms": synonyms, "tokens": tokens, "rdm": rdm, "seed": seed}
-        options |= {"prompt": prompt, "other_prompt": other_prompt}
-        tower = TEXTS if encodes_whole_texts(model) else TOKENS
-        return each_layer(
-            model, engine, layers, lambda at: rsa_text(model, data, at, **options), tower=tower
-        )
+    del layers  # `layered` has read it
     _require_classes(data)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
     vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]

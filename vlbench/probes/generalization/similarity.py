@@ -17,7 +17,6 @@ each other, those of images with those of texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from vlbench.metrics.representation_similarity import (
     draw_blocks,
     mutual_knn_left_out,
 )
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.rdm import rdm_of_vectors
 from vlbench.results import Outcome, Score
 
@@ -49,6 +48,7 @@ MOST_IMAGES = 1_000
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
 
 
+@layered(artifacts=False)
 def similarity(
     model: ImageEncoder,
     data: TestRows,
@@ -66,9 +66,7 @@ def similarity(
     Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
     left.
     """
-    if layers is not None:
-        options: dict[str, Any] = {"companion": companion, "k": k, "blocks": blocks, "seed": seed}
-        return _by_layer(model, engine, layers, lambda at: similarity(model, data, at, **options))
+    del layers  # `layered` has read it
     images = data.splits["test"]["image"]
     x, y = (engine.features(one.encode_images, images) for one in (model, companion))
     is_own = engine.name_of(model) == engine.name_of(companion)
@@ -104,6 +102,7 @@ def caption_similarity(
     )
 
 
+@layered(lambda _: TEXTS, artifacts=False)
 def text_similarity(
     model: TextEncoder,
     data: TestRows,
@@ -119,15 +118,7 @@ def text_similarity(
 
     The rest is as for `caption_similarity`; `layers` are those of the model's texts.
     """
-    if layers is not None:
-        options: dict[str, Any] = {"companion": companion, "k": k, "blocks": blocks, "seed": seed}
-        return _by_layer(
-            model,
-            engine,
-            layers,
-            lambda at: text_similarity(model, data, at, **options),
-            tower=TEXTS,
-        )
+    del layers  # `layered` has read it
     test = data.splits["test"]
     x = engine.features(model.encode_texts, test["caption"])
     y = engine.features(companion.encode_images, test["image"])
@@ -137,11 +128,6 @@ def text_similarity(
         artifacts=_kernel(x, test["image"].examples().ids, blocks, seed),
         notes=_constant_notes(x, y),
     )
-
-
-def _by_layer(*arguments: Any, **options: Any) -> Outcome:
-    """Return what `each_layer` does, without kernels: the matrix of models has no layers."""
-    return replace(each_layer(*arguments, **options), artifacts={})
 
 
 def _draw(n: int, blocks: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -31,7 +31,7 @@ from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.blind import blind_features
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import (
@@ -115,6 +115,7 @@ EQUAL_FEATURES_NOTE = (
 )
 
 
+@layered()
 def transfer(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -134,11 +135,9 @@ def transfer(
     and the column that each of them is the same accuracy by, without augmentation. `layers` are
     those of `few_shot`.
     """
+    del layers  # `layered` has read it
     _refuse_training(training)
     options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
-    if layers is not None:
-        options |= {"categories": categories}
-        return each_layer(model, engine, layers, lambda at: transfer(model, data, at, **options))
     if categories is not None:
         return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))

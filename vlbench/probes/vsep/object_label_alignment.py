@@ -16,7 +16,6 @@ another class, drawn once, so that a network can only memorise which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -27,7 +26,7 @@ from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.probes.by_layer import Asked, each_layer
+from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -49,6 +48,7 @@ from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTrainin
 from vlbench.results import Outcome, Score
 
 
+@layered(lambda _: TOKENS)
 def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     model: TokenEncoder,
     data: SplitRows,
@@ -71,19 +71,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     training. Raises TooFewRows where a set of
     images is empty, CannotDo where the model has no vector for any word.
     """
-    if layers is not None:
-        options = partial(
-            object_label_alignment,
-            model,
-            data,
-            regions=regions,
-            boxes=boxes,
-            objects=objects,
-            splits=splits,
-            training=training,
-            selectivity=selectivity,
-        )
-        return each_layer(model, engine, layers, lambda at: options(engine=at), tower=TOKENS)
+    del layers  # `layered` has read it
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
     return _align(encoders, sets, engine, training, selectivity=selectivity)
