@@ -193,6 +193,7 @@ class HfVlm(LayersOfModel, TextLayers):
     def _image_states(self, image: Image) -> list[Tensor]:
         """Return the language model's vector of an image, float32 [D], at each layer."""
         asked = self._ask(image, [""])
+        asked.check_length(self._context)
         output = self.model(
             **asked.head.inputs, output_hidden_states=True, use_cache=False, logits_to_keep=1
         )
