@@ -405,32 +405,35 @@ class Engine:
         """
         wanted = {number: [rows[place] for place in own] for number, own in places.items()}
         known = {number: parts.stored(number) for number in wanted}
-        stored = {row: value for shard in known.values() for row, value in shard.items()}
-        own = {row: stored[row] for row in rows if row in stored}
+        own = {row: known[n][row] for n, some in wanted.items() for row in some if row in known[n]}
         there = self._processes.attempt(lambda: set(own))
-        anywhere, rank = set().union(*there), self._processes.rank
-        lacking = [row for row in sorted(rows) if row not in anywhere]
-        dealt = batches(lacking, parts.batch_size)[rank :: self._processes.size]
+        lacking = sorted(set(rows).difference(*there))
+        dealt = batches(lacking, parts.batch_size)[self._processes.rank :: self._processes.size]
+        shown = 0
+
+        def show(count: int) -> None:
+            nonlocal shown
+            count = min(count, len(rows) - shown)
+            shown += count
+            self._progress.advance(count)
 
         def compute() -> dict[int, Any]:
-            # Of what is stored, each row comes from the first process that has it.
-            before = set().union(*there[:rank])
-            outputs = {row: value for row, value in own.items() if row not in before}
+            outputs = dict(own)
             for done, values in parts.compute(dealt):
                 outputs.update(zip(done, values, strict=True))
+                # The others are about as far.
+                show(len(done) * self._processes.size)
             return outputs
 
         def save() -> None:
             for number in self.own_shards(rows, places):
-                new = {row: own[row] for row in wanted[number]}
-                if not known[number].keys() >= new.keys():
-                    parts.save(number, known[number] | new)
+                parts.save(number, known[number] | {row: own[row] for row in wanted[number]})
 
         if any(len(one) < len(rows) for one in there):
             own = {row: v for one in self._processes.attempt(compute) for row, v in one.items()}
             self._processes.attempt(save)
+        show(len(rows))
         for number, some in wanted.items():
-            self._progress.advance(len(some))
             yield list(places[number]), pack([own[row] for row in some])
 
     def _advance(self, rows: int) -> None:
