@@ -1,6 +1,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -110,3 +111,40 @@ def test_an_about_that_is_no_mapping_says_nothing(cache):
     (about,) = cache.glob(f"features/*/old0000/{ABOUT}")
     about.write_text(json.dumps([1]))
     assert {"unknown"} in [set(one.models) for one in entries(cache)]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"models": 3}', "[" * 100_000, " " * (9 << 20) + '{"models": ["x"]}']
+)
+def test_an_about_of_a_hostile_cache_says_nothing(cache, text):
+    (about,) = cache.glob(f"features/*/old0000/{ABOUT}")
+    about.write_text(text)
+    assert {"unknown"} in [set(one.models) for one in entries(cache)]
+
+
+def test_a_file_that_another_run_moves_meanwhile_is_left_out(cache, monkeypatch):
+    stat = Path.stat
+
+    def moved(path, **options):
+        if path.name.startswith(".part-"):
+            path.unlink(missing_ok=True)
+        return stat(path, **options)
+
+    before = {one.place: one.size for one in entries(cache)}
+    parts = [place / ".part-1" for place in before]
+    for part in parts:
+        part.write_bytes(b"0")
+    monkeypatch.setattr(Path, "stat", moved)
+    assert {one.place: one.size for one in entries(cache)} == before
+    assert not any(part.exists() for part in parts)
+
+
+def test_an_entry_that_another_run_removes_meanwhile_is_left_out(cache):
+    other = cache / "scenes" / "3-0-scenes-test"
+    other.mkdir()
+    seen = []
+    for one in entries(cache):
+        seen.append(one.place.name)
+        if one.what == "drawings":
+            other.rmdir()
+    assert seen[-1] == "2-0-scenes-test"

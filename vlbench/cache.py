@@ -7,13 +7,14 @@ earlier runs took, are small and stay.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.files import take_lock
+from vlbench.files import MOST_CONFIG, read_text, take_lock
 
 # The file beside stored values that says of what they are; its date is that of their last use.
 ABOUT = "about.json"
@@ -42,10 +43,10 @@ def entries(cache: Path) -> Iterator[Entry]:
         about = _about(place)
         models = [str(one) for one in about.get("models", [])]
         what, data = (str(about.get(key, UNKNOWN)) for key in ("what", "data"))
-        yield _entry(place, what, models or [UNKNOWN] * (not about), data)
+        yield from _entry(place, what, models or [UNKNOWN] * (not about), data)
     for folder, what in FOLDERS.items():
         for place in sorted((cache / folder).glob("[!.]*")):
-            yield _entry(place, what, [], "" if folder == "built" else place.name)
+            yield from _entry(place, what, [], "" if folder == "built" else place.name)
 
 
 def prune(
@@ -94,14 +95,24 @@ def remove(entry: Entry) -> bool:
 
 def _about(place: Path) -> dict[str, Any]:
     """Return what the file beside stored values says; nothing where it is not there or broken."""
-    with suppress(OSError, ValueError):
-        about = json.loads((place / ABOUT).read_text("utf-8"))
-        return about if isinstance(about, dict) else {}
+    with suppress(OSError, ValueError, RecursionError):
+        about = json.loads(read_text(place / ABOUT, MOST_CONFIG))
+        if isinstance(about, dict) and isinstance(about.get("models", []), list):
+            return about
     return {}
 
 
-def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Entry:
-    files = [file for file in ([place] if place.is_file() else place.rglob("*")) if file.is_file()]
-    stats = [file.stat() for file in files]
-    used = max((stat.st_mtime for stat in stats), default=place.stat().st_mtime)
-    return Entry(place, what, models, data, sum(stat.st_size for stat in stats), used)
+def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Iterator[Entry]:
+    """Yield the entry of a place, unless another run has removed it meanwhile."""
+    stats = list(_stats(place))
+    with suppress(FileNotFoundError):
+        used = max((stat.st_mtime for stat in stats), default=place.stat().st_mtime)
+        yield Entry(place, what, models, data, sum(stat.st_size for stat in stats), used)
+
+
+def _stats(place: Path) -> Iterator[os.stat_result]:
+    """Yield the status of each file of a place; a run may rename or remove some meanwhile."""
+    below = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
+    for file in [place] if place.is_file() else below:
+        with suppress(FileNotFoundError):
+            yield file.stat()
