@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/papers/: a page for each paper, made from its file of findings, its tasks and boards.
 
-scripts/papers.py
+It has to run again after findings, tasks or boards have changed.
 """
 
 from __future__ import annotations

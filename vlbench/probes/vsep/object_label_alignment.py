@@ -68,8 +68,9 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     gold or the detected `boxes` of the data. Networks are trained on images of one object, and
     tested on the others. `layers` are names of those of the model's words, or `all`: networks are
     then trained for each, and each takes a pass over the captions. `selectivity` costs one more
-    training. Raises TooFewRows where a set of
-    images is empty, CannotDo where the model has no vector for any word.
+    training, and its interval leaves out the draw of the control, which is one for all seeds.
+    Raises TooFewRows where a set of images is empty, CannotDo where the model has no vector for
+    any word.
     """
     del layers  # `layered` has read it
     encoders = ObjectEncoders(model, regions, boxes)
