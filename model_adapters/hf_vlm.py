@@ -19,7 +19,7 @@ from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
 from vlbench.capabilities import OUTPUT, JointAttention, Picture
-from vlbench.errors import CannotDo, SpecError, unknown
+from vlbench.errors import CannotDo, SpecError, require_known
 
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 ImageVector = Literal["projected", "image_tokens", "last_token"]
@@ -158,9 +158,7 @@ class HfVlm(LayersOfModel, TextLayers):
         if self._image_vector == "projected":
             return super().encode_images_at(pixels, layers)
         names = self.layers()
-        for name in layers:
-            if name not in names:
-                raise unknown("layer", name, names)
+        require_known("layer", layers, names)
         states = [self._image_states(to_image(one)) for one in pixels]
         return {name: torch.stack([one[names.index(name)] for one in states]) for name in layers}
 

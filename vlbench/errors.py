@@ -18,7 +18,7 @@ of this run, perhaps on another machine, has ended └── OutputError        
 import shlex
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
@@ -144,6 +144,13 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed(names)}"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise UnknownNameError for the first of some names that is not among the known ones."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known)
 
 
 def listed(names: Iterable[str]) -> str:

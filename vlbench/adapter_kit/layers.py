@@ -19,7 +19,7 @@ from PIL import Image as PilImage
 from torch import Tensor, nn
 
 from vlbench.capabilities import OUTPUT
-from vlbench.errors import CannotDo, unknown
+from vlbench.errors import CannotDo, require_known
 
 # Names of the parameters of the class token, which precedes all others.
 CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
@@ -53,9 +53,7 @@ class HookedLayers:
 
     def encode_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some layers. Raises UnknownNameError for others."""
-        for name in layers:
-            if name not in self.names:
-                raise unknown("layer", name, self.names)
+        require_known("layer", layers, self.names)
         wanted = [name for name in layers if name != OUTPUT]
         vectors = dict[str, Tensor]()
         hooks = [self._hook(name, vectors, len(pixels)) for name in wanted]

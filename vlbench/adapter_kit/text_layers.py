@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.text import Spans, text_vectors, token_vectors
 from vlbench.capabilities import OUTPUT, TokenVectors
-from vlbench.errors import SpecError, unknown
+from vlbench.errors import SpecError, require_known
 
 
 class TextStates(NamedTuple):
@@ -86,9 +86,7 @@ class TextLayers:
     def _states(self, read: TextStates, layers: Sequence[str]) -> Mapping[str, Tensor]:
         """Return hidden states float32 [N, T, D] of each of some layers."""
         names = self.text_layers()
-        for name in layers:
-            if name not in names:
-                raise unknown("layer", name, names)
+        require_known("layer", layers, names)
         return {name: self._state(read.output, names.index(name)).float() for name in layers}
 
     def _state(self, output: Any, number: int) -> Tensor:

@@ -15,7 +15,7 @@ from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
 from vlbench.engine.passes import Encode
 from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
-from vlbench.errors import CannotDo, unknown
+from vlbench.errors import CannotDo, require_known
 
 # Stands for all layers.
 ALL = "all"
@@ -49,9 +49,7 @@ def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES
     if methods is None:
         raise CannotDo(f"{name} gives no layers: it has no {tower.encode}_at")
     there, every = list(methods[0]()), list(asked) == [ALL]
-    for one in [] if every else asked:
-        if one not in there:
-            raise unknown("layer", one, there)
+    require_known("layer", [] if every else asked, there)
     return [one for one in there if every or one in asked]
 
 

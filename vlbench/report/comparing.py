@@ -15,7 +15,7 @@ import pyarrow as pa
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, folder_boards, read_board
 from vlbench.boards.joins import Items, NoItemsError, compare, items_of
-from vlbench.errors import DataError, UnknownNameError, unknown
+from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.leaders import Leaders, read_leaders
@@ -104,9 +104,7 @@ def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> l
     if absent or not boards:
         raise UnknownNameError(f"no board {', '.join(absent) or 'at all'} in {output}")
     known = {row.model for board in boards.values() for row in board.results}
-    for name in models:
-        if name not in known:
-            raise unknown(f"model on the boards in {output}", name, known)
+    require_known(f"model on the boards in {output}", models, known)
     if tasks:
         return [boards[task] for task in dict.fromkeys(tasks)]
     common = [board for board in boards.values() if set(models) <= {r.model for r in _ok(board)}]

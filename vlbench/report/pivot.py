@@ -10,7 +10,7 @@ from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.training_data import trained_models
-from vlbench.errors import unknown
+from vlbench.errors import require_known
 from vlbench.report.leaders import read_leaders
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
@@ -103,9 +103,7 @@ def pivots(
     if not models:
         return tables
     known = {model for table in tables for model in (*table.models, *table.controls)}
-    for model in models:
-        if model not in known:
-            raise unknown("model with scores", model, known)
+    require_known("model with scores", models, known)
     # Shades stay those of all models.
     return [
         table._replace(

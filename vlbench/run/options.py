@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
-from vlbench.errors import UnknownNameError, unknown
+from vlbench.errors import UnknownNameError, require_known
 
 if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
     import torch
@@ -95,9 +95,7 @@ class Options:
         Raises UnknownNameError for an option that there is not, with the nearest.
         """
         known = cls.__dataclass_fields__
-        for name in words:
-            if name not in known:
-                raise unknown("option", name, known)
+        require_known("option", words, known)
         for name in ("output", "cache_dir"):
             words[name] = words.get(name) and Path(words[name])
         include, folders = words.get("include_path", ()), words.get("data_dir", {})

@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
-from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
-from vlbench.errors import TooFewRows, unknown
+from vlbench.errors import TooFewRows, require_known
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.probes.vsep.alignment import (
@@ -66,7 +65,7 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
     The other arguments are those of `object_label_alignment`. Raises UnknownNameError for a
     held-out category that the data lack, TooFewRows where no image is left to train or test on.
     """
-    _require_categories(held_out, data)
+    require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
     return _align(sets, HeldOut(held_out, excluded_words), engine, training, encoders.note)
@@ -89,7 +88,7 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
 
     Test images have exactly one object of a held-out category.
     """
-    _require_categories(held_out, data)
+    require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(words, model, boxes)
     sets = gather(encoders, data, engine, objects, splits)
     held = HeldOut(held_out, excluded_words, most=1)
@@ -130,12 +129,6 @@ class RegionResults(NamedTuple):
         """Return a score with the regions that it is over, bool [I, n]."""
         chosen = self.choice.chosen
         return measured_regions(score, self.objects, self.credit, chosen=chosen, kept=mask)
-
-
-def _require_categories(held_out: Sequence[str], data: Data) -> None:
-    for name in held_out:
-        if name not in data.classes:
-            raise unknown("category", name, data.classes)
 
 
 def _align(

@@ -25,7 +25,7 @@ from markupsafe import Markup
 from PIL.Image import Image
 
 from vlbench.drawing.sheets import png
-from vlbench.errors import TooFewRows, UnknownNameError, counted, unknown
+from vlbench.errors import TooFewRows, UnknownNameError, counted, require_known
 from vlbench.files import harmless, write_whole
 from vlbench.results import Result
 
@@ -64,9 +64,7 @@ def sample_questions(
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps takes different steps, and not '{HUMAN}': {steps}")
     asked = _by_step(questions)
-    for step in steps:
-        if step not in asked:
-            raise unknown("step", step, asked)
+    require_known("step", steps, asked)
     common = [name for name in asked[steps[0]] if all(name in asked[step] for step in steps)]
     if len(common) < images or images < 2:
         there = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
