@@ -101,8 +101,8 @@ def read_text(file: Path, most: int) -> str:
     return read_bytes(file, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all, parents included.
+def write_whole(file: Path, *parts: bytes) -> None:
+    """Write a file of these parts that appears complete or not at all, its folders included.
 
     Raises OutputError, naming the file, where the disk or its rights do not allow it.
     """
@@ -112,11 +112,11 @@ def write_whole(file: Path, content: bytes) -> None:
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-        Path(name).chmod(0o644)
+        with os.fdopen(handle, "wb") as stream:
+            stream.writelines(parts)
+            stream.flush()
+            os.fsync(handle)
+            os.fchmod(handle, 0o644)
         Path(name).replace(file)
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error.strerror}") from error

@@ -1,4 +1,6 @@
 import errno
+import hashlib
+import io
 import os
 
 import numpy as np
@@ -145,3 +147,51 @@ def test_a_lock_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match=r"cannot write .*0\.lock"):
         Store(tmp_path / "file").lock(KEY, "0")
+
+
+def test_a_file_of_an_earlier_release_is_read(store):
+    body = io.BytesIO()
+    value = {"rows": [0, 5], "values": torch.arange(6.0).reshape(2, 3)}
+    torch.save(value, body)
+    store.save(KEY, "0", {"x": 1})
+    only_file(store).write_bytes(hashlib.sha256(body.getvalue()).digest() + body.getvalue())
+    found = store.load(KEY, "0")
+    assert found["rows"] == [0, 5]
+    assert torch.equal(found["values"], value["values"])
+    located = store.locate(KEY, "0", "values")
+    content = only_file(store).read_bytes()[located.start : located.start + 24]
+    assert np.array_equal(np.frombuffer(content, np.float32), range(6))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"rows": torch.arange(3), "values": torch.rand(4, 3).T},
+        {"empty": torch.zeros(0, 5), "other": torch.zeros(0)},
+        {"half": torch.rand(2).bfloat16(), "true": torch.ones(2, dtype=torch.bool)},
+        {"complex": torch.rand(2, dtype=torch.complex64)},
+        {},
+    ],
+)
+def test_tensors_come_back(store, value):
+    store.save(KEY, "0", value)
+    found = store.load(KEY, "0")
+    assert found.keys() == value.keys()
+    assert all(found[name].dtype == one.dtype for name, one in value.items())
+    assert all(torch.equal(found[name], one) for name, one in value.items())
+
+
+def test_tensors_that_share_their_memory_come_back(store):
+    one = torch.rand(3)
+    store.save(KEY, "0", {"a": one, "b": one})
+    assert torch.equal(store.load(KEY, "0")["b"], one)
+
+
+def test_altered_tensors_are_absent(store):
+    store.save(KEY, "0", {"rows": torch.arange(9), "values": torch.rand(9, 7)})
+    content = only_file(store).read_bytes()
+    for place in (*range(40), len(content) // 2, -1):
+        altered = bytearray(content)
+        altered[place] ^= 4
+        only_file(store).write_bytes(altered)
+        assert store.load(KEY, "0") is None

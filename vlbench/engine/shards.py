@@ -45,7 +45,9 @@ class Parts(NamedTuple):
     def stored(self, number: int) -> Outputs:
         """Return the stored outputs of a shard, by row."""
         saved = self.store.load(self.key, f"{number:06d}") if self.store else None
-        return dict(zip(saved["rows"], saved["values"], strict=True)) if saved else {}
+        if not saved:
+            return {}
+        return dict(zip(torch.as_tensor(saved["rows"]).tolist(), saved["values"], strict=True))
 
     def lock(self, number: int) -> Callable[[], None] | None:
         """Lock a shard; return its unlocking, or None if another run holds the lock."""
@@ -55,7 +57,8 @@ class Parts(NamedTuple):
         """Store the outputs of a shard."""
         if self.store:
             rows = sorted(outputs)
-            content = {"rows": rows, "values": pack([outputs[row] for row in rows])}
+            values = pack([outputs[row] for row in rows])
+            content = {"rows": torch.tensor(rows), "values": values}
             self.store.save(self.key, f"{number:06d}", content)
 
 
@@ -116,7 +119,7 @@ class StoredRows:
             raise OutputError(f"{self._store.root} has lost features of this run; run it again")
         rows, values = (located.value[name] for name in ("rows", "values"))
         self._width = values.shape[1]
-        return located._replace(value=np.array(rows))
+        return located._replace(value=torch.as_tensor(rows).numpy())
 
 
 # Features [N, D]: in memory, or in the store.

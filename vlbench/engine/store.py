@@ -1,4 +1,8 @@
-"""Feature store: checksummed files keyed by digest, written completely or not at all."""
+"""Feature store: checksummed files keyed by digest, written completely or not at all.
+
+A file is a checksum of 32 bytes and a body. What is a few tensors is `MARK`, XXH3 of 128 bits and
+safetensors; anything else, and every file of 0.2, is SHA-256 and what torch.save writes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import safetensors.torch
 import torch
+import xxhash
 
 from vlbench.cache import ABOUT
 from vlbench.errors import OutputError
@@ -22,6 +28,10 @@ if TYPE_CHECKING:  # imported by the first lock
     from filelock import BaseFileLock
 
 CHECKSUM_BYTES = 32
+
+# How the file of tensors begins, and the types of numbers that it may hold.
+MARK = b"vlbench tensors\n"
+PLAIN = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 
 # Bytes of a tensor that are looked for in its file, before all are compared.
 PROBED = 4096
@@ -59,18 +69,18 @@ class Store:
 
     def load(self, key: str, part: str) -> Any:
         """Return the value, or None if it is absent or damaged."""
-        body = self._body(key, part)
-        return None if body is None else torch.load(io.BytesIO(body), weights_only=True)
+        stored = self._read(key, part)
+        return None if stored is None else stored[0]
 
     def locate(self, key: str, part: str, name: str) -> Located | None:
         """Return where a tensor's numbers lie in its file; None if it is absent or damaged."""
         file = self._file(key, part)
         # Before it is read: what is written in between is then another version.
         version = version_of(file.stat()) if file.exists() else (0, 0)
-        body = self._body(key, part)
-        if body is None:
+        stored = self._read(key, part)
+        if stored is None:
             return None
-        value = torch.load(io.BytesIO(body), weights_only=True)
+        value, body = stored
         numbers = value[name].numpy().data.cast("B")
         start = body.find(numbers[:PROBED])
         while start >= 0 and body[start : start + len(numbers)] != numbers:
@@ -79,14 +89,18 @@ class Store:
             raise ValueError(f"{part} has no tensor {name} in one piece")
         return Located(value, file, version, CHECKSUM_BYTES + start)
 
-    def _body(self, key: str, part: str) -> bytes | None:
-        """Return the bytes that follow the checksum; None where they are absent or damaged."""
+    def _read(self, key: str, part: str) -> tuple[Any, bytes] | None:
+        """Return the value and the body of its file; None where it is absent or damaged."""
         try:
-            content = self._file(key, part).read_bytes()
+            with self._file(key, part).open("rb", buffering=0) as stream:
+                checksum, body = stream.read(CHECKSUM_BYTES), stream.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        body = content[CHECKSUM_BYTES:]
-        return body if hashlib.sha256(body).digest() == content[:CHECKSUM_BYTES] else None
+        if checksum == _of_tensors(body):
+            return safetensors.torch.load(body), body
+        if checksum == hashlib.sha256(body).digest():
+            return torch.load(io.BytesIO(body), weights_only=True), body
+        return None
 
     def save(self, key: str, part: str, value: Mapping[str, Any]) -> None:
         """Write the value.
@@ -94,12 +108,9 @@ class Store:
         Raises TypeError for what is not made of tensors and plain values, OutputError where the
         disk does not take it.
         """
-        buffer = io.BytesIO()
-        torch.save(owned(value), buffer)
-        body = buffer.getvalue()
         file = self._file(key, part)
         before = _size(file)
-        write_whole(file, hashlib.sha256(body).digest() + body)
+        write_whole(file, *_parts(owned(value)))
         if about := self._about.get(key):
             beside = file.with_name(ABOUT)
             if not beside.exists():
@@ -139,6 +150,25 @@ class Store:
     def _file(self, key: str, part: str) -> Path:
         name = key.removeprefix("sha256:")
         return self.root / name[:2] / name / f"{part}.pt"
+
+
+def _parts(value: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Return the checksum and the body of a file."""
+    parts = list(value.values())
+    # The library refuses tensors that share their memory.
+    if all(isinstance(one, torch.Tensor) and one.dtype in PLAIN for one in parts) and len(
+        {one.data_ptr() for one in parts}
+    ) == len(parts):
+        body = safetensors.torch.save({name: one.contiguous() for name, one in value.items()})
+        return _of_tensors(body), body
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    body = buffer.getvalue()
+    return hashlib.sha256(body).digest(), body
+
+
+def _of_tensors(body: bytes) -> bytes:
+    return MARK + xxhash.xxh3_128_digest(body)
 
 
 def version_of(stat: os.stat_result) -> tuple[int, int]:
