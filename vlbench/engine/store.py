@@ -1,7 +1,7 @@
 """Feature store: checksummed files keyed by digest, written completely or not at all.
 
 A file is a checksum of 32 bytes and a body. What is a few tensors is `MARK`, XXH3 of 128 bits and
-safetensors; anything else, and every file of 0.2, is SHA-256 and what torch.save writes.
+safetensors; anything else, and every file of 0.1, is SHA-256 and what torch.save writes.
 """
 
 from __future__ import annotations

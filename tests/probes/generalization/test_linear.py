@@ -1,3 +1,4 @@
+import copy
 import multiprocessing
 import os
 import signal
@@ -9,6 +10,7 @@ import torch
 from one_thread import forks
 from scipy.special import softmax
 from sklearn.datasets import make_blobs
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -19,6 +21,7 @@ from vlbench.engine.store import Store
 from vlbench.errors import TooFewRows
 from vlbench.probes.generalization import linear as module
 from vlbench.probes.generalization.linear import (
+    LinearProbeOptimum,
     LinearProbeTraining,
     LinearTraining,
     classify,
@@ -191,3 +194,70 @@ def test_a_class_without_train_images_is_named():
 
 def test_a_class_that_the_test_images_lack_is_no_obstacle():
     require_train_images(torch.tensor([0, 1, 2]), torch.tensor([1]), ["cat", "dog", "eel"])
+
+
+LBFGS = LinearTraining(optimizer="lbfgs", weight_decay=0.01)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0, 0.01])
+@pytest.mark.parametrize("passed", [1 << 14, 50])
+def test_the_optimum_is_that_of_logistic_regression(scale, passed, monkeypatch):
+    monkeypatch.setattr(module, "PASSED", passed)
+    features, label = blobs(40, 30, 50)
+    features = scale * features
+    engine = Engine(ComputeSettings(CPU))
+    found = train_linear_probe_once(engine, features, label, (3, 6), LBFGS)
+    # The library leaves an intercept without a penalty, so the bias is the weight of a constant.
+    x = np.hstack([features.double().numpy(), np.ones((120, 1))])
+    peer = LogisticRegression(C=1 / (120 * 0.01), fit_intercept=False, tol=1e-9, max_iter=10_000)
+    expected = peer.fit(x, label.numpy()).coef_
+    assert found["converged"]
+    other = {"weight": expected[:, :6], "bias": expected[:, 6]}
+    best = penalised_loss({k: torch.tensor(v).float() for k, v in other.items()}, features, label)
+    assert penalised_loss(found, features, label) == pytest.approx(best, rel=1e-4)
+    if scale == 1:
+        assert found["weight"].numpy() == pytest.approx(expected[:, :6], abs=2e-3)
+        assert found["bias"].numpy() == pytest.approx(expected[:, 6], abs=5e-3)
+
+
+def test_adam_approaches_the_optimum_that_lbfgs_goes_to():
+    features, label = blobs(40, 30, 50)
+    best = train_linear_probe_once(Engine(ComputeSettings(CPU)), features, label, (3, 6), LBFGS)
+    losses = []
+    for epochs in (1, 20, 500):
+        adam = LinearTraining(epochs, 120, 0.01, 0.01)
+        probe = train_linear_probe([features] * epochs, label, (3, 6), adam, CPU)
+        losses.append(
+            penalised_loss(probe, features, label) - penalised_loss(best, features, label)
+        )
+    assert losses == sorted(losses, reverse=True)
+    assert -1e-6 < losses[-1] < 0.05 * losses[0]
+
+
+def penalised_loss(probe, features, label):
+    logits = features @ probe["weight"].T + probe["bias"]
+    squares = probe["weight"].square().sum() + probe["bias"].square().sum()
+    return float(cross_entropy(logits, label) + 0.01 / 2 * squares)
+
+
+def test_a_training_by_lbfgs_goes_on_where_it_stopped():
+    features, label = blobs(40, 30, 50)
+    weak = LBFGS._replace(weight_decay=1e-6)
+    whole, half, rest = (LinearProbeOptimum(features, label, (3, 6), weak, CPU) for _ in range(3))
+    for number in range(4):
+        whole.step(number)
+    half.step(0)
+    half.step(1)
+    rest.restore(copy.deepcopy(half.state()))
+    rest.step(2)
+    rest.step(3)
+    assert torch.equal(rest.result()["weight"], whole.result()["weight"])
+    assert not torch.equal(half.result()["weight"], whole.result()["weight"])
+
+
+def test_features_that_are_all_zero_leave_the_weights_at_zero():
+    probe = train_linear_probe_once(
+        Engine(ComputeSettings(CPU)), torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), (2, 2), LBFGS
+    )
+    assert probe["converged"]
+    assert not probe["weight"].any()

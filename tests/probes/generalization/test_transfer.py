@@ -14,7 +14,8 @@ from torchvision.transforms import v2
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column, Data, Split, labels, value_column
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
+from vlbench.errors import TooFewRows, UnknownNameError
+from vlbench.probes.generalization import linear
 from vlbench.probes.generalization import transfer as module
 from vlbench.probes.generalization.linear import LinearTraining, train_linear_probe
 from vlbench.probes.generalization.transfer import augmented, augmented_features, transfer
@@ -288,3 +289,23 @@ def test_another_version_of_torchvision_is_another_column(monkeypatch):
     assert version("torchvision")
     monkeypatch.setattr(module, "version", lambda _: "another")
     assert augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
+
+
+def test_lbfgs_needs_one_training_and_says_when_it_did_not_reach_the_optimum(monkeypatch):
+    outcome = probe(Thumbnail(), digits(), optimizer="lbfgs")
+    assert values(outcome)["accuracy"] > 0.93
+    assert not outcome.notes
+    monkeypatch.setattr(linear, "STEPS", 1)
+    monkeypatch.setattr(linear.LinearProbeOptimum, "steps", 1)
+    assert probe(Thumbnail(), digits(), optimizer="lbfgs").notes == [module.NOT_CONVERGED]
+
+
+@pytest.mark.parametrize("options", [{"seeds": 2}, {"augment": True}])
+def test_what_lbfgs_cannot_do_is_refused(options):
+    with pytest.raises(ValueError, match="lbfgs sees the same images in every pass"):
+        probe(Thumbnail(), digits(), optimizer="lbfgs", **options)
+
+
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(UnknownNameError, match="optimizer"):
+        probe(Thumbnail(), digits(), optimizer="sgd")

@@ -1,6 +1,7 @@
 """A linear probe on frozen features: cross-entropy and Adam, as in arXiv:2104.08313, section 3.3.
 
-L2 weight decay acts on weights and bias alike. The weights are those after the last epoch.
+L2 weight decay acts on weights and bias alike. The weights are those after the last epoch. L-BFGS
+goes to the optimum of the same loss, which Adam's epochs approach.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from vlbench.digests import digest
 from vlbench.engine import Engine, Features
-from vlbench.engine.training import on_cpu
+from vlbench.engine.training import Training, on_cpu
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import Choice, choose, join_choices
 
@@ -25,6 +26,10 @@ BLOCK = 1 << 20
 # Features that are digested at a time.
 KEYED = 1 << 12
 
+# L-BFGS: iterations of a step, steps at most, features passed at a time, and the largest part of
+# the gradient at what counts as the optimum, where all features have one scale.
+ITERATIONS, STEPS, PASSED, FLAT = 10, 100, 1 << 14, 1e-4
+
 # The weight [C, D] and the bias [C] of a linear probe.
 LinearProbe = dict[str, Tensor]
 
@@ -32,7 +37,8 @@ LinearProbe = dict[str, Tensor]
 class LinearTraining(NamedTuple):
     """How linear probes are trained; a seed draws the first weights and the order of images.
 
-    There are `seeds` seeds, from `seed` on: a score is the mean over their probes.
+    There are `seeds` seeds, from `seed` on: a score is the mean over their probes. The `optimizer`
+    is adam, or lbfgs, which draws nothing and takes the weight decay alone.
     """
 
     epochs: int = 20
@@ -41,6 +47,7 @@ class LinearTraining(NamedTuple):
     weight_decay: float = 5e-4
     seed: int = 0
     seeds: int = 1
+    optimizer: str = "adam"
 
 
 # As in arXiv:2104.08313.
@@ -56,14 +63,16 @@ def train_linear_probe_once(
 ) -> LinearProbe:
     """Return the probe trained on the same features [N, D] in every epoch, or its stored copy.
 
-    A training that was killed goes on where its last checkpoint was.
+    A training that was killed goes on where its last checkpoint was. That by L-BFGS tells whether
+    it has `converged`.
     """
     starts = range(0, len(features), KEYED)
     key = {"what": "linear probe", "label": label, "size": size, "device": engine.device.type}
     key["features"] = [digest(features[start : start + KEYED]) for start in starts]
 
-    def make() -> LinearProbeTraining:
-        return LinearProbeTraining(features, label, size, training, engine.device)
+    def make() -> Training:
+        kind = LinearProbeOptimum if training.optimizer == "lbfgs" else LinearProbeTraining
+        return kind(features, label, size, training, engine.device)
 
     probe: LinearProbe = engine.train(key | training._asdict(), make, "linear probe")
     return probe
@@ -142,6 +151,104 @@ class LinearProbeTraining:
     def result(self) -> LinearProbe:
         """Return the weights, on the CPU."""
         return {name: value.detach().cpu() for name, value in self._linear.named_parameters()}
+
+
+class LinearProbeOptimum:
+    """The training of a linear probe by L-BFGS (Liu and Nocedal 1989) from zero to its optimum.
+
+    The loss is the mean cross-entropy and half the weight decay times the squares of all weights.
+    """
+
+    steps = STEPS
+
+    def __init__(
+        self,
+        features: Features,
+        label: Tensor,
+        size: tuple[int, int],
+        training: LinearTraining,
+        device: torch.device,
+    ) -> None:
+        """Begin. Arguments are those of `LinearProbeTraining`."""
+        self._features = features.to(device) if isinstance(features, Tensor) else features
+        self._label, self._decay = label.to(device), training.weight_decay
+        # What is optimised is the weight times a scale, by which the loss curves about as much in
+        # all directions; the bias is the last column.
+        self._scaled = torch.zeros(size[0], size[1] + 1, device=device)
+        self._scale = self._scales()
+        self._lbfgs = torch.optim.LBFGS(
+            [self._scaled],
+            lr=1,
+            max_iter=ITERATIONS,
+            tolerance_grad=FLAT,
+            tolerance_change=0,
+            history_size=10,
+            line_search_fn="strong_wolfe",
+        )
+        self._converged = False
+
+    def step(self, number: int) -> None:
+        """Do some iterations, unless the optimum is reached."""
+        del number
+        if not self._converged:
+            self._lbfgs.step(self._loss)  # type: ignore[no-untyped-call]  # by the library
+            self._loss()
+            assert self._scaled.grad is not None
+            self._converged = self._scaled.grad.abs().amax().item() <= FLAT
+
+    def state(self) -> Mapping[str, Any]:
+        """Return all that the steps to come depend on."""
+        parts = {"scaled": self._scaled, "lbfgs": self._lbfgs.state_dict()}
+        return {**on_cpu(parts), "converged": self._converged}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become as it was when `state` was returned."""
+        self._scaled.copy_(state["scaled"])
+        self._lbfgs.load_state_dict(state["lbfgs"])
+        self._converged = state["converged"]
+
+    def result(self) -> LinearProbe:
+        """Return the weights, on the CPU, and whether they are the optimum's."""
+        weight = (self._scaled / self._scale).cpu()
+        probe = {"weight": weight[:, :-1].contiguous(), "bias": weight[:, -1].contiguous()}
+        return {**probe, "converged": torch.tensor(self._converged)}
+
+    def _scales(self) -> Tensor:
+        """Return the root of how the loss curves along each weight at zero, by class: [D + 1]."""
+        starts = range(0, len(self._label), PASSED)
+        squares = torch.stack([self._part(start).square().sum(0) for start in starts]).sum(0)
+        curvature = torch.ones_like(self._scaled[0])
+        curvature[:-1] = squares / len(self._label)
+        curvature += len(self._scaled) * self._decay
+        return curvature.where(curvature > 0, 1.0).sqrt()
+
+    def _part(self, start: int) -> Tensor:
+        return self._features[start : start + PASSED].to(self._scaled)
+
+    def _loss(self) -> float:
+        """Return the loss, and leave the gradient of what is optimised."""
+        weight = self._scaled / self._scale
+        loss, gradient = self._gradient(weight)
+        self._scaled.grad = gradient / self._scale
+        return loss
+
+    @torch.no_grad()
+    def _gradient(self, weight: Tensor) -> tuple[float, Tensor]:
+        """Return the loss of a weight [C, D + 1] and its gradient."""
+        gradient = self._decay * weight
+        loss = self._decay / 2 * weight.cpu().double().square().sum()
+        n = len(self._label)
+        for start in range(0, n, PASSED):
+            x, label = self._part(start), self._label[start : start + PASSED, None]
+            logits = torch.addmm(weight[:, -1], x, weight[:, :-1].T)
+            entropy = torch.logsumexp(logits, 1, keepdim=True)
+            loss += (entropy - logits.gather(1, label)).cpu().double().sum() / n
+            # Softmax less one where the label is, by n: the gradient of the logits.
+            of_logits = (logits - entropy).exp_()
+            of_logits.scatter_add_(1, label, -torch.ones_like(entropy)).div_(n)
+            gradient[:, :-1].addmm_(of_logits.T, x)
+            gradient[:, -1] += of_logits.sum(0)
+        return float(loss), gradient
 
 
 def zero_probe(classes: int, width: int) -> LinearProbe:

@@ -28,6 +28,7 @@ from vlbench.data.records import Column, Data, TrainAndTestRows, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
+from vlbench.errors import require_known
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
@@ -110,6 +111,7 @@ class AugmentedImages(Sequence[Any]):
             return change(self.source[row])
 
 
+NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
 EQUAL_FEATURES_NOTE = (
     "the features of all test images are the same: none tells classes apart, so chance"
 )
@@ -131,12 +133,13 @@ def transfer(
 
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
+    L-BFGS trains once for all: without `augment`, and without seeds to take a mean over.
     `categories` names parts of the classes, each with a probe of its own. `floors` names floors,
     and the column that each of them is the same accuracy by, without augmentation. `layers` are
     those of `few_shot`.
     """
     del layers  # `layered` has read it
-    _refuse_training(training)
+    _refuse_training(training, augment=augment)
     options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
     if categories is not None:
         return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
@@ -177,7 +180,9 @@ def transfer(
         ]
         known = {**own.score.floors, "shuffled_labels": float(torch.stack(remembered).mean())}
         measured.append(own._replace(score=replace(own.score, chance=None, floors=known)))
-    notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, not equal and training.seeds == 1)]
+    one = not equal and training.seeds == 1 and training.optimizer == "adam"
+    short = not all(probe.get("converged", True) for probe in probes)
+    notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, one), (NOT_CONVERGED, short)]
     ties = sum(int(choice.tied.sum()) for choice in choices)
     counts = {"n": len(test_label), "choices": len(choices) * len(test_label), "ties": ties}
     return outcome_of(measured, counts, [note for note, holds in notes if holds])
@@ -218,7 +223,10 @@ def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) ->
     return Measured(score, rows["image"].examples(), trials(credit), answers)
 
 
-def _refuse_training(training: LinearTraining) -> None:
+def _refuse_training(training: LinearTraining, *, augment: bool) -> None:
+    require_known("optimizer", [training.optimizer], ["adam", "lbfgs"])
+    if training.optimizer == "lbfgs" and (augment or training.seeds > 1):
+        raise ValueError("lbfgs sees the same images in every pass, and draws nothing from a seed")
     if min(training.epochs, training.batch_size) < 1:
         given = f"epochs {training.epochs} and batch_size {training.batch_size}"
         raise ValueError(f"{given}: both must be 1 or more")
