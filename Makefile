@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
-DEMO := raw-pixels,tiny-rn,tiny-rn-robust,tiny-clip,tiny-bert,tiny-visualbert,tiny-uniter
+DEMO := raw-pixels,tiny-rn,tiny-clip,tiny-bert,tiny-uniter
 
 .PHONY: demo test nightly gpu check install papers
 

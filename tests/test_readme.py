@@ -222,7 +222,7 @@ def test_make_demo_writes_boards_and_never_into_leaderboards(scenes_cache):
     if not (ROOT / ".venv" / "installed").exists():
         pytest.skip("make demo would install first: this is not the environment of make test")
     before = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
-    # Two of the demo's seven models: what each scores is asked where its boards are tested.
+    # Two of the demo's five models: what each scores is asked where its boards are tested.
     models = "DEMO=raw-pixels,tiny-uniter"
     command = ["make", "demo", models, f"DEMO_CACHE={scenes_cache / 'vlbench'}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

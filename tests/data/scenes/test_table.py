@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import os
 import pickle
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from drawn_sample import pin
 from torch.utils.data import DataLoader
 
 from vlbench.data.scenes import objects, table
+from vlbench.data.scenes.rows import places, row
 from vlbench.data.scenes.storage import SCHEMA, read_digests
 from vlbench.data.scenes.table import draw_rows, drawn_with, pinned_digests, world_table
 from vlbench.data.scenes.world import VERSION
@@ -112,6 +114,7 @@ def test_workers_of_a_loader_draw_one_world(tmp_path, monkeypatch):
 
 
 def test_drawing_logs_its_progress(monkeypatch, caplog):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     # The clock is read at the start, and before each image.
     clock = iter([0.0, 0.0, 8.0, 16.0, 17.0])
     monkeypatch.setattr(table.time, "monotonic", lambda: next(clock))
@@ -167,3 +170,13 @@ def test_the_script_pins_what_it_draws(small_world):
     ]
     names.append("pairs-test")
     assert [set(pinned_digests(name, 0)) for name in names] == [set(SCHEMA.names)] * 13
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_rows_are_the_same_however_many_processes_draw_them(cores, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    state = torch.get_rng_state()
+    drawn = list(islice(draw_rows("scenes", "val", 0), 5))
+    first = places("scenes")["val"].start
+    assert drawn == [row("scenes", 0, first + i) for i in range(5)]
+    assert torch.equal(torch.get_rng_state(), state)

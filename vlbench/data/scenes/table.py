@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
+import multiprocessing
+import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,9 @@ PINNED = Path(__file__).with_name("pinned.json")
 
 # Seconds between two progress messages.
 REPORT_EVERY = 15.0
+
+# Processes that draw at the same time, at most.
+MOST_PROCESSES = 8
 
 Draw = Callable[[], Iterable[tuple[Row, str]]]
 
@@ -57,13 +63,49 @@ def draw_rows(configuration: str, split: str, seed: int) -> Iterator[tuple[Row, 
     """Yield every row of a split with the digest of its image, and log the progress."""
     wanted, start = places(configuration)[split], time.monotonic()
     count, reported = len(wanted), -math.inf
-    for done, i in enumerate(wanted):
+    for done, drawn in enumerate(_side_by_side(partial(row, configuration, seed), wanted)):
         if (now := time.monotonic()) - reported >= REPORT_EVERY:
             left = f", {(now - start) / done * (count - done):.0f} s left" if done else ""
             of = f"{done} of {count} images{left}"
             LOGGER.info("drawing %s, %s, once: %s", configuration, split, of)
             reported = now
-        yield row(configuration, seed, i)
+        yield drawn
+
+
+def _side_by_side(
+    draw: Callable[[int], tuple[Row, str]], wanted: Sequence[int]
+) -> Iterator[tuple[Row, str]]:
+    """Yield what `draw` returns for each number, in order, by a process for each core."""
+    cores = len(os.sched_getaffinity(0))
+    # A process that loads images for another may not start any.
+    if cores == 1 or multiprocessing.current_process().daemon:
+        yield from map(draw, wanted)
+        return
+    import torch  # noqa: PLC0415 - takes a second
+    from torch.utils.data import DataLoader  # noqa: PLC0415 - as above
+
+    drawings: Any = _Drawings(draw, wanted)
+    yield from DataLoader(
+        drawings,
+        batch_size=None,
+        collate_fn=tuple,  # as it is; the library's own makes lists
+        num_workers=min(MOST_PROCESSES, cores),
+        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+    )
+
+
+@dataclass(frozen=True)
+class _Drawings:
+    """A data set of drawings, for the library."""
+
+    draw: Callable[[int], tuple[Row, str]]
+    wanted: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.wanted)
+
+    def __getitem__(self, place: int) -> tuple[Row, str]:
+        return self.draw(self.wanted[place])
 
 
 def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
