@@ -1,10 +1,15 @@
+import errno
+import hashlib
 import os
 import socket
 import time
 
 import pytest
+from hub_mirror import etag
+from huggingface_hub import constants
 
 from vlbench import hub
+from vlbench.errors import WeightsError
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -91,3 +96,69 @@ def test_a_host_that_needs_no_proxy_is_asked_itself(monkeypatch, open_port, clos
 def test_the_port_follows_the_endpoint(monkeypatch, endpoint, address):
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     assert hub._address() == address
+
+
+@pytest.fixture
+def blobs(monkeypatch, tmp_path):
+    """The folder of a repository's files in an empty cache of the hub."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--org--name" / "blobs"
+    folder.mkdir(parents=True)
+    (folder.parent / "snapshots" / "main").mkdir(parents=True)
+    return folder
+
+
+def download(blobs, name, content, file="config.json"):
+    blob = blobs / name
+    blob.write_bytes(content)
+    (blobs.parent / "snapshots" / "main" / file).symlink_to(blob)
+    return blob
+
+
+def test_files_named_by_their_digests_and_those_with_other_names_are_whole(blobs):
+    with hub.checked_downloads(WeightsError):
+        whole = download(blobs, hashlib.sha256(b"large").hexdigest(), b"large", "a")
+        small = download(blobs, "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0", b"hello", "b")
+        other = download(blobs, "an-etag", b"changed", "c")
+    assert whole.exists()
+    assert small.exists()  # named as by `git hash-object`
+    assert other.exists()
+
+
+@pytest.mark.parametrize("content", [b"small", b"large" * 100_000])
+def test_a_damaged_download_is_named_and_removed(blobs, content):
+    blob = download(blobs, etag(content), b"changed")
+    name = r"models--org--name/snapshots/main/config\.json"
+    message = (
+        rf"^the download {name} is damaged: its digest is \w+, the hub's is {blob.name}; it is r"
+    )
+    with pytest.raises(WeightsError, match=message), hub.checked_downloads(WeightsError):
+        pass
+    assert not blob.exists()
+
+
+def test_damage_is_told_in_the_place_of_what_it_caused(blobs):
+    def load():
+        download(blobs, etag(b"small"), b"changed")
+        raise OSError("no format that is known")
+
+    with pytest.raises(WeightsError, match="is damaged"), hub.checked_downloads(WeightsError):
+        load()
+    with pytest.raises(OSError, match="no format"), hub.checked_downloads(WeightsError):
+        raise OSError("no format that is known")
+
+
+def test_what_lies_in_the_cache_for_longer_than_a_day_is_not_read(blobs, monkeypatch):
+    blob = download(blobs, etag(b"small"), b"changed")
+    monkeypatch.setattr(hub, "UNCHECKED", -1.0)
+    with hub.checked_downloads(WeightsError):
+        pass
+    assert blob.exists()
+
+
+def test_the_first_cause_of_a_failed_download_is_told_in_one_line():
+    outer = RuntimeError("no luck")
+    outer.__cause__ = ValueError("line one\n\nline two")
+    assert hub.why_failed(outer) == "ValueError: line one line two"
+    outer.__cause__.__context__ = OSError(errno.ENOSPC, "No space left on device")
+    assert hub.why_failed(outer).startswith("No space left on device: make room, or set HF_HOME to")

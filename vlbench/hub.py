@@ -1,23 +1,41 @@
-"""Reachability of the hub of weights and data, found by one attempt and not by retries.
+"""The hub of weights and data: whether it can be reached, and whether what came from it is whole.
 
-The libraries try for 23 to 46 s before they give up. They read the environment variables that stop
-them when they are imported, so a run sets these variables first.
+One attempt tells, and not retries: the libraries try for 23 to 46 s before they give up. They read
+the environment variables that stop them when they are imported, so a run sets these first.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import socket
+import sys
 import threading
+import time
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from vlbench.digests import file_digests
+from vlbench.errors import VlbenchError
 
 VARIABLE = "HF_HUB_OFFLINE"
 VARIABLES = (VARIABLE, "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 # Set beside them where no user, but a connection that failed, made this process offline.
 UNREACHED = "VLBENCH_HUB_UNREACHED"
 ENDPOINT = "https://huggingface.co"
+
+# How systems say that a file cannot grow: the disk, a user's share of it, or the file is full.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+# How long ago, in seconds, a run may have fetched a file and been killed before it checked it.
+UNCHECKED = 86_400.0
+
+# What the hub calls a file by the length of its name: git's SHA-1 of small files, and SHA-256.
+GIT, SHA256 = 40, 64
 
 
 def settle(*, offline: bool = False) -> bool:
@@ -66,3 +84,71 @@ def _address() -> tuple[str, int]:
     if proxy and not urllib.request.proxy_bypass(url.netloc):
         url = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+
+
+def why_failed(error: BaseException) -> str:
+    """Return why a download failed, in one line, and the way out where the disk is full."""
+    causes = [error]
+    while inner := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(inner)
+    of_system = [cause for cause in causes if isinstance(cause, OSError)]
+    if full := next((cause for cause in of_system if cause.errno in FULL), None):
+        way_out = "make room, or set HF_HOME to a folder on another disk, and run the command again"
+        return f"{full.strerror}: {way_out}"
+    # Other errors are a library's word for any failure.
+    told = of_system[0] if of_system else causes[-1]
+    return " ".join(f"{type(told).__name__}: {told}".split())
+
+
+@contextmanager
+def checked_downloads(kind: type[VlbenchError]) -> Iterator[None]:
+    """Check what came from the hub in the last day when this context ends, each file once.
+
+    huggingface_hub compares sizes alone, and names each file of its cache by the digest that the
+    hub publishes. Raises an error of a kind for a file of another digest, which is removed.
+    """
+    try:
+        yield
+    except Exception:  # of which the damage may be the cause
+        _require_whole(kind)
+        raise
+    _require_whole(kind)
+
+
+def _require_whole(kind: type[VlbenchError]) -> None:
+    if damaged := [found for blob in _fresh_blobs() if (found := _damage(blob))]:
+        raise kind("; ".join(damaged))
+
+
+def _fresh_blobs() -> list[Path]:
+    """Return the files that the hub's cache got in the last day, and that have digests as names."""
+    if "huggingface_hub" not in sys.modules:  # so nothing was downloaded
+        return []
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - reads HF_HUB_OFFLINE
+
+    blobs = [file for file in Path(HF_HUB_CACHE).glob("*--*/blobs/*") if file.is_file()]
+    named = [file for file in blobs if len(file.name) in {GIT, SHA256} and not file.suffix]
+    return [file for file in named if time.time() - file.stat().st_ctime < UNCHECKED]
+
+
+def _damage(blob: Path) -> str:
+    """Return what is wrong with a file of the hub's cache, and remove it; empty for a whole one."""
+    how, compute = ("bytes", None) if len(blob.name) == SHA256 else ("git", _git_digest)
+    (digest,) = file_digests([blob], how, compute)
+    if digest == blob.name:
+        return ""
+    repository = blob.parents[1]
+    links = (file for file in repository.glob("snapshots/**/*") if file.resolve() == blob.resolve())
+    name = next(links, blob).relative_to(repository.parent)
+    for file in (blob.resolve(), blob):  # which may be a link to what several repositories share
+        file.unlink(missing_ok=True)
+    return (
+        f"the download {name} is damaged: its digest is {digest}, the hub's is {blob.name}; "
+        "it is removed: run the command again"
+    )
+
+
+def _git_digest(file: Path) -> str:
+    """Return the SHA-1 by which git names a file's content."""
+    content = file.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -214,7 +214,10 @@ REFUSALS = {
         WeightsError,
         "is gated: accept its terms .* and set HF_TOKEN; or give",
     ),
-    ConnectionError: (WeightsError, "cannot be downloaded from the hub: no such thing; give a"),
+    ConnectionError: (
+        WeightsError,
+        "cannot be downloaded from the hub: ConnectionError: no such thing; give a",
+    ),
 }
 
 

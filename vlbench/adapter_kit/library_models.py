@@ -211,4 +211,5 @@ def _refusal(
         return UnknownNameError(f"{what} is not there: {why}")
     if isinstance(error, errors.RevisionNotFoundError | errors.RemoteEntryNotFoundError):
         return UnknownNameError(f"{what} is not there: {str(error).strip().splitlines()[-1]}")
-    return WeightsError(f"{what} cannot be downloaded from the hub: {obstacle or error}; {local}")
+    why = obstacle or hub.why_failed(error)
+    return WeightsError(f"{what} cannot be downloaded from the hub: {why}; {local}")

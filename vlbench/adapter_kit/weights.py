@@ -123,6 +123,7 @@ def not_downloaded(
     what: str, origin: str, why: object, instead: str = "weights=PATH"
 ) -> WeightsError:
     """Return the error for weights that cannot be downloaded; it names the local alternative."""
+    why = hub.why_failed(why) if isinstance(why, BaseException) else why
     return WeightsError(
         f"{what} cannot be downloaded from {origin}: {why}; "
         f"give a local copy with --model-args {instead}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,7 +108,7 @@ def from_hub(
     """Return the splits named in `expected`, downloaded once; `classes` default to the hub's names.
 
     Raises DataAbsent (`absent` with the reason) where the hub cannot be reached and the revision is
-    not cached, and DataError where the download fails.
+    not cached, and DataError where the download fails or is damaged.
     """
     tables = open_tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
@@ -126,23 +127,33 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
 
     # The HTTP library below huggingface_hub depends on its version: catch the base of its error.
     failures = (*HfHubHTTPError.__bases__, datasets.exceptions.DatasetsError)
+    tables: Any = {}
     try:
-        tables = datasets.load_dataset(
-            source.repository, source.configuration, revision=source.revision
-        )
+        with hub.checked_downloads(DataError):
+            tables = datasets.load_dataset(
+                source.repository, source.configuration, revision=source.revision
+            )
+    except DataError:
+        for folder in {file.parent for file in _arrow_files(tables)}:
+            shutil.rmtree(folder)  # made from what is damaged
+        raise
     except (OSError, ValueError, RuntimeError, *failures) as error:
         if is_offline or isinstance(error, ConnectionError):
             raise _unreachable(source, absent, "the hub cannot be reached") from error
-        why = f"{type(error).__name__}: {error}"
-        raise DataError(f"{source}, cannot be downloaded from the hub ({why})") from error
+        why = f"cannot be downloaded from the hub ({hub.why_failed(error)})"
+        raise DataError(f"{source}, {why}; or put a copy at {absent.where_to_put}") from error
     # Offline, the library returns whichever revision it cached last.
-    files = [Path(file["filename"]) for table in tables.values() for file in table.cache_files]
-    others = {path.parent.name for path in files} - {source.revision}
+    others = {path.parent.name for path in _arrow_files(tables)} - {source.revision}
     if others:
         why = f"the hub cannot be reached, and the cache has only {', '.join(sorted(others))}"
         raise _unreachable(source, absent, why)
     begin_reading()
     return tables
+
+
+def _arrow_files(tables: Mapping[str, Any]) -> list[Path]:
+    """Return the files that the library made of what it downloaded."""
+    return [Path(file["filename"]) for table in tables.values() for file in table.cache_files]
 
 
 def _unreachable(source: HubSet, absent: DataAbsent, why: str) -> DataAbsent:

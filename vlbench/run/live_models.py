@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from vlbench import hub
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data
 from vlbench.digests import digest
@@ -16,6 +17,7 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import LiveModel, identified
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tune
+from vlbench.errors import WeightsError
 from vlbench.plain import parameters
 from vlbench.run.model import Model
 from vlbench.run.task import Task
@@ -36,9 +38,14 @@ class LiveModels:
         return self._settings.dtype
 
     def get(self, model: Model) -> LiveModel:
-        """Return a model, loaded at its first call, after the companions that it is made from."""
+        """Return a model, loaded at its first call, after the companions that it is made from.
+
+        Raises WeightsError for a damaged download, and whatever the adapter raises.
+        """
         if model.key not in self._live:
-            self._live[model.key] = self._load(model)
+            with hub.checked_downloads(WeightsError):
+                live = self._load(model)
+            self._live[model.key] = live
         return self._live[model.key]
 
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
