@@ -63,6 +63,14 @@ def test_the_rows_are_run_and_kept_and_what_fails_is_told(mine, capsys):
     assert "kept" in capsys.readouterr().out
 
 
+def test_what_several_rows_lack_is_told_once(mine, capsys):
+    text = MINE.replace("[mean-colour, fails]", "[will-not-load, will-not-load]")
+    write(mine / "tasks" / "findings" / "mine.yaml", text)
+    assert run(mine, "mine") == 1
+    told = capsys.readouterr().err
+    assert told.count("no weights here") == told.count("nothing ran") == 1
+
+
 def test_a_task_that_no_source_has_is_named(mine, capsys):
     text = MINE.replace("{task: few_shot_colours, models", "{task: few_shot_colour, models")
     write(mine / "tasks" / "findings" / "mine.yaml", text)

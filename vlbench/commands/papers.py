@@ -52,7 +52,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         whole = f"all papers: {counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB"
         shown = [part for one in papers for part in _described(one, catalog, arguments.rows)]
         return Answer([*shown, *([whole] if len(papers) > 1 else []), NOTE])
-    problems = [why for paper in papers for why in _run(paper, catalog, arguments)]
+    problems = [*dict.fromkeys(why for one in papers for why in _run(one, catalog, arguments))]
     named = [arguments.paper] if arguments.paper else []
     words = ["leaderboard", "reproduce", *named, "--output", str(arguments.output)]
     words += [f"--include-path={one}" for one in arguments.include_path]
