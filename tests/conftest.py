@@ -10,6 +10,7 @@ from sources import make_source
 from together import pair_server
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_CACHE"] = os.devnull
 
 # One thread: tests fork, which threads of torch do not survive, and two workers share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

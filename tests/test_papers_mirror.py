@@ -21,6 +21,7 @@ from sources import write
 from tiny_timm import draw_state
 
 from vlbench.boards.board import read_board
+from vlbench.data.cifar import cifar10
 from vlbench.data.hub_sets import CIFAR10
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer"]
@@ -38,6 +39,9 @@ WEIGHTS, DATA = "model.safetensors", f"datasets/{CIFAR10.repository}"
 SMALL = "test_resnet.r160_in1k"
 # 47 MB: huggingface_hub keeps what it has by 10 MB.
 LARGE = "resnet18.a1_in1k"
+
+CLIP_WEIGHTS = "open_clip_model.safetensors"
+CLIP_ROW = "zero_shot_cifar10, models: [clip-rn50]"
 
 MODELS = f"""\
 small: {{adapter: "timm_cnn:TimmCnn", params: {{architecture: {SMALL}, resize: 32}}}}
@@ -70,15 +74,15 @@ findings:
 """
 
 
-def parquet(pictures):
-    """Return a table of pictures, uint8 [N, 32, 32, 3], whose labels are in turn, as the hub's."""
+def parquet(pictures, labels):
+    """Return a table of pictures, uint8 [N, 32, 32, 3], and their labels, in the hub's layout."""
     encoded = [io.BytesIO() for _ in pictures]
     for picture, file in zip(pictures, encoded, strict=True):
         Image.fromarray(picture).save(file, "PNG")
     types = {"img": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
     rows = {
         "img": [{"bytes": file.getvalue(), "path": None} for file in encoded],
-        "label": [place % len(NAMES) for place in range(len(pictures))],
+        "label": labels,
     }
     content = io.BytesIO()
     datasets.Dataset.from_dict(rows, datasets.Features(types)).to_parquet(content)
@@ -88,10 +92,11 @@ def parquet(pictures):
 @pytest.fixture(scope="module")
 def files():
     noise = np.random.default_rng(0).integers(0, 24, (60, 32, 32, 3), np.uint8)
-    shades = np.arange(60, dtype=np.uint8).reshape(60, 1, 1, 1) % len(NAMES) * 24
-    pictures = noise + shades
+    labels = np.arange(60, dtype=np.uint8) % len(NAMES)
+    pictures = noise + 24 * labels.reshape(60, 1, 1, 1)
+    tables = [parquet(pictures[part], labels[part]) for part in (slice(40), slice(40, 60))]
     return {
-        DATA: {"README.md": CARD, TRAIN: parquet(pictures[:40]), TEST: parquet(pictures[40:])},
+        DATA: {"README.md": CARD, **dict(zip((TRAIN, TEST), tables, strict=True))},
         **{f"timm/{name}": {WEIGHTS: save(draw_state(name))} for name in (SMALL, LARGE)},
     }
 
@@ -187,6 +192,7 @@ def test_a_damaged_file_makes_no_row_and_is_fetched_again(file, papers, mirror, 
     mirror.faults.clear()
     assert finish(papers("--rows=1"))[0] == 0
     assert statuses(tmp_path) == {"small": "ok"}
+    assert mirror.asked.count(Request(file, 0)) == 2
 
 
 @pytest.mark.nightly
@@ -218,3 +224,24 @@ def test_a_disk_that_takes_no_more_is_told_and_makes_no_row(papers, tmp_path):
     assert statuses(tmp_path) == {}
     assert finish(papers("--rows=1"))[0] == 0
     assert statuses(tmp_path) == {"small": "ok"}
+
+
+@pytest.mark.nightly
+def test_a_row_of_a_paper_comes_from_files_of_their_true_shapes(
+    papers, mirror, tmp_path, real_data
+):
+    import open_clip
+
+    records = cifar10(root=real_data / "cifar10_lossless_subset").splits["test"]
+    table = parquet([np.asarray(image) for image in records["image"]], list(records["label"]))
+    clip = {CLIP_WEIGHTS: save(open_clip.create_model("RN50-quickgelu").state_dict())}
+    files = {"README.md": CARD, TRAIN: table, TEST: table}
+    mirror.repositories = {DATA: files, "timm/resnet50_clip.openai": clip}
+    ours = PAPER.replace("few_shot_shades, models: [small, raw-pixels]", CLIP_ROW)
+    write(tmp_path / "ours" / "tasks" / "findings" / "small.yaml", ours)
+    mirror.faults[CLIP_WEIGHTS] = Fault(cuts=1)
+    code, out = finish(papers())
+    assert code == 0
+    assert "test lacks 9,800 of 10,000 rows" in out
+    assert statuses(tmp_path) == {"clip-rn50": "ok"}
+    assert [start > 0 for name, start in mirror.asked if name == CLIP_WEIGHTS] == [False, True]

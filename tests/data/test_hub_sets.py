@@ -4,6 +4,7 @@ import struct
 from io import BytesIO
 
 import datasets
+import hub_cache
 import numpy as np
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
@@ -174,6 +175,20 @@ def test_offline_the_set_and_its_revision_are_named(tmp_path, monkeypatch, load)
     message = r"\([a-z-]+/[a-z0-9_]+, revision [0-9a-f]{40}: the hub cannot be reached\) is absent"
     with pytest.raises(DataAbsent, match=message):
         load(root=tmp_path, download=True)
+
+
+def test_what_is_made_of_a_damaged_download_goes_with_it(tmp_path, monkeypatch):
+    cache = hub_cache.empty_cache(monkeypatch, tmp_path / "hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    blob = hub_cache.damaged(cache, "datasets--ylecun--mnist")
+    test = table(GREY, DIGITS)
+    datasets.DatasetDict(train=test, test=test).save_to_disk(tmp_path / "made")
+    hub = connect(monkeypatch, Hub())
+    hub.tables = datasets.load_from_disk(tmp_path / "made")
+    with pytest.raises(DataError, match=r"datasets--ylecun--mnist/blobs/0+ is damaged"):
+        mnist(root=tmp_path, download=True)
+    assert not blob.exists()
+    assert list(tmp_path.glob("made/*/*.arrow")) == []
 
 
 def test_a_connection_that_fails_is_a_hub_out_of_reach(tmp_path, monkeypatch):

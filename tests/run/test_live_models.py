@@ -1,6 +1,7 @@
 import gc
 import weakref
 
+import hub_cache
 import pytest
 import torch
 from fakes import labelled_images
@@ -10,6 +11,7 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.data.records import Data
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Processes
+from vlbench.errors import WeightsError
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import resolve_model
 from vlbench.run.options import Options
@@ -46,6 +48,15 @@ def test_a_model_is_loaded_once_for_the_same_arguments(resolved):
     first = models.get(resolved("mean-colour"))
     assert models.get(resolved("mean-colour")) is first
     assert models.get(resolved("mean-colour", shift=1)) is not first
+
+
+def test_a_model_of_a_damaged_download_is_not_kept(resolved, monkeypatch, tmp_path):
+    cache = hub_cache.empty_cache(monkeypatch, tmp_path / "hub")
+    blob, models = hub_cache.damaged(cache, "models--org--name"), live()
+    with pytest.raises(WeightsError, match=r"models--org--name/blobs/0+ is damaged"):
+        models.get(resolved("mean-colour"))
+    assert not blob.exists()
+    assert models.identities() == {}
 
 
 def test_a_model_is_made_from_the_live_companion_that_others_use_too(resolved):

@@ -17,6 +17,14 @@ def empty_cache(monkeypatch, folder):
     return folder
 
 
+def damaged(cache, repository):
+    """Write a file that is not what its name, a digest, says to a cache, and return it."""
+    blob = Path(cache, repository, "blobs", "0" * 64)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"changed")
+    return blob
+
+
 def cached(cache, repository, source, commit=COMMIT, branch="main"):
     """Copy a folder's files into a cache, as a commit of a repository that a branch is at."""
     place = Path(cache, f"models--{repository.replace('/', '--')}")

@@ -27,8 +27,8 @@ PART = 1 << 18
 class Fault(NamedTuple):
     """How a file is served: cut off in its middle so many times, slowly, not at all, or changed.
 
-    The pause after each part is in seconds. Of what is damaged one bit is another, under the name
-    of what is whole.
+    The pause after each part is in seconds. Of what is damaged one bit in its middle is another,
+    under the digest of what is whole.
     """
 
     cuts: int = 0
@@ -136,7 +136,8 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _write(self, file, content, start, fault):
         if fault.damaged:
-            content = content[:-1] + bytes([content[-1] ^ 1])
+            middle = len(content) // 2
+            content = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         end = len(content)
         if fault.cuts:
             self.server.faults[file] = fault._replace(cuts=fault.cuts - 1)
