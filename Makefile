@@ -1,11 +1,11 @@
-# Five commands: `make demo`, `make test`, `make nightly`, `make papers` and `make gpu`. Each needs only
-# Python 3.11 or newer and a network, the last a GPU besides.
+# Six commands: `make demo`, `make test`, `make nightly`, `make docs`, `make papers` and `make gpu`. Each
+# needs only Python 3.11 or newer and a network, the last a GPU besides.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-clip,tiny-bert,tiny-uniter
 
-.PHONY: demo test nightly gpu check install papers
+.PHONY: demo test nightly docs gpu check install papers
 
 demo: install
 	OMP_NUM_THREADS=1 $(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
@@ -20,10 +20,14 @@ test: install
 	@$(BIN)/python scripts/size
 
 # What takes longer than `make test` may, and the same numbers as other processors round them.
-nightly: install
+nightly: install docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --nightly -m nightly
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/fuzz --fuzz 200
 	scripts/numbers
+
+# The site, build/site/index.html, with its notebooks run; a warning fails. `make test` builds it without them.
+docs: install
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -D nb_execution_mode=auto docs build/site
 
 # The published numbers of the papers, wherever a network is; `vlbench papers --dry-run` says what it takes.
 papers: install
@@ -44,9 +48,9 @@ install: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv; pip it is"
 	if [ -x $(BIN)/uv ]; then \
-	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev -c constraints.txt -e '.[all]' ; \
+	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev --group docs -c constraints.txt -e '.[all]' ; \
 	else \
 	  $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
-	  $(BIN)/python -m pip install --quiet --group dev -c constraints.txt -e '.[all]' ; \
+	  $(BIN)/python -m pip install --quiet --group dev --group docs -c constraints.txt -e '.[all]' ; \
 	fi
 	touch $@

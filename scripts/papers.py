@@ -64,7 +64,7 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     cells = [
         [f"`{r.task}`", f"`{r.model}`", str(r.published or "-"), r.data, *costs(r)] for r in rows
     ]
-    yield from _table(HEADS, cells)
+    yield from table(HEADS, cells)
     yield f"\n{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB. Each is fetched once.\n"
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"- {data}: {access}; licence: {licence}"
@@ -73,7 +73,7 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     references = reproduce(paper, catalog, BOARDS).references
     if references:
         yield "\n## Published and measured\n"
-        yield from _table(
+        yield from table(
             ("task", "model", "score", "where", "published", "ours"),
             [_reference(one) for one in references],
         )
@@ -98,7 +98,8 @@ def _departures(task: TaskSpec) -> Iterator[str]:
         yield f"- `{task.name}`: {text}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
     for row in (head, ["---"] * len(head), *rows):
         yield f"| {' | '.join(row)} |"
 

@@ -2,9 +2,12 @@
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from real_models import NOT_TESTED
 from sources import make_source
 from together import pair_server
@@ -88,6 +91,21 @@ def scenes_cache(tmp_path_factory) -> Path:
     """A cache that vlbench's own world is drawn into once, whichever worker needs it first."""
     own = tmp_path_factory.getbasetemp()
     return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "scenes"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    """The site of docs/, built once, without its notebooks; a warning is an error."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "built").exists():
+            command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"]
+            command += ["--keep-going", str(TESTS.parent / "docs"), str(folder)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            (folder / "built").touch()
+    return folder
 
 
 @pytest.fixture

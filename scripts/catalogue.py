@@ -1,0 +1,291 @@
+"""The site's catalogue: tasks, models, capabilities, data sets and metrics, as pages in Markdown.
+
+All of it comes from YAML, signatures, docstrings and the shipped boards.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from inspect import cleandoc
+from itertools import chain, groupby
+from typing import Any
+
+from papers import BOARDS, table
+from systems import tasks_by_family
+
+from vlbench import capabilities
+from vlbench.boards.board import Board, folder_boards
+from vlbench.capabilities import capabilities_in, methods
+from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.data_sets import data_sets
+from vlbench.catalog.listed_capabilities import needs_of
+from vlbench.catalog.specs import TaskSpec
+from vlbench.commands.ls import list_things
+from vlbench.report.texts import number
+from vlbench.results import Result, Score
+from vlbench.run.task import Task
+
+TASK_HEADS = ("task", "title", "primary score", "chance", "floors", "version", "paper")
+MODEL_HEADS = ("model", "parameters", "licence", "GFLOP", "training data", "released", "about")
+DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
+
+
+ABOUT_METRICS = """Unit, range and direction are those of rows on shipped boards. Formulas and
+sources are in the notes of the probes, to which the links lead."""
+
+
+def pages(catalog: Catalog) -> dict[str, str]:
+    """Return the text of each page of the catalogue by its name."""
+    families = tasks_by_family(catalog)
+    tasks = {
+        f"tasks_{family.replace(' ', '_')}": "\n".join(_family(family, own))
+        for family, own in families.items()
+    }
+    every = [task for own in families.values() for task in own]
+    return tasks | {
+        "groups": "\n".join(_groups(catalog)),
+        "models": "\n".join(_models()),
+        "capabilities": "\n".join(_capabilities(every)),
+        "data_sets": "\n".join(_data_sets(every)),
+        "metrics": "\n".join(_metrics(every)),
+    }
+
+
+@cache
+def boards() -> Mapping[str, Board]:
+    """Return the shipped boards by task."""
+    return folder_boards(BOARDS)
+
+
+def anchored(kind: str, name: str) -> str:
+    """Return a name in code, which links to it may lead to."""
+    return f"[`{name}`]{{#{anchor(kind, name)}}}"
+
+
+def anchor(kind: str, name: str) -> str:
+    """Return the anchor of a thing of a kind."""
+    return f"{kind}-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}"
+
+
+def cell(value: object) -> str:
+    """Return a text for a cell of a table, in which no character means anything to Markdown."""
+    return re.sub(r"([|<>*_\[\]])", r"\\\1", str(value)) or "-"
+
+
+def prose(docstring: str | None) -> str:
+    """Return a docstring as Markdown: only what stands in backquotes is marked."""
+    parts = re.split(r"(`[^`]*`)", cleandoc(docstring or ""))
+    parts[::2] = [re.sub(r"([<>*_\[\]$])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def arguments(params: Mapping[str, str]) -> Iterator[str]:
+    """Yield the table of what YAML may give a function."""
+    rows = [[f"`{key}`", f"`{kind}`".replace("|", r"\|")] for key, kind in params.items()]
+    yield from (*table(("key", "type and default"), rows), "") if rows else ()
+
+
+def _name_of(function: Any) -> str:
+    return f"{function.__module__}:{function.__name__}"
+
+
+def _family(family: str, tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the lines of a family's page: its modules, their probes, and the tasks of each."""
+    yield f"# Tasks: {family}\n"
+    inside = f".probes.{family.replace(' ', '_')}."
+    for module, rows in _by_module("probes", inside):
+        yield f"## {module.rpartition('.')[2].replace('_', ' ').capitalize()}\n"
+        yield f"{prose(import_module(module).__doc__)}\n"
+        for row in rows:
+            own = [task for task in tasks if _name_of(task.probe) == row["name"]]
+            bare = row["name"].partition(":")[2]
+            yield f"({anchor('probe', bare)})=\n### `{bare}`\n\n{prose(row['docstring'])}\n"
+            yield f"Asks for: `{needs_of(own[0].spec)}`.\n" if own else "No shipped task has it.\n"
+            yield from arguments(row["params"])
+            yield from (*table(TASK_HEADS, [_task(task.spec) for task in own]), "") if own else ()
+
+
+def _by_module(kind: str, inside: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the shipped modules of probes or loaders, with the functions of each."""
+    rows = [row for row in list_things(kind, []) if inside in row["name"]]
+    for module, own in groupby(rows, lambda row: row["name"].partition(":")[0]):
+        yield module, list(own)
+
+
+def _task(spec: TaskSpec) -> list[str]:
+    """Return the line of a task; chance and floors are those of its shipped board."""
+    at = "".join(f", {key} {value}" for key, value in spec.primary_score["at"].items())
+    scores = _primary_scores(spec.name)
+    return [
+        anchored("task", spec.name),
+        cell(spec.title or spec.description),
+        f"`{spec.primary['metric']}`{cell(at) if at else ''}",
+        _chance(scores),
+        _floors(scores),
+        str(spec.version),
+        cell(spec.paper),
+    ]
+
+
+def _rows(task: str) -> Sequence[Result]:
+    """Return the rows of a task's shipped board; none without a board."""
+    return boards()[task].results if task in boards() else ()
+
+
+def _primary_scores(task: str) -> list[Score]:
+    return [row.primary_score for row in _rows(task) if row.primary_score]
+
+
+def _chance(scores: Sequence[Score]) -> str:
+    """Return chance on the board, or why it has none."""
+    if not scores:
+        return "no board is shipped"
+    known = [score.chance for score in scores if score.chance is not None]
+    why = dict.fromkeys(score.no_chance for score in scores if score.no_chance)
+    return _span(known, scores[0].unit) if known else cell("; ".join(why))
+
+
+def _floors(scores: Sequence[Score]) -> str:
+    """Return each floor of the board; the rows of models that read other splits have others."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for score in scores:
+        for name, value in score.floors.items():
+            values[name].append(value)
+    spans = [f"{cell(name)} {_span(own, scores[0].unit)}" for name, own in values.items()]
+    return "; ".join(spans) or "-"
+
+
+def _span(values: Iterable[float], unit: str) -> str:
+    """Return the value that rows share, or the least and the greatest."""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys(number(v, unit) for v in (ordered[0], ordered[-1])))
+
+
+def _groups(catalog: Catalog) -> Iterator[str]:
+    """Yield the page of groups and tags."""
+    yield "# Groups and tags\n\n`--tasks NAME` runs the tasks of a group or a tag.\n\n## Groups\n"
+    groups = [spec for spec in catalog.tasks.values() if spec.group]
+    yield from table(
+        ("group", "title", "tasks"),
+        [
+            [
+                anchored("task", one.name),
+                cell(one.title or one.description),
+                links("task", one.group),
+            ]
+            for one in groups
+        ],
+    )
+    yield "\n## Tags\n"
+    tagged = defaultdict(list)
+    for name, spec in sorted(catalog.tasks.items()):
+        for tag in spec.tags:
+            tagged[tag].append(name)
+    rows = [[f"`{tag}`", links("task", names)] for tag, names in sorted(tagged.items())]
+    yield from table(("tag", "tasks"), rows)
+
+
+def links(kind: str, names: Iterable[str]) -> str:
+    """Return links to things of a kind, which are `anchored` on some page."""
+    return ", ".join(f"[`{name}`](#{anchor(kind, name)})" for name in names) or "-"
+
+
+def _models() -> Iterator[str]:
+    yield "# Models\n\nWhat each can do is under [capabilities](capabilities.md).\n"
+    rows = list_things("models", [])
+    for title, own in (
+        ("Available", [r for r in rows if not r["about"].startswith("unavailable")]),
+        ("Not to be had", [r for r in rows if r["about"].startswith("unavailable")]),
+    ):
+        yield f"## {title}\n"
+        yield from table(MODEL_HEADS, [_model(row) for row in own])
+        yield ""
+
+
+def _model(row: Mapping[str, Any]) -> list[str]:
+    count, cost = row["parameters"], row["cost"]
+    return [
+        anchored("model", row["name"]),
+        f"{count / 1e6:,.1f} million" if count else "-",
+        cell(cost["licence"]) if cost else "not recorded",
+        f"{cost['flops'] / 1e9:.3g}, {cost['image']} pixels" if cost else "-",
+        cell(", ".join(row["training_data"])),
+        row["released"] or "-",
+        cell(row["about"].partition(";")[0]),
+    ]
+
+
+def _capabilities(tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the page of capabilities: methods, the models that have them, the probes that ask."""
+    yield "# Capabilities\n\nA model can do what it has the methods for.\n"
+    models = list_things("models", [])
+    asked = {_name_of(task.probe).partition(":")[2]: needs_of(task.spec) or "" for task in tasks}
+    for capability in capabilities_in(capabilities):
+        name = capability.__name__
+        yield f"## {name}\n\n{prose(capability.__doc__)}\n"
+        for method in methods(capability):
+            said = " ".join(prose(getattr(capability, method).__doc__).split())
+            yield f"- `{method}`: {said}"
+        able = [row["name"] for row in models if name in (row["capabilities"] or ())]
+        asking = sorted(probe for probe, needs in asked.items() if name in needs)
+        yield f"\nModels: {links('model', able)}.\n"
+        yield f"Probes that ask for it: {links('probe', asking)}.\n"
+
+
+def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the page of loaders, with what is recorded of their data sets."""
+    yield "# Data sets\n\nHow to lay out their files is under [data](../data.md).\n"
+    for module, rows in _by_module("data"):
+        yield f"## `{module}`\n\n{prose(import_module(module).__doc__)}\n"
+        for row in rows:
+            name, bare = row["name"], row["name"].partition(":")[2]
+            yield f"### `{bare}`\n\n{prose(row['docstring'])}\n"
+            if known := data_sets().get(name):
+                facts = [known.name, f"{known.gigabytes:g}", f"{known.images:,}"]
+                facts += [known.licence, known.access]
+                yield from (*table(DATA_HEADS, [[cell(fact) for fact in facts]]), "")
+            yield from arguments(row["params"])
+            own = [task.spec.name for task in tasks if task.spec.data["loader"] == name]
+            yield f"Tasks: {links('task', own)}.\n"
+
+
+def _metrics(tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the page of metrics: what rows on shipped boards and docstrings say of each."""
+    yield f"# Metrics\n\n{ABOUT_METRICS}\n"
+    scores: dict[str, list[Score]] = defaultdict(list)
+    probes: dict[str, dict[str, Task]] = defaultdict(dict)
+    for task in tasks:
+        bare = _name_of(task.probe).partition(":")[2]
+        probes[task.spec.primary["metric"]][bare] = task
+        for score in chain(*(row.scores for row in _rows(task.spec.name))):
+            scores[score.metric].append(score)
+            probes[score.metric][bare] = task
+    for name, own in sorted(probes.items()):
+        facts = dict.fromkeys(map(_facts, scores[name]))
+        yield f"## `{name}`\n\n{'; or '.join(facts) or 'No shipped board has it'}.\n"
+        for probe, task in own.items():
+            said = " ".join(_sentences(name, task)) or "see there."
+            yield f"- {links('probe', [probe])}: {said}"
+        yield ""
+
+
+def _facts(score: Score) -> str:
+    """Return a metric's unit, range and direction."""
+    low, high = ("no limit" if limit is None else f"{limit:g}" for limit in score.limits)
+    better = "higher" if score.higher_is_better else "lower"
+    return f"{score.unit}, {low} to {high}, {better} is better"
+
+
+def _sentences(metric: str, task: Task) -> Iterator[str]:
+    """Yield what the docstrings of a task's probe and its module say of a metric."""
+    for docstring in (sys.modules[task.probe.__module__].__doc__, task.probe.__doc__):
+        for sentence in re.split(r"(?<=\.)\s+", " ".join(cleandoc(docstring or "").split())):
+            # A name of one word, such as `recall`, is also a word.
+            name = metric if "_" in metric else f"`{metric}`"
+            if re.search(rf"(?<!\w){name}(?!\w)", sentence):
+                yield prose(sentence)
