@@ -192,7 +192,7 @@ def _groups(catalog: Catalog) -> Iterator[str]:
 
 def links(kind: str, names: Iterable[str]) -> str:
     """Return links to things of a kind, which are `anchored` on some page."""
-    return ", ".join(f"[`{name}`](#{anchor(kind, name)})" for name in names) or "-"
+    return ", ".join(f"[`{name}`](#{anchor(kind, name)})" for name in names) or "none"
 
 
 def _models() -> Iterator[str]:
@@ -242,12 +242,14 @@ def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
     yield "# Data sets\n\nHow to lay out their files is under [data](../data.md).\n"
     for module, rows in _by_module("data"):
         yield f"## `{module}`\n\n{prose(import_module(module).__doc__)}\n"
+        known = vars(import_module(module)).items()
+        homes = [prose(value) for key, value in known if key.endswith("HOME")]
+        yield f"Where to get them: {'; '.join(homes)}.\n" if homes else ""
         for row in rows:
             name, bare = row["name"], row["name"].partition(":")[2]
             yield f"### `{bare}`\n\n{prose(row['docstring'])}\n"
-            if known := data_sets().get(name):
-                facts = [known.name, f"{known.gigabytes:g}", f"{known.images:,}"]
-                facts += [known.licence, known.access]
+            if one := data_sets().get(name):
+                facts = [one.name, f"{one.gigabytes:g}", f"{one.images:,}", one.licence, one.access]
                 yield from (*table(DATA_HEADS, [[cell(fact) for fact in facts]]), "")
             yield from arguments(row["params"])
             own = [task.spec.name for task in tasks if task.spec.data["loader"] == name]
@@ -284,7 +286,9 @@ def _facts(score: Score) -> str:
 def _sentences(metric: str, task: Task) -> Iterator[str]:
     """Yield what the docstrings of a task's probe and its module say of a metric."""
     for docstring in (sys.modules[task.probe.__module__].__doc__, task.probe.__doc__):
-        for sentence in re.split(r"(?<=\.)\s+", " ".join(cleandoc(docstring or "").split())):
+        for sentence in re.split(
+            r"(?<=\.)(?<!al\.)\s+(?=[A-Z`])", " ".join(cleandoc(docstring or "").split())
+        ):
             # A name of one word, such as `recall`, is also a word.
             name = metric if "_" in metric else f"`{metric}`"
             if re.search(rf"(?<!\w){name}(?!\w)", sentence):

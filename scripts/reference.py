@@ -18,11 +18,13 @@ from catalogue import cell, prose
 from papers import table
 
 from vlbench.catalog.findings import FileValues, FindingValues
-from vlbench.catalog.specs import ELSEWHERE, ModelSpec, TaskSpec
+from vlbench.catalog.specs import ELSEWHERE, REQUIRED, ModelSpec, TaskSpec
 from vlbench.commands.parser import ENVIRONMENT, EXIT_CODES, parser_of
 from vlbench.plain import hints, parameters, words
 
 PROMISED_NAME = re.compile(r"\bvlbench[\w.]*:\w+")
+ABOUT_TASK = """Of the required keys, a group has none, and a task that `extends` another takes over
+what it leaves out. `params` are the arguments of the probe, `data` those of the loader."""
 PLUGINS = Path(__file__).resolve().parents[1] / "docs" / "plugins.md"
 
 
@@ -124,7 +126,7 @@ def _yaml_keys() -> Iterator[str]:
         (
             "A task",
             TaskSpec,
-            "`params` are the arguments of the probe, `data` those of the loader.",
+            ABOUT_TASK,
         ),
         ("A model of models.yaml", ModelSpec, "`params` are the arguments of the adapter."),
         ("A file of findings", FileValues, ""),
@@ -135,13 +137,15 @@ def _yaml_keys() -> Iterator[str]:
 
 
 def _keys(kind: Callable[..., Any]) -> list[list[str]]:
+    """Return for each key of a file what it holds, and its default."""
     known = {} if typing.is_typeddict(kind) else parameters(kind)
-    defaults = {name: _default(one) for name, one in known.items()}
-    defaults |= dict.fromkeys(getattr(kind, "__required_keys__", ()), "required")
+    defaults = {name: _default(one.default) for name, one in known.items()}
+    required = REQUIRED if kind is TaskSpec else getattr(kind, "__required_keys__", ())
+    defaults |= dict.fromkeys(required, "required")
     kinds = {name: one for name, one in hints(kind).items() if name not in ELSEWHERE}
     return [[f"`{n}`", cell(words(k)), defaults.get(n, "-")] for n, k in kinds.items()]
 
 
-def _default(parameter: inspect.Parameter) -> str:
-    value = parameter.default
-    return f"`{value!r}`" if isinstance(value, bool | int) or value else "-"
+def _default(value: Any) -> str:
+    plain = isinstance(value, bool | int | str) and value != ""
+    return f"`{value!r}`" if plain else "-"

@@ -31,12 +31,16 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def write_pages(app: Sphinx) -> None:
-    """Write the pages that changed, and the schemas into the site."""
+    """Write the pages that changed and remove old ones; write the schemas into the site."""
     catalog = load_catalog()
     folder = Path(app.srcdir) / "generated"
     folder.mkdir(exist_ok=True)
-    for name, text in {**catalogue.pages(catalog), **reference.pages()}.items():
+    pages = {**catalogue.pages(catalog), **reference.pages()}
+    for name, text in pages.items():
         _write(folder / f"{name}.md", f"{text.rstrip()}\n")
+    for file in folder.glob("*.md"):
+        if file.stem not in pages:
+            file.unlink()
     for name, schema in (("task", task_schema(catalog)), ("board", board_schema())):
         _write(Path(app.outdir) / f"{name}.schema.json", json.dumps(schema, indent=1))
 

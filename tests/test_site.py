@@ -8,12 +8,14 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
 from vlbench import capabilities, commands
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.strict_yaml import load_yaml
 from vlbench.commands.ls import list_things
 from vlbench.commands.parser import ENVIRONMENT, commands_in, parser_of
@@ -102,6 +104,17 @@ def test_every_capability_is_named_with_its_methods_and_who_has_it(generated):
         own = section(generated["capabilities"], one.__name__.lower())
         assert all(method in own for method in capabilities.methods(one))
     assert "tiny-uniter" in section(generated["capabilities"], "jointattender")
+
+
+def test_a_data_set_has_its_size_licence_access_and_place(generated):
+    page = text_of(generated["data_sets"])
+    known = data_sets()
+    assert len(known) > 10
+    for one in known.values():
+        assert all(
+            text in page for text in (one.name, f"{one.gigabytes:g}", one.licence, one.access)
+        )
+    assert "Where to get them: vision.caltech.edu/datasets/cub_200_2011" in page
 
 
 def metrics_of(file):
@@ -211,9 +224,9 @@ def test_the_schema_of_boards_wants_every_key(schemas, key):
 
 
 @pytest.fixture
-def follow(monkeypatch):
+def site_pages(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module("site_pages").follow
+    return importlib.import_module("site_pages")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +239,21 @@ def follow(monkeypatch):
         ("[a](absent.md)", "[a](absent.md)"),
     ],
 )
-def test_a_link_of_an_included_file_leads_to_the_site(follow, link, on_site):
+def test_a_link_of_an_included_file_leads_to_the_site(site_pages, link, on_site):
     content = [link]
-    follow(ROOT / "docs" / ".." / "README.md", content)
+    site_pages.follow(ROOT / "docs" / ".." / "README.md", content)
     assert content == [on_site]
+
+
+def test_a_page_that_is_no_longer_made_is_removed(site_pages, tmp_path, monkeypatch):
+    monkeypatch.setattr(site_pages.catalogue, "pages", lambda _: {"tasks": "# Tasks"})
+    monkeypatch.setattr(site_pages.reference, "pages", dict)
+    monkeypatch.setattr(site_pages, "task_schema", lambda _: {})
+    (tmp_path / "generated").mkdir()
+    (tmp_path / "generated" / "old.md").write_text("# Old")
+    site_pages.write_pages(SimpleNamespace(srcdir=tmp_path, outdir=tmp_path / "site"))
+    assert [file.name for file in (tmp_path / "generated").iterdir()] == ["tasks.md"]
+    assert {file.name for file in (tmp_path / "site").iterdir()} == {
+        "task.schema.json",
+        "board.schema.json",
+    }
