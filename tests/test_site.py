@@ -45,9 +45,9 @@ def text_of(page):
 
 
 def section(page, anchor):
-    """Return a page from a heading on, to the next of any rank."""
+    """Return a page from a heading on, to the next of any rank, without blocks such as usage."""
     (found,) = re.findall(rf'<section id="{anchor}">(.*?)(?=<section |\Z)', page, re.DOTALL)
-    return text_of(found)
+    return text_of(re.sub(r"<pre>.*?</pre>", "", found, flags=re.DOTALL))
 
 
 def row(page, anchor):
