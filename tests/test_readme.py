@@ -162,7 +162,8 @@ def anchors(text):
 @pytest.mark.parametrize("file", [*FILES, ROOT / "CONTRIBUTING.md"], ids=lambda file: file.name)
 def test_every_link_between_pages_leads_somewhere(file):
     links = [link for link in LINK.findall(file.read_text("utf-8")) if "://" not in link]
-    for link in links:
+    # A page that is made at build is looked for when the site is built.
+    for link in (one for one in links if not one.startswith("generated/")):
         name, _, anchor = link.partition("#")
         target = file.parent / name if name else file
         assert target.exists(), link
