@@ -136,3 +136,44 @@ def test_a_malformed_board_is_told_in_the_report(tmp_path):
     code, report = checked(folder)
     assert code == 2
     assert "    vlbench: proposed/leaderboards/t.json: 'version' must be a whole number" in report
+
+
+OWN = {
+    file.stem: yaml.safe_load(file.read_text())
+    for file in (FOLDER.parents[1] / ".github" / "workflows").glob("*.yml")
+}
+
+
+def test_the_projects_own_workflows_write_only_where_they_publish_or_open_an_issue():
+    given = {
+        (name, job, right)
+        for name, workflow in OWN.items()
+        for job, does in workflow["jobs"].items()
+        for right, kind in {**workflow["permissions"], **does.get("permissions", {})}.items()
+        if kind == "write"
+    }
+    assert given == {
+        ("release", "build", "id-token"),
+        ("release", "build", "attestations"),
+        ("release", "upload", "id-token"),
+        ("site", "deploy", "pages"),
+        ("site", "deploy", "id-token"),
+        *((name, job, "issues") for name, job in (("nightly", "nightly"), ("sources", "sources"))),
+    }
+
+
+def test_the_projects_own_workflows_call_what_is_there():
+    lines = [
+        line
+        for workflow in OWN.values()
+        for job in workflow["jobs"].values()
+        for step in job["steps"]
+        for line in step.get("run", "").splitlines()
+    ]
+    made = {line.split()[1] for line in lines if line.startswith("make ")}
+    targets = (FOLDER.parents[1] / "Makefile").read_text().splitlines()
+    assert made >= {"docs", "nightly"}
+    assert all(any(line.startswith(f"{target}:") for line in targets) for target in made)
+    vlbench = [shlex.split(line)[1:] for line in lines if line.startswith(".venv/bin/vlbench ")]
+    assert len(vlbench) == 2
+    assert all(parser_of().parse_args(words).answer for words in vlbench)

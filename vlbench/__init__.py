@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from vlbench import moved  # noqa: F401 - finds old names
 from vlbench.errors import VlbenchError
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from vlbench.python import (
