@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from sources import make_images, make_source
 
+from vlbench.boards.items import Item, joined, won
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
 from vlbench.commands.items import images_of
@@ -48,7 +49,7 @@ def test_items_are_printed_as_json(boards, capsys):
 
 def test_where_nothing_is_wrong_nothing_is_shown(boards, capsys):
     assert items(boards, "mean-colour", "--show") == 0
-    assert "no item is wrong: there is nothing to show" in capsys.readouterr().out
+    assert "there is nothing to show" in capsys.readouterr().out
 
 
 def test_a_sheet_shows_the_images_with_the_least_credit(boards, capsys, tmp_path, monkeypatch):
@@ -138,3 +139,32 @@ def test_a_run_tells_of_boards_of_ones_own_that_are_no_longer_read(
     assert f"{told} no longer read while ./results is there\n" in capsys.readouterr().err
     assert main([*RUN, *where, "--output", "other"]) == 0
     assert "no longer read" not in capsys.readouterr().err
+
+
+def test_items_that_one_model_gets_right_and_another_wrong(boards, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert items(boards, "mean-colour", "--against", "blind") == 0
+    title, head, *_ = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert title.endswith("accuracy (shots 1): better than blind at 9 of 9 items")
+    assert head.split() == ["item", "credit", "other's", "mean-colour", "blind", "target"]
+    assert items(boards, "blind", "--against", "mean-colour") == 0
+    assert "better than mean-colour at 0 of 9 items" in capsys.readouterr().out
+    assert items(boards, "mean-colour", "--against", "blind", "--json") == 0
+    (first, *_) = json.loads(capsys.readouterr().out)
+    assert (first["mean-colour"]["credit"], first["blind"]["prediction"]) == (1.0, "")
+    assert items(boards, "mean-colour", "--against", "blind", "--show") == 0
+    assert "mean-colour-against-blind.png: the 9 items that differ most" in capsys.readouterr().out
+    with Image.open("few_shot_colours-mean-colour-against-blind.png") as sheet:
+        assert sheet.size[0] == 1200
+
+
+def test_pairs_come_by_their_difference_and_where_lower_is_better_by_its_opposite():
+    def item(name, credit, digest="d"):
+        return Item(name, digest, credit, "", "", 0, 1)
+
+    mine = [item("a", 0.5), item("b", 1.0), item("c", 0.0), item("d", 1.0, "other")]
+    theirs = [item("c", 1.0), item("b", 0.0), item("a", 0.25), item("d", 0.0)]
+    pairs = joined(mine, theirs)
+    assert [(a.id, b.credit) for a, b in pairs] == [("a", 0.25), ("b", 0.0), ("c", 1.0)]
+    assert [a.id for a, _ in won(pairs)] == ["b", "a"]
+    assert [a.id for a, _ in won(pairs, higher_is_better=False)] == ["c"]

@@ -134,6 +134,22 @@ def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]
     return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])
 
 
+def joined(items: Sequence[Item], others: Sequence[Item]) -> list[tuple[Item, Item]]:
+    """Return the items of one model with those of another, of the same id and content."""
+    theirs = {(item.id, item.digest): item for item in others}
+    return [(a, theirs[key]) for a in items if (key := (a.id, a.digest)) in theirs]
+
+
+def won(
+    pairs: Sequence[tuple[Item, Item]], *, higher_is_better: bool = True
+) -> list[tuple[Item, Item]]:
+    """Return the pairs whose first item is better, those that differ most first."""
+    sign = 1 if higher_is_better else -1
+    gains = [(sign * (a.credit - b.credit), (a, b)) for a, b in pairs]
+    better = [one for one in gains if one[0] > 0]
+    return [pair for _, pair in sorted(better, key=lambda one: -one[0])]
+
+
 def _item(same: Sequence[Mapping[str, Any]]) -> Item:
     predictions = Counter(row["prediction"] for row in same if row["prediction"] is not None)
     prediction, times = predictions.most_common(1)[0] if predictions else ("", 0)

@@ -1,4 +1,7 @@
-"""`vlbench items`: list what a model said of each example of a task, and what was right."""
+"""`vlbench items`: list what a model said of each example of a task, and what was right.
+
+Beside another model, only the examples count that the two did not get equally right.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from PIL.Image import Image
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.items import Item, score_items, worst
+from vlbench.boards.items import Item, joined, score_items, won, worst
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
@@ -22,7 +25,7 @@ from vlbench.commands.parser import (
     set_up_for_data,
 )
 from vlbench.data.records import Data, Split
-from vlbench.errors import DataError, UnknownNameError, printed, unknown
+from vlbench.errors import DataError, UnknownNameError, counted, printed, unknown
 from vlbench.files import safe_name, write_whole
 from vlbench.metrics.items import DIGITS
 from vlbench.report.rows import folder_of, lent, named_row
@@ -50,6 +53,9 @@ def add_options(items: argparse.ArgumentParser) -> None:
         "--wrong", action="store_true", help="items without full credit, worst first"
     )
     items.add_argument(
+        "--against", metavar="MODEL", help="items that the model gets right, and this one wrong"
+    )
+    items.add_argument(
         "--show", action="store_true", help="write a sheet of the images that are wrong most often"
     )
     add_json(items)
@@ -67,13 +73,10 @@ def _conditions(text: str) -> dict[str, str]:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
-    folder = folder_of(arguments.output, arguments.model, arguments.task)
-    notes = [lent(arguments.model)] if folder != arguments.output else []
-    row = named_row(folder, arguments.task, arguments.model)
-    metric = arguments.metric or row.primary["metric"]
-    at = _at(row, metric, arguments.at)
-    items = score_items(read_items(folder, row), metric, at)
-    (score,) = matching(row.scores, {"metric": metric, "at": at})
+    notes: list[str] = []
+    row, score, items = _read(arguments, arguments.model, notes)
+    if arguments.against:
+        return _beside_another(row, score, items, arguments, notes)
     wrong = worst(items, higher_is_better=score.higher_is_better)
     listed = wrong if arguments.wrong or arguments.show else items
     title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
@@ -81,9 +84,63 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([json.dumps([item._asdict() for item in listed], indent=1)], notes)
     if arguments.show:
         file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
-        return Answer([title, _write_sheet(row, listed[:MOST_SHOWN], arguments, file)], notes)
+        shown = [(item, [f"said: {_prediction(item)}"]) for item in listed[:MOST_SHOWN]]
+        said = "are wrong most often"
+        return Answer([title, _write_sheet(row.task, shown, arguments, file, said)], notes)
     columns = ["item", "credit", "prediction", "target"]
     return Answer([title, plain_table(columns, [_cells(item) for item in listed])], notes)
+
+
+def _read(
+    arguments: argparse.Namespace, model: str, notes: list[str]
+) -> tuple[Result, Score, list[Item]]:
+    """Return a model's row, the score that is asked for, and its items; note where a row is from.
+
+    Raises UnknownNameError for a model, a score or conditions that are not there.
+    """
+    folder = folder_of(arguments.output, model, arguments.task)
+    notes += [lent(model)] if folder != arguments.output else []
+    row = named_row(folder, arguments.task, model)
+    metric = arguments.metric or row.primary["metric"]
+    at = _at(row, metric, arguments.at)
+    (score,) = matching(row.scores, {"metric": metric, "at": at})
+    return row, score, score_items(read_items(folder, row), metric, at)
+
+
+def _beside_another(
+    row: Result,
+    score: Score,
+    items: Sequence[Item],
+    arguments: argparse.Namespace,
+    notes: list[str],
+) -> Answer:
+    """Return the items that a model gets right more often than another, most of all first."""
+    other = arguments.against
+    _, _, theirs = _read(arguments, other, notes)
+    both = joined(items, theirs)
+    if not both:
+        raise DataError(f"{row.model} and {other} share no item of {row.task}: other data")
+    pairs = won(both, higher_is_better=score.higher_is_better)
+    of = f"{len(pairs)} of {counted(len(both), 'item')}"
+    title = printed(f"{_title(row, score)}: better than {other} at {of}")
+    if arguments.json:
+        lines = [{row.model: a._asdict(), other: b._asdict()} for a, b in pairs]
+        return Answer([json.dumps(lines, indent=1)], notes)
+    if arguments.show:
+        names = f"{safe_name(row.model)}-against-{safe_name(other)}"
+        shown = [
+            (a, [f"{row.model}: {_prediction(a)}", f"{other}: {_prediction(b)}"])
+            for a, b in pairs[:MOST_SHOWN]
+        ]
+        file = Path(f"{arguments.task}-{names}.png")
+        said = "differ most"
+        return Answer([title, _write_sheet(row.task, shown, arguments, file, said)], notes)
+    columns = ["item", "credit", "other's", row.model, other, "target"]
+    cells = [
+        [a.id, f"{a.credit:.3g}", f"{b.credit:.3g}", _prediction(a), _prediction(b), a.target]
+        for a, b in pairs
+    ]
+    return Answer([title, plain_table(columns, cells)], notes)
 
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -116,23 +173,25 @@ def _prediction(item: Item) -> str:
 
 
 def _write_sheet(
-    row: Result, items: Sequence[Item], arguments: argparse.Namespace, file: Path
+    task: str,
+    items: Sequence[tuple[Item, Sequence[str]]],
+    arguments: argparse.Namespace,
+    file: Path,
+    which: str,
 ) -> str:
-    """Write the images of items, and say so."""
+    """Write the images of items, each with what was said of it, and say so."""
     if not items:
-        return "no item is wrong: there is nothing to show"
+        return "there is nothing to show"
     from vlbench.drawing.sheets import CaptionedImage, image_sheet, png
 
     with set_up_for_data(arguments) as options:
-        images = images_of(row.task, [item.digest for item in items], options)
+        images = images_of(task, [item.digest for item, _ in items], options)
     shown = [
-        CaptionedImage(
-            images[item.digest], [item.id, f"said: {_prediction(item)}", f"right: {item.target}"]
-        )
-        for item in items
+        CaptionedImage(images[item.digest], [item.id, *said, f"right: {item.target}"])
+        for item, said in items
     ]
     write_whole(file, png(image_sheet(shown)))
-    return f"wrote {file}: the {len(shown)} items that are wrong most often"
+    return f"wrote {file}: the {len(shown)} items that {which}"
 
 
 def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
