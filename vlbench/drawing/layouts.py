@@ -27,7 +27,8 @@ TITLE = 11  # points
 LEGEND = 8  # points
 
 # Where a name may be beside its point: right (or left) of it and above (or below) it, how far.
-SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+DIAGONAL = ((1, 1), (-1, 1), (1, -1), (-1, -1))
+SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), *DIAGONAL)
 GAP = 5  # points
 
 
@@ -94,10 +95,16 @@ def _columns(labels: Sequence[str], width: float) -> int:
     return 1
 
 
-def name_points(axes: Axes, places: Iterable[tuple[float, float]], names: Sequence[str]) -> None:
+def name_points(
+    axes: Axes,
+    places: Iterable[tuple[float, float]],
+    names: Sequence[str],
+    sides: Sequence[tuple[int, int]] = SIDES,
+) -> None:
     """Write names beside their points, each where it covers least of other names and points.
 
-    To be called last: a later title or legend would move the points below their names.
+    `sides` are those of SIDES that a name may be at. To be called last: a later title or legend
+    would move the points below their names.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -107,7 +114,7 @@ def name_points(axes: Axes, places: Iterable[tuple[float, float]], names: Sequen
         Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform(points)
     ]
     for place, name in zip(points, names, strict=True):
-        options = [(text, text.get_window_extent()) for text in _beside(axes, place, name)]
+        options = [(text, text.get_window_extent()) for text in _beside(axes, place, name, sides)]
         kept, box = min(options, key=lambda option: _covers(option[1], axes.bbox, taken))
         for text in {text for text, _ in options} - {kept}:
             text.remove()
@@ -140,8 +147,10 @@ def text_width(text: str, size: float) -> float:
     return float(box.width) / figure.dpi
 
 
-def _beside(axes: Axes, place: tuple[float, float], name: str) -> list[Text]:
-    """Return a name at every side of a point."""
+def _beside(
+    axes: Axes, place: tuple[float, float], name: str, sides: Sequence[tuple[int, int]]
+) -> list[Text]:
+    """Return a name at every one of some sides of a point."""
     return [
         axes.annotate(
             drawn(name),
@@ -153,7 +162,7 @@ def _beside(axes: Axes, place: tuple[float, float], name: str) -> list[Text]:
             fontsize=LEGEND,
             in_layout=False,
         )
-        for right, up in SIDES
+        for right, up in sides
     ]
 
 

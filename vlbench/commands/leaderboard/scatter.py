@@ -1,0 +1,41 @@
+"""`vlbench leaderboard scatter`: draw the models of two tasks, one score against the other."""
+
+from __future__ import annotations
+
+import argparse
+from io import BytesIO
+
+from vlbench.catalog.catalog import load_catalog
+from vlbench.commands import Answer
+from vlbench.commands.parser import add_file, add_output
+from vlbench.errors import counted
+from vlbench.files import write_whole
+from vlbench.report.rows import named_boards
+from vlbench.report.table import title_of
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def add_options(scatter: argparse.ArgumentParser) -> None:
+    """Add the two tasks, and the file."""
+    scatter.add_argument("x", metavar="TASK", help="along the horizontal axis")
+    scatter.add_argument("y", metavar="TASK", help="along the vertical axis")
+    add_file(scatter, *FORMATS)
+    add_output(scatter)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Write the figure, and return how many models are on it and how their scores correlate."""
+    from vlbench.report.figures.charts import styled
+    from vlbench.report.figures.scatter import pair_of, scatter
+
+    catalog, names = load_catalog(arguments.include_path), (arguments.x, arguments.y)
+    boards = [board for name in names for board in named_boards(arguments.output, [name])]
+    titles = [title_of(name, catalog.tasks.get(name)) for name in names]
+    pair, content = pair_of(boards, titles), BytesIO()
+    with styled():
+        scatter(pair).savefig(content, format=arguments.file.suffix[1:], dpi=150)
+    write_whole(arguments.file, content.getvalue())
+    r = pair.correlation
+    said = "" if r is None else f"; Spearman's correlation {r:.2f}"
+    return Answer([f"{counted(len(pair.scores), 'model')} in {arguments.file}{said}"])

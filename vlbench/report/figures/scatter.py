@@ -1,0 +1,107 @@
+"""A figure of two tasks: each model at its two primary scores, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+
+from vlbench.boards.board import Board
+from vlbench.drawing.layouts import DIAGONAL, entitle, fitted, grid, name_points, percent
+from vlbench.drawing.looks import CHANCE, looks, style
+from vlbench.errors import DataError, counted
+from vlbench.report.rows import comparable_sets, publishable
+from vlbench.report.texts import score_name
+from vlbench.results import Score
+
+SIDE = 5.0  # inches
+
+# Fewer models are not worth a correlation.
+LEAST = 4
+
+
+class Pair(NamedTuple):
+    """Two boards, by their titles, and the primary scores that models have on both."""
+
+    titles: Sequence[str]
+    scores: Mapping[str, tuple[Score, Score]]
+
+    @property
+    def correlation(self) -> float | None:
+        """Spearman's correlation over the models, better with better.
+
+        None for too few, or where all have the same score of a task.
+        """
+        if len(self.scores) < LEAST:
+            return None
+        values = [
+            [one.value if one.higher_is_better else -one.value for one in both]
+            for both in self.scores.values()
+        ]
+        if any(len({*side}) == 1 for side in zip(*values, strict=True)):
+            return None
+        return float(spearmanr(*zip(*values, strict=True)).statistic)
+
+
+def pair_of(boards: Sequence[Board], titles: Sequence[str]) -> Pair:
+    """Return the models that two boards share, controls left out.
+
+    Of a board with rows that are not comparable, the largest set counts. Raises DataError where no
+    model is on both.
+    """
+    first, second = map(_scores, boards)
+    shared = {name: (first[name], second[name]) for name in sorted(first.keys() & second.keys())}
+    if not shared:
+        raise DataError(f"no model has comparable scores of both {titles[0]} and {titles[1]}")
+    return Pair(titles, shared)
+
+
+def _scores(board: Board) -> dict[str, Score]:
+    rows = publishable([row for row in board.results if not row.is_control])
+    sets = comparable_sets([*rows.values()])
+    largest = max(sets.values(), key=len, default=[])
+    return {row.model: row.primary_score for row in largest if row.primary_score}
+
+
+def scatter(pair: Pair) -> Figure:
+    """Return the figure; dashed lines are chance."""
+    figure, (axes,) = grid(1, (SIDE, SIDE))
+    sides = [*zip(*pair.scores.values(), strict=True)]
+    own = looks(pair.scores)
+    for name, (x, y) in pair.scores.items():
+        bars: dict[str, Any] = {"xerr": _reach(x), "yerr": _reach(y)}
+        axes.errorbar([x.value], [y.value], ls="", lw=0.8, capsize=2, **bars, **style(own[name]))
+    for side, line in ((sides[0], axes.axvline), (sides[1], axes.axhline)):
+        for chance in {score.chance for score in side} - {None}:
+            line(chance, **CHANCE)
+    for title, side, is_x in zip(pair.titles, sides, (True, False), strict=True):
+        _name_axis(axes, title, side[0], is_x=is_x)
+    over = counted(len(pair.scores), "model")
+    r = pair.correlation
+    entitle(figure, over if r is None else f"{over}, Spearman's correlation {r:.2f}")
+    places = [(x.value, y.value) for x, y in pair.scores.values()]
+    # Bars go the other ways.
+    name_points(axes, places, [*pair.scores], DIAGONAL)
+    return figure
+
+
+def _reach(score: Score) -> list[list[float]] | None:
+    """Return how far an interval reaches below and above its score, [2, 1]; None for none."""
+    if score.ci95 is None:
+        return None
+    low, high = score.ci95
+    return [[max(score.value - low, 0.0)], [max(high - score.value, 0.0)]]
+
+
+def _name_axis(axes: Axes, title: str, score: Score, *, is_x: bool) -> None:
+    unit = "%" if score.unit == "fraction" else score.unit
+    lower = "" if score.higher_is_better else ", lower is better"
+    text = f"{title}: {score_name(score.metric, score.at)} ({unit}){lower}"
+    shown = fitted(text, 0.8 * SIDE, 8)
+    (axes.set_xlabel if is_x else axes.set_ylabel)(shown, fontsize=8)
+    axes.tick_params(labelsize=8)
+    if score.unit == "fraction":
+        (axes.xaxis if is_x else axes.yaxis).set_major_formatter(percent)
