@@ -1,9 +1,15 @@
+import base64
+import re
 from argparse import Namespace
+from io import BytesIO
 
 import pytest
+from PIL import Image
 from planted_boards import board, result, score, write
+from sources import make_images, make_source
 
 from vlbench.catalog.catalog import load_catalog
+from vlbench.cli import main
 from vlbench.commands.leaderboard.page import answer
 from vlbench.errors import UnknownNameError
 from vlbench.report.building import build
@@ -13,21 +19,23 @@ from vlbench.report.leaders import build_leaders
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):
     write(tmp_path, board(result("a", score())))
     out = tmp_path / "site"
-    *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[])).shown
+    *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[], images=False)).shown
     assert [file.name for file in out.iterdir()] == ["index.html"]
     assert line.startswith(f"wrote {out}/index.html (0.")
 
 
 def test_a_folder_without_boards_is_named(tmp_path):
     with pytest.raises(UnknownNameError, match="no board at all in "):
-        answer(Namespace(output=tmp_path, folder=tmp_path, include_path=[]))
+        answer(Namespace(output=tmp_path, folder=tmp_path, include_path=[], images=False))
 
 
 def test_ties_that_are_out_of_date_are_named_and_left_out(tmp_path):
     write(tmp_path, board(result("a", score())))
     build_leaders(tmp_path)
     write(tmp_path, board(result("a", score(0.4))))
-    found = answer(Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[]))
+    found = answer(
+        Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[], images=False)
+    )
     assert found.problems[0].startswith(
         "t: figure, wrong items and ties with the leader are left out,"
     )
@@ -39,7 +47,14 @@ def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):
         write(folder, board(result("a", *scores), primary={"metric": "accuracy", "at": {"k": 1}}))
     build(tmp_path / "1", load_catalog([]))
     pages = [
-        answer(Namespace(output=tmp_path / name, folder=tmp_path / "site" / name, include_path=[]))
+        answer(
+            Namespace(
+                output=tmp_path / name,
+                folder=tmp_path / "site" / name,
+                include_path=[],
+                images=False,
+            )
+        )
         for name in "12"
     ]
     assert [page.problems for page in pages] == [[], []]
@@ -48,3 +63,38 @@ def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):
     first, second = (tmp_path / "site" / name / "index.html" for name in "12")
     assert first.read_bytes() == second.read_bytes()
     assert b"data:image/svg+xml" in first.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A source and the boards of a model that is always wrong, of images that are there."""
+    folder = tmp_path_factory.mktemp("page")
+    source = make_source(folder / "ours")
+    with (source / "model_adapters" / "models.yaml").open("a") as lines:
+        lines.write('blind: {adapter: "colours:MeanColour", params: {weights: "0"}}\n')
+    words = ["--model", "blind", "--tasks", "few_shot_colours", "--include-path", str(source)]
+    assert main([*words, "--output", str(folder / "boards"), "--no-cache"]) == 0
+    return source, folder / "boards"
+
+
+def test_images_stand_beside_the_items_that_are_wrong_most_often(run, tmp_path):
+    source, boards = run
+    words = ["leaderboard", "page", str(tmp_path), "--images", "--include-path", str(source)]
+    assert main([*words, "--output", str(boards)]) == 0
+    page = (tmp_path / "index.html").read_text()
+    pictures = re.findall(r'<img class="item" src="data:image/jpeg;base64,([^"]+)"', page)
+    assert len(pictures) == 9
+    with Image.open(BytesIO(base64.b64decode(pictures[0]))) as shown:
+        assert max(shown.size) <= 96
+    assert main([*words[:3], "--output", str(boards)]) == 0
+    assert '<img class="item"' not in (tmp_path / "index.html").read_text()
+
+
+def test_where_the_data_are_others_the_page_has_no_images_and_says_why(run, tmp_path, capsys):
+    source, boards = run
+    make_images(tmp_path / "others", 1)
+    words = ["leaderboard", "page", str(tmp_path), "--images", "--include-path", str(source)]
+    elsewhere = ["--data-dir", f"few_shot_colours={tmp_path / 'others'}"]
+    assert main([*words, "--output", str(boards), *elsewhere]) == 0
+    assert "few_shot_colours: no images: few_shot_colours: 6 of 9" in capsys.readouterr().err
+    assert '<img class="item"' not in (tmp_path / "index.html").read_text()

@@ -7,12 +7,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_output
-from vlbench.errors import UnknownNameError, counted
+from vlbench.commands.parser import add_data, add_output, add_trust, set_up_for_data
+from vlbench.errors import UnknownNameError, VlbenchError, counted
 from vlbench.files import write_whole
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from vlbench.report.page.page import Page
 
 
 def add_options(page: argparse.ArgumentParser) -> None:
@@ -24,6 +30,14 @@ def add_options(page: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="where index.html is written (default: page/ among the boards)",
     )
+    page.add_argument(
+        "--images",
+        action="store_true",
+        help="show the images that models get wrong most often, of data that are here; their "
+        "licences say whether they may be published",
+    )
+    add_data(page)
+    add_trust(page)
     add_output(page)
 
 
@@ -47,7 +61,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
         built = build(arguments.output, catalog)
     with _without_gc():
-        page = read_page(arguments.output, catalog, findings)
+        page, absent = read_page(arguments.output, catalog, findings), list[str]()
+        if arguments.images:
+            page, absent = _with_images(page, arguments)
         content = render(page)
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
@@ -59,7 +75,30 @@ def answer(arguments: argparse.Namespace) -> Answer:
     ]
     wrote = [f"built {counted(len(built), 'file')} in {arguments.output}"] if built else []
     wrote.append(f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser")
-    return Answer(wrote, problems)
+    return Answer(wrote, [*problems, *absent])
+
+
+def _with_images(page: Page, arguments: argparse.Namespace) -> tuple[Page, list[str]]:
+    """Return the page with the images of its worst items, and why some tasks have none."""
+    from vlbench.commands.items import images_of
+    from vlbench.report.page.thumbnails import digests_of, thumbnail
+
+    papers, absent = dict(page.papers), []
+    with set_up_for_data(arguments) as options:
+        for title, sections in papers.items():
+            shown = []
+            for section in sections:
+                digests = digests_of(section, arguments.output)
+                images: dict[str, Image] = {}
+                try:
+                    if digests:
+                        images = images_of(section.name, [*digests.values()], options)
+                except VlbenchError as error:
+                    absent.append(f"{section.name}: no images: {error}")
+                known = {i: thumbnail(images[d]) for i, d in digests.items() if d in images}
+                shown.append(section._replace(thumbnails=known))
+            papers[title] = shown
+    return page._replace(papers=papers), absent
 
 
 @contextmanager

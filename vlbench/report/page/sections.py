@@ -41,7 +41,7 @@ class Section(NamedTuple):
     `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
     `build` compared its rows. `figures` are the addresses of pictures, which hold their content;
     `repeated` are the models with several rows, and `trained` have the task's data set by each
-    model that was trained on it.
+    model that was trained on it. `thumbnails` are addresses of pictures, too, by item.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Section(NamedTuple):
     figures: Sequence[str] = ()
     repeated: Collection[str] = ()
     trained: Mapping[str, str] = {}
+    thumbnails: Mapping[str, str] = {}
 
     @property
     def id(self) -> str:

@@ -1,0 +1,38 @@
+"""Small pictures of the items that models get wrong most often, for the page."""
+
+from __future__ import annotations
+
+import base64
+from io import BytesIO
+from pathlib import Path
+
+from PIL.Image import Image, Resampling
+
+from vlbench.boards.artifacts import read_items
+from vlbench.report.page.sections import Section
+
+# The longer side in pixels, and the quality of JPEG: a picture has about 3 kB.
+SIDE, QUALITY = 96, 80
+
+
+def digests_of(section: Section, output: Path) -> dict[str, str]:
+    """Return the digest of each of a section's worst items; none for items without content.
+
+    Raises DataError for items that cannot be read.
+    """
+    names = {item.id for item in section.worst}
+    leader = next((one.leader for one in section.leaders.values() if one.worst), "")
+    row = next((one for one in section.board.results if one.model == leader and names), None)
+    if row is None:
+        return {}
+    table = read_items(output, row).select(["id", "digest"]).to_pydict()
+    pairs = zip(table["id"], table["digest"], strict=True)
+    return {name: digest for name, digest in pairs if name in names and digest}
+
+
+def thumbnail(image: Image) -> str:
+    """Return an image as an address that holds its content."""
+    small, content = image.convert("RGB"), BytesIO()
+    small.thumbnail((SIDE, SIDE), Resampling.LANCZOS)
+    small.save(content, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
