@@ -251,6 +251,7 @@ def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
             if one := data_sets().get(name):
                 facts = [one.name, f"{one.gigabytes:g}", f"{one.images:,}", one.licence, one.access]
                 yield from (*table(DATA_HEADS, [[cell(fact) for fact in facts]]), "")
+                yield f"```bibtex\n{one.bibtex}```\n"
             yield from arguments(row["params"])
             own = [task.spec.name for task in tasks if task.spec.data["loader"] == name]
             yield f"Tasks: {links('task', own)}.\n"

@@ -12,13 +12,14 @@ from vlbench.plain import read
 
 
 class DataSet(NamedTuple):
-    """A data set: gigabytes to fetch, images, licence, and who can have it and how."""
+    """A data set: gigabytes to fetch, images, licence, who can have it and how, and its BibTeX."""
 
     name: str
     gigabytes: float
     images: int
     licence: str
     access: str
+    bibtex: str
 
 
 @cache
