@@ -31,7 +31,15 @@ from vlbench.results import Result, Score
 from vlbench.run.task import Task
 
 TASK_HEADS = ("task", "title", "primary score", "chance", "floors", "version", "paper")
-MODEL_HEADS = ("model", "parameters", "licence", "GFLOP", "training data", "released", "about")
+MODEL_HEADS = (
+    "model",
+    "parameters",
+    "weights, licence",
+    "GFLOP",
+    "training data",
+    "released",
+    "about",
+)
 DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
 
 
@@ -49,7 +57,7 @@ def pages(catalog: Catalog) -> dict[str, str]:
     every = [task for own in families.values() for task in own]
     return tasks | {
         "groups": "\n".join(_groups(catalog)),
-        "models": "\n".join(_models()),
+        "models": "\n".join(_models(catalog)),
         "capabilities": "\n".join(_capabilities(every)),
         "data_sets": "\n".join(_data_sets(every)),
         "metrics": "\n".join(_metrics(every)),
@@ -195,7 +203,7 @@ def links(kind: str, names: Iterable[str]) -> str:
     return ", ".join(f"[`{name}`](#{anchor(kind, name)})" for name in names) or "none"
 
 
-def _models() -> Iterator[str]:
+def _models(catalog: Catalog) -> Iterator[str]:
     yield "# Models\n\nWhat each can do is under [capabilities](capabilities.md).\n"
     rows = list_things("models", [])
     for title, own in (
@@ -203,16 +211,18 @@ def _models() -> Iterator[str]:
         ("Not to be had", [r for r in rows if r["about"].startswith("unavailable")]),
     ):
         yield f"## {title}\n"
-        yield from table(MODEL_HEADS, [_model(row) for row in own])
+        yield from table(
+            MODEL_HEADS, [_model(row, catalog.models[row["name"]].weights) for row in own]
+        )
         yield ""
 
 
-def _model(row: Mapping[str, Any]) -> list[str]:
+def _model(row: Mapping[str, Any], weights: str) -> list[str]:
     count, cost = row["parameters"], row["cost"]
     return [
         anchored("model", row["name"]),
         f"{count / 1e6:,.1f} million" if count else "-",
-        cell(cost["licence"]) if cost else "not recorded",
+        cell(weights or (cost["licence"] if cost else "not recorded")),
         f"{cost['flops'] / 1e9:.3g}, {cost['image']} pixels" if cost else "-",
         cell(", ".join(row["training_data"])),
         row["released"] or "-",
