@@ -148,6 +148,12 @@ def test_a_run_whose_rows_are_all_there_imports_writes_and_draws_nothing(ask_wit
     assert (finished / "cache" / "history.sqlite").read_bytes() == steps
 
 
+def test_a_run_that_writes_items_does_not_import_pandas(ask_with_torch, tmp_path):
+    places = ["--output", str(tmp_path / "boards"), "--cache-dir", str(tmp_path / "cache")]
+    assert heavy(ask_with_torch(commands([*RUN, *places])), {"pandas"}) == set()
+    assert [*(tmp_path / "boards").rglob("items.parquet")]
+
+
 def test_leaderboard_show_imports_nothing_heavy(ask, boards):
     assert heavy(ask(commands(["leaderboard", "show", "--output", str(boards)]))) == set()
 

@@ -33,6 +33,10 @@ IGNORED = frozenset(PACKAGE / name for name in ("__init__.py", "errors.py", "eng
 # Any value depends on these, whether its code imports them or not.
 ALWAYS = ("torch", "numpy", "PIL")
 
+# What has a docstring, and what statements lie in: a walk over these alone is short.
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+
 # `ast.dump` writes the same code differently in other versions of Python.
 HOW = f"code {sys.version_info.major}.{sys.version_info.minor}"
 
@@ -138,31 +142,37 @@ def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
 def _parse(file: Path) -> str:
     """Return a file's digest and imports as JSON; one that is no Python counts byte by byte."""
     try:
-        tree = ast.parse(file.read_bytes(), str(file))
+        source = file.read_bytes()
+        tree = ast.parse(source, str(file))
     except (SyntaxError, ValueError):
         return json.dumps([bytes_digest(file), []])
-    imports = sorted(set(_imports(tree)))
+    # Only calls of `import_module` lie in expressions.
+    below = ast.AST if b"import_module" in source else STATEMENTS
+    imports = sorted(set(_imports(tree, below)))
     _drop_docstrings(tree)
     return json.dumps([hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports])
 
 
-def _drop_docstrings(tree: ast.Module) -> None:
-    """Remove every docstring; other expressions stay."""
-    for node in ast.walk(tree):
-        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-
-
-def _imports(node: ast.AST) -> Iterator[Import]:
-    """Yield every import below a node but those for type checkers alone."""
+def _drop_docstrings(node: ast.AST) -> None:
+    """Remove every docstring at and below a node; other expressions stay."""
+    if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+        node.body = node.body[1:]
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, STATEMENTS):
+            _drop_docstrings(child)
+
+
+def _imports(node: ast.AST, below: type | tuple[type, ...]) -> Iterator[Import]:
+    """Yield every import in nodes of some kinds, but those for type checkers alone."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, below):
+            continue
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             for other in child.orelse:
-                yield from _imports(other)
+                yield from _imports(other, below)
             continue
         yield from _imports_of(child)
-        yield from _imports(child)
+        yield from _imports(child, below)
 
 
 def _imports_of(node: ast.AST) -> Iterator[Import]:

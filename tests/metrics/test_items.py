@@ -26,6 +26,12 @@ def test_each_example_has_a_row_with_what_was_said_and_what_was_right():
     }  # fmt: skip
 
 
+def test_names_may_have_any_letters():
+    examples = Examples(["é.jpg", "", "猫.jpg"], ["1", "2", "3"])
+    table = item_table(examples, "accuracy", {}, [1, 0, 0])
+    assert table["id"].to_pylist() == ["é.jpg", "", "猫.jpg"]
+
+
 def test_a_tied_choice_has_no_prediction():
     table = item_table(TWO, "accuracy", {}, [0.5, 0], Answers(NAMES, [-1, 0], [0, 1]))
     assert table["prediction"].to_pylist() == [None, "cat"]
