@@ -6,7 +6,7 @@ import pytest
 import torch
 from sources import write
 
-from vlbench.identity import code_digest, library_versions, reached, source_digest
+from vlbench.identity import _version, code_digest, library_versions, reached, source_digest
 from vlbench.metrics import ranking
 from vlbench.plugins import load_file
 from vlbench.probes.generalization import few_shot
@@ -163,6 +163,12 @@ def test_libraries_count_by_version(tmp_path, monkeypatch):
     before = code_digest(function)
     monkeypatch.setattr("vlbench.identity._version", lambda _: "0.0")
     assert code_digest(function) != before
+
+
+@pytest.mark.parametrize("package", ["PIL", "sklearn", "yaml", "open_clip"])
+def test_a_package_has_the_version_of_the_distribution_that_installs_it(package):
+    distributions = importlib.metadata.packages_distributions()[package]
+    assert _version(package) == importlib.metadata.version(distributions[0])
 
 
 def test_a_class_of_a_library_counts_by_its_version_alone():

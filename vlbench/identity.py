@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
+import re
 import site
 import sys
 import sysconfig
@@ -39,9 +40,6 @@ STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 # `ast.dump` writes the same code differently in other versions of Python.
 HOW = f"code {sys.version_info.major}.{sys.version_info.minor}"
-
-
-_distributions = functools.cache(importlib.metadata.packages_distributions)
 
 # How many folders up an import starts (0: an absolute name), and the module's name.
 Import = tuple[int, str]
@@ -259,5 +257,16 @@ def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        distributions = _distributions().get(package, [])
-    return importlib.metadata.version(distributions[0]) if distributions else ""
+        distributions = importlib.metadata.distributions()
+    return next((one.version for one in distributions if _contains(one, package)), "")
+
+
+def _contains(distribution: importlib.metadata.Distribution, package: str) -> bool:
+    """Return whether a distribution installs a top-level package.
+
+    As `packages_distributions`, which parses the metadata of all: 0.4 s where a hundred are.
+    """
+    if declared := (distribution.read_text("top_level.txt") or "").split():
+        return package in declared
+    files = distribution.read_text("RECORD") or ""
+    return bool(re.search(rf"^{re.escape(package)}(/[^,\n]*)?\.py,", files, re.MULTILINE))
