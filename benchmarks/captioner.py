@@ -93,7 +93,9 @@ def our_steps(lesson: Lesson, steps: int) -> None:
     """Train as vlbench does, without a validation."""
     plan = CrossEntropy(epochs=1 + steps * BATCH // IMAGES, validate_steps=steps + 1)
     exam = Exam(lesson.features[:0], [])
-    training = CrossEntropyTraining(lesson, exam, (WIDTH, WIDTH), plan, CPU)
+    sizes = Sizes(FEATURES, WORDS, WIDTH, WIDTH)
+    weights = draw_captioner(sizes, torch.Generator().manual_seed(0)).state_dict()
+    training = CrossEntropyTraining(lesson, exam, weights, plan, CPU)
     for number in range(steps):
         training.step(number)
 

@@ -27,7 +27,7 @@ from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 BATCH = 32
-REPEATS = 3
+REPEATS, MEMORY_IMAGES = 3, 64
 
 
 def make_images(folder: Path, count: int) -> Path:
@@ -75,7 +75,7 @@ def compare_speed(count: int) -> None:
     model, ratios = make_model(), []
     with tempfile.TemporaryDirectory() as folder:
         images = image_folder(root=make_images(Path(folder) / "images", count)).splits["test"]
-        bare_loop(model, images["image"].select(range(BATCH)))
+        bare_loop(model, images["image"].select(range(min(BATCH, count))))
         for turn in range(REPEATS):
             times = []
             for work in (bare_loop, through_engine):
@@ -144,5 +144,5 @@ if __name__ == "__main__":
     else:
         images = int(sys.argv[1]) if sys.argv[1:] else 96
         compare_speed(images)
-        compare_memory(64)
+        compare_memory(MEMORY_IMAGES)
         count_passes(images)

@@ -64,7 +64,7 @@ def compare(count: int) -> None:
         model = adapter(device=CPU, architecture=folder)
         # Once per model that is loaded, not per image: about what reading its file takes.
         identity = identified(model, {"architecture": folder}, CPU, torch.float32).identity
-        bare_loop(processor, bare, images["image"].select(range(BATCH)))
+        bare_loop(processor, bare, images["image"].select(range(min(BATCH, count))))
         for turn in range(REPEATS):
             start = clock()
             expected = bare_loop(processor, bare, images["image"])

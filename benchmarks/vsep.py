@@ -78,7 +78,7 @@ def measure_retrieval() -> None:
     net = train(Engine.for_tests(), pairs, VsepTraining(1, BATCH))
     pools = Pools(k=(1, 5), size=100, draws=5)
     for _ in range(ROUNDS):
-        taken = seconds(lambda: retrieve(net, objects, draw(objects, pools, 0), pools.k))
+        taken = seconds(lambda: retrieve([net], objects, draw(objects, pools, 0), pools.k))
         print(f"retrieval of 80 x 100 x {pools.draws}: {taken:.2f} s; target 1")
 
 
