@@ -16,11 +16,14 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 
-from pycocoevalcap.bleu.bleu import Bleu
-from pycocoevalcap.cider.cider import Cider
-from pycocoevalcap.meteor.meteor import Meteor
-from pycocoevalcap.rouge.rouge import Rouge
-from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+try:
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.meteor.meteor import Meteor
+    from pycocoevalcap.rouge.rouge import Rouge
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+except ImportError:
+    sys.exit("needs pycocoevalcap: pip install 'vlbench[captions]'")
 
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.metrics.java import find_java

@@ -187,6 +187,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--old", default="", help="a commit whose tests try the survivors")
     arguments = parser.parse_args()
+    if not (ROOT / ".git").exists():
+        sys.exit("needs a git clone, whose last commit it copies")
     drawn = draw(arguments.seed, arguments.count)
     with tempfile.TemporaryDirectory() as folder:
         copy = copy_of("HEAD", Path(folder, "new"))

@@ -24,6 +24,8 @@ def main() -> None:
             with tarfile.open(source) as packed:
                 packed.extractall(folder, filter="data")
             source = next(Path(folder).glob("*/Sentences")).parent
+        if not (source / "Sentences").is_dir():
+            sys.exit(f"needs Flickr30k Entities: there is no folder {source / 'Sentences'}")
         ids = sorted(file.stem for file in (source / "Sentences").iterdir())
         for names in (ids[: EXPECTED["test"]], ids):
             wall, processor = time.perf_counter(), time.process_time()

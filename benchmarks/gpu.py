@@ -210,6 +210,8 @@ def attacks(
 def main(name: str) -> None:
     """Print one line per measurement."""
     device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        sys.exit("needs a GPU that PyTorch can use; give cpu as the device to run without one")
     for architecture, count in MODELS.items():
         speed = extraction(device, architecture, count)
         print(

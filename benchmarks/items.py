@@ -20,6 +20,8 @@ from vlbench import results
 from vlbench.data.records import Column
 from vlbench.metrics import items
 
+TASKS = "embedded"
+
 SPENT: Counter[str] = Counter()
 
 
@@ -55,7 +57,7 @@ def main() -> None:
         SPENT.clear()
         with tempfile.TemporaryDirectory() as folder:
             start = time.process_time()
-            vlbench.evaluate(model, "embedded", output=Path(folder) / "boards")
+            vlbench.evaluate(model, TASKS, output=Path(folder) / "boards")
             whole = time.process_time() - start
         parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in SPENT.items())
         ratio = SPENT.total() / whole

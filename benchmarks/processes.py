@@ -48,6 +48,7 @@ primary: {metric: accuracy}
 ONE, TWO = (1, 2), (2, 1)
 
 # Of the stand-in: seconds per row, rows per batch, and numbers per row.
+QUESTIONS, PICTURES, PER_CAPTION = 640, 200, 0.01
 PER_ROW, BATCH, FEATURES = 0.1 / 32, 32, 512
 
 # Of the stand-in's training: examples per batch, weights, and seconds per step by kind of work.
@@ -93,18 +94,18 @@ def bert_gen(engine: Engine) -> Any:
     from vlbench.probes.question_generation.training import BertGenTraining, StepTraining
 
     plan = BertGenTraining(epochs=2, batch_size=64, learning_rate=1e-4)
-    return StepTraining(network(), examples(640), LEARNS, plan, 0, engine.sharing)
+    return StepTraining(network(), examples(QUESTIONS), LEARNS, plan, 0, engine.sharing)
 
 
 def self_critical(engine: Engine) -> Any:
-    """Return a training of the captioner on rewards that take 10 ms a caption, spread."""
+    """Return a training of the captioner on rewards that take PER_CAPTION seconds each, spread."""
     from captioner import WIDTH, Sleeps, made_up
 
     from vlbench.probes.captioning.captioner_files import StoredCaptioner, draw_captioner
     from vlbench.probes.captioning.captioner_network import Sizes
     from vlbench.probes.captioning.captioner_training import SelfCritical, SelfCriticalTraining
 
-    lesson, slow = made_up(torch.Generator().manual_seed(0)), Sleeps(0.01)
+    lesson, slow = made_up(torch.Generator().manual_seed(0)), Sleeps(PER_CAPTION)
     sizes = Sizes(lesson.features.shape[1], len(lesson.vocabulary), WIDTH, WIDTH)
     drawn = draw_captioner(sizes, torch.Generator().manual_seed(0))
     taught = StoredCaptioner(drawn, lesson.vocabulary, {})
@@ -112,7 +113,7 @@ def self_critical(engine: Engine) -> Any:
     def reward(_: Sequence[int], texts: Sequence[str]) -> Tensor:
         return torch.tensor(engine.spread(lambda some: slow([], [*some]).tolist(), texts))
 
-    plan, seen = SelfCritical(epochs=1), lesson.features[:200]
+    plan, seen = SelfCritical(epochs=1), lesson.features[:PICTURES]
     return SelfCriticalTraining(taught, seen, reward, plan, CPU, seed=0)
 
 
