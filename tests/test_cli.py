@@ -65,6 +65,14 @@ def test_images_of_ones_own_need_no_file_of_a_task(source, tmp_path, capsys):
     assert "--images: there is no folder" in capsys.readouterr().err
 
 
+def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_path, capsys):
+    make_images(tmp_path / "mine", count=10)
+    words = ["-m", "mean-colour", "--include-path", str(source), "--dry-run"]
+    words += ["--images", str(tmp_path / "mine")]
+    assert main([*words, "--tasks", "knn_images,few_shot_images"]) == 0
+    assert "run\n  mean-colour: knn_images, few_shot_images\n" in capsys.readouterr().out
+
+
 def test_short_options_and_globs_say_the_same(source, capsys):
     words = ["-m", "mean-*", "-t", "few_shot_colours", "--include-path", str(source), "--dry-run"]
     assert main(words) == 0

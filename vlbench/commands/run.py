@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import load_catalog, read_catalog
+from vlbench.catalog.specs import TaskSpec
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
     PUBLISHED,
@@ -42,8 +43,9 @@ CACHE = ("cache_dir", "no_cache")
 # Set in a process that a run has launched: the number of the process that did.
 LAUNCHER = "VLBENCH_LAUNCHER"
 
-# The tag of tasks on a user's own folder of images.
+# The tag of tasks that run on a user's own folder of images by default, and where all that can lie.
 IMAGES = "images"
+IMAGES_ROOT = "$VLBENCH_DATA/images"
 
 
 def add_options(run: argparse.ArgumentParser) -> None:
@@ -60,8 +62,8 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="DIR",
-        help="your own images, a folder for each class, or train/ and test/ with those: the tasks "
-        f"tagged {IMAGES} run on them",
+        help="your own images, a folder for each class, or train/ and test/ with those: --tasks "
+        f"whose names end in _images read them (default: those tagged {IMAGES})",
     )
     run.add_argument(
         "--config",
@@ -180,13 +182,18 @@ def _unread(output: Path) -> list[str]:
 
 
 def _take_images(arguments: argparse.Namespace) -> None:
-    """Let the tasks on folders of images read the one that is named, and run them by default."""
+    """Let the selected tasks on folders of images read the one that is named."""
     if not arguments.images.is_dir():
         raise UnknownNameError(f"--images: there is no folder {arguments.images}")
-    tasks = load_catalog(arguments.include_path).tasks
-    names = [name for name, task in tasks.items() if IMAGES in task.tags]
-    arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in names)]
     arguments.tasks = arguments.tasks or IMAGES
+    catalog = load_catalog(arguments.include_path)
+    names = catalog.task_names(arguments.tasks.split(","))
+    reading = [name for name in names if _reads_images(catalog.tasks[name])]
+    arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in reading)]
+
+
+def _reads_images(task: TaskSpec) -> bool:
+    return IMAGES in task.tags or task.data.get("root") == IMAGES_ROOT
 
 
 def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
