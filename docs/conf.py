@@ -1,5 +1,6 @@
 """The site of these pages: `make docs`."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,9 @@ pygments_dark_style = "a11y-high-contrast-dark"
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 
-# `make docs` sets "auto", which runs the notebooks.
+# `make docs` sets "auto", which runs the notebooks. Their commands are those of this environment.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 nb_execution_mode = "off"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
+nb_execution_in_temp = True  # what a notebook writes is gone after the build

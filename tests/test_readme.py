@@ -159,7 +159,10 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("file", [*FILES, ROOT / "CONTRIBUTING.md"], ids=lambda file: file.name)
+LINKED = [*FILES, *sorted((ROOT / "docs").glob("tutorials/*.md")), ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("file", LINKED, ids=lambda file: file.name)
 def test_every_link_between_pages_leads_somewhere(file):
     links = [link for link in LINK.findall(file.read_text("utf-8")) if "://" not in link]
     # A page that is made at build is looked for when the site is built.

@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   every(".caption[role=heading]", one => one.setAttribute("aria-level", "2"))
   every(".sidebar-drawer", one => one.setAttribute("aria-label", "Pages"))
   every(".toc-drawer", one => one.setAttribute("aria-label", "On this page"))
-  every("pre, .table-wrapper", one => { one.tabIndex = 0 })
+  every("pre, .table-wrapper, .text_html", one => { one.tabIndex = 0 })
   if (!document.querySelector("h1")) {
     const head = document.createElement("h1")
     head.textContent = document.title.split(" - ")[0]
