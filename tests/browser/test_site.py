@@ -2,7 +2,14 @@
 
 import pytest
 
-PAGES = ("start", "generated/tasks_generalization", "generated/command_line", "contributing")
+PAGES = (
+    "index",
+    "start",
+    "tutorials/my_model",
+    "generated/tasks_generalization",
+    "generated/command_line",
+    "contributing",
+)
 
 
 @pytest.fixture(params=PAGES)
