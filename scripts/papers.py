@@ -13,8 +13,7 @@ from pathlib import Path
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
-from vlbench.errors import counted
-from vlbench.report.papers import HEADS, costs, rows_of, total_gigabytes
+from vlbench.report.papers import HEADS, costs, rows_of, total
 from vlbench.report.reproduction import Reference, reproduce
 from vlbench.report.texts import number, score_name
 from vlbench.results import Score
@@ -65,7 +64,7 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
         [f"`{r.task}`", f"`{r.model}`", str(r.published or "-"), r.data, *costs(r)] for r in rows
     ]
     yield from table(HEADS, cells)
-    yield f"\n{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB. Each is fetched once.\n"
+    yield f"\n{total(rows)}. Each is fetched once.\n"
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"- {data}: {access}; licence: {licence}"
     for one in paper.without:

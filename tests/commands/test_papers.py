@@ -6,7 +6,7 @@ from vlbench.catalog.data_sets import data_sets
 from vlbench.cli import main
 from vlbench.data.records import Data
 from vlbench.plain import hints
-from vlbench.report.papers import rows_of, total_gigabytes
+from vlbench.report.papers import rows_of, total
 from vlbench.run.functions import load_object
 
 MINE = """\
@@ -93,7 +93,15 @@ def test_each_shipped_paper_has_experiments_whose_sizes_are_known(name):
 def test_a_data_set_and_weights_of_several_rows_are_fetched_once():
     rows = rows_of(PAPERS["generalization"], CATALOG)
     models = {row.model: row.weights_gigabytes for row in rows}
-    assert total_gigabytes(rows) == pytest.approx(0.17 + 6.74 + sum(models.values()))
+    whole = f"{len(rows)} rows, {0.17 + 6.74 + sum(models.values()):.1f} GB; "
+    assert total(rows).startswith(whole)
+
+
+def test_times_are_added_up_of_the_rows_whose_cost_is_known():
+    rows = rows_of(PAPERS["generalization"], CATALOG)[:2]
+    known, unknown = rows[0]._replace(flops=7.2e14), rows[1]._replace(flops=None)
+    assert total([known, unknown]).endswith("; 1 of them 2.0 h on a CPU, 1 min on a GPU")
+    assert ";" not in total([unknown])
 
 
 def test_an_attack_costs_a_gradient_of_each_step_at_each_size_with_two_goals():

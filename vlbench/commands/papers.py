@@ -10,8 +10,8 @@ from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_cache, add_data, add_output, parser_of, positive
-from vlbench.errors import VlbenchError, counted
-from vlbench.report.papers import CPU, GPU, HEADS, costs, rows_of, total_gigabytes
+from vlbench.errors import VlbenchError
+from vlbench.report.papers import CPU, GPU, HEADS, costs, rows_of, total
 from vlbench.report.reproduction import find_papers
 from vlbench.report.texts import plain_table
 
@@ -49,7 +49,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
     if arguments.dry_run:
         rows = [row for paper in papers for row in rows_of(paper, catalog)[: arguments.rows]]
-        whole = f"all papers: {counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB"
+        whole = f"all papers: {total(rows)}"
         shown = [part for one in papers for part in _described(one, catalog, arguments.rows)]
         return Answer([*shown, *([whole] if len(papers) > 1 else []), NOTE])
     problems = [*dict.fromkeys(why for one in papers for why in _run(one, catalog, arguments))]
@@ -74,7 +74,7 @@ def _described(paper: FindingsSpec, catalog: Catalog, most: int | None) -> Itera
         yield f"{data}: {access}; licence: {licence}"
     for one in paper.without:
         yield f"without {one.what}: {one.why}; nearest: {one.nearest}"
-    yield f"{counted(len(rows), 'row')}, {total_gigabytes(rows):,.1f} GB\n"
+    yield f"{total(rows)}\n"
 
 
 def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:

@@ -9,6 +9,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import ModelSpec, TaskSpec
+from vlbench.errors import counted
 
 # Bytes of a number of float32, and the speeds that estimates assume, in FLOP/s: two cores of a
 # server, and a GPU at a tenth of its peak.
@@ -53,11 +54,15 @@ def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
     return sorted(rows, key=lambda row: (row.data_gigabytes or 0) + (row.weights_gigabytes or 0))
 
 
-def total_gigabytes(rows: Sequence[Row]) -> float:
-    """Return the gigabytes to fetch: each data set and each model once, as far as known."""
+def total(rows: Sequence[Row]) -> str:
+    """Return how many rows there are, the gigabytes to fetch, each once, and the time, if known."""
     data = {row.data: row.data_gigabytes or 0 for row in rows}
     weights = {row.model: row.weights_gigabytes or 0 for row in rows}
-    return sum(data.values()) + sum(weights.values())
+    gigabytes = sum(data.values()) + sum(weights.values())
+    known = [row.flops for row in rows if row.flops is not None]
+    cpu, gpu = (_time(sum(known) / speed) for speed in (CPU, GPU))
+    times = f"; {len(known)} of them {cpu} on a CPU, {gpu} on a GPU" if known else ""
+    return f"{counted(len(rows), 'row')}, {gigabytes:,.1f} GB{times}"
 
 
 def costs(row: Row) -> list[str]:
