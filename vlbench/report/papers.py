@@ -38,7 +38,6 @@ class Row(NamedTuple):
     data_gigabytes: float | None
     weights_gigabytes: float | None
     flops: float | None
-    unavailable: str
 
 
 def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
@@ -94,7 +93,6 @@ def _row(task: TaskSpec, model: ModelSpec) -> Row:
         data_gigabytes=data.gigabytes if data else None,
         weights_gigabytes=model.parameters * NUMBER / 1e9 if model.parameters else None,
         flops=flops,
-        unavailable=model.unavailable,
     )
 
 
