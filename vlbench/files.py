@@ -101,10 +101,11 @@ def read_text(file: Path, most: int) -> str:
     return read_bytes(file, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def write_whole(file: Path, *parts: bytes) -> None:
+def write_whole(file: Path, *parts: bytes, lasting: bool = True) -> None:
     """Write a file of these parts that appears complete or not at all, its folders included.
 
-    Raises OutputError, naming the file, where the disk or its rights do not allow it.
+    One that need not be `lasting` may be damaged where the machine, not the process, stops. Raises
+    OutputError, naming the file, where the disk or its rights do not allow it.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,8 @@ def write_whole(file: Path, *parts: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.writelines(parts)
             stream.flush()
-            os.fsync(handle)
+            if lasting:
+                os.fsync(handle)
             os.fchmod(handle, 0o644)
         Path(name).replace(file)
     except OSError as error:

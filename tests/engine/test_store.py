@@ -93,10 +93,10 @@ def test_an_absent_value_can_be_saved_again(store):
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(store, monkeypatch):
-    def no_room(_):
+    def no_room(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", no_room)
+    monkeypatch.setattr(os, "fchmod", no_room)
     with pytest.raises(OutputError, match=r"cannot write .*0\.pt: No space left on device"):
         store.save(KEY, "0", {"x": 1})
     assert [path for path in store.root.rglob("*") if path.is_file()] == []

@@ -110,7 +110,8 @@ class Store:
         """
         file = self._file(key, part)
         before = _size(file)
-        write_whole(file, *_parts(owned(value)))
+        # Its checksum tells where a machine that lost its power left it damaged.
+        write_whole(file, *_parts(owned(value)), lasting=False)
         if about := self._about.get(key):
             beside = file.with_name(ABOUT)
             if not beside.exists():
