@@ -12,6 +12,7 @@ import math
 import multiprocessing
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ def _side_by_side(
     draw: Callable[[int], tuple[Row, str]], wanted: Sequence[int]
 ) -> Iterator[tuple[Row, str]]:
     """Yield what `draw` returns for each number, in order, by a process for each core."""
-    cores = len(os.sched_getaffinity(0))
+    # Where processes are not forked, as on macOS, each would import the user's program again.
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     # A process that loads images for another may not start any.
     if cores == 1 or multiprocessing.current_process().daemon:
         yield from map(draw, wanted)
@@ -90,6 +92,7 @@ def _side_by_side(
         batch_size=None,
         collate_fn=tuple,  # as it is; the library's own makes lists
         num_workers=min(MOST_PROCESSES, cores),
+        multiprocessing_context="fork",
         generator=torch.Generator(),  # its own: torch's global one must stay as it is
     )
 
