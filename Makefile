@@ -19,8 +19,9 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 	@$(BIN)/python scripts/size
 
-# What takes longer than `make test` may, and the same numbers as other processors round them.
-nightly: install docs
+# What takes longer than `make test` may, the notebooks of the site among it, and the same numbers as
+# other processors round them.
+nightly: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --nightly -m nightly
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/fuzz --fuzz 200
 	scripts/numbers

@@ -168,3 +168,14 @@ def test_pairs_come_by_their_difference_and_where_lower_is_better_by_its_opposit
     assert [(a.id, b.credit) for a, b in pairs] == [("a", 0.25), ("b", 0.0), ("c", 1.0)]
     assert [a.id for a, _ in won(pairs)] == ["b", "a"]
     assert [a.id for a, _ in won(pairs, higher_is_better=False)] == ["c"]
+
+
+def test_rows_that_are_not_comparable_are_not_set_beside_each_other(boards, capsys, tmp_path):
+    source, output = boards
+    shutil.copytree(output, tmp_path / "boards")
+    file = tmp_path / "boards" / "few_shot_colours.json"
+    content = json.loads(file.read_text())
+    content["rows"][1]["comparable"] = "other"
+    file.write_text(json.dumps(content))
+    assert items((source, tmp_path / "boards"), "mean-colour", "--against", "blind") == 2
+    assert "not comparable on few_shot_colours: their data" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """`vlbench items`: list what a model said of each example of a task, and what was right.
 
-Beside another model, only the examples count that the two did not get equally right.
+Beside another model, only the examples count that it gets right more often.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def add_options(items: argparse.ArgumentParser) -> None:
         "--wrong", action="store_true", help="items without full credit, worst first"
     )
     items.add_argument(
-        "--against", metavar="MODEL", help="items that the model gets right, and this one wrong"
+        "--against", metavar="OTHER", help="items that MODEL gets right more often than OTHER"
     )
     items.add_argument(
         "--show", action="store_true", help="write a sheet of the images that are wrong most often"
@@ -74,7 +74,10 @@ def _conditions(text: str) -> dict[str, str]:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
     notes: list[str] = []
-    row, score, items = _read(arguments, arguments.model, notes)
+    folder, row = _row(arguments, arguments.model, notes)
+    metric = arguments.metric or row.primary["metric"]
+    at = _at(row, metric, arguments.at)
+    score, items = _items(folder, row, metric, at)
     if arguments.against:
         return _beside_another(row, score, items, arguments, notes)
     wrong = worst(items, higher_is_better=score.higher_is_better)
@@ -91,20 +94,23 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([title, plain_table(columns, [_cells(item) for item in listed])], notes)
 
 
-def _read(
-    arguments: argparse.Namespace, model: str, notes: list[str]
-) -> tuple[Result, Score, list[Item]]:
-    """Return a model's row, the score that is asked for, and its items; note where a row is from.
+def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[Path, Result]:
+    """Return a model's row and its folder of boards, and note one that is not the output.
 
-    Raises UnknownNameError for a model, a score or conditions that are not there.
+    Raises UnknownNameError without such a row.
     """
     folder = folder_of(arguments.output, model, arguments.task)
     notes += [lent(model)] if folder != arguments.output else []
-    row = named_row(folder, arguments.task, model)
-    metric = arguments.metric or row.primary["metric"]
-    at = _at(row, metric, arguments.at)
+    return folder, named_row(folder, arguments.task, model)
+
+
+def _items(
+    folder: Path, row: Result, metric: str, at: Mapping[str, Any]
+) -> tuple[Score, list[Item]]:
+    """Return a score of a row and its items. Raises UnknownNameError for one without items."""
+    items = score_items(read_items(folder, row), metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
-    return row, score, score_items(read_items(folder, row), metric, at)
+    return score, items
 
 
 def _beside_another(
@@ -116,7 +122,11 @@ def _beside_another(
 ) -> Answer:
     """Return the items that a model gets right more often than another, most of all first."""
     other = arguments.against
-    _, _, theirs = _read(arguments, other, notes)
+    folder, rival = _row(arguments, other, notes)
+    if rival.comparable != row.comparable:
+        why = "their data, regions or parameters differ"
+        raise DataError(f"{row.model} and {other} are not comparable on {row.task}: {why}")
+    _, theirs = _items(folder, rival, score.metric, score.at)
     both = joined(items, theirs)
     if not both:
         raise DataError(f"{row.model} and {other} share no item of {row.task}: other data")

@@ -1,5 +1,6 @@
 import base64
 import re
+import shutil
 from argparse import Namespace
 from io import BytesIO
 
@@ -98,3 +99,14 @@ def test_where_the_data_are_others_the_page_has_no_images_and_says_why(run, tmp_
     assert main([*words, "--output", str(boards), *elsewhere]) == 0
     assert "few_shot_colours: no images: few_shot_colours: 6 of 9" in capsys.readouterr().err
     assert '<img class="item"' not in (tmp_path / "index.html").read_text()
+
+
+def test_items_that_are_gone_leave_the_page_without_images(run, tmp_path, capsys):
+    source, boards = run
+    shutil.copytree(boards, tmp_path / "boards")
+    build(tmp_path / "boards", load_catalog([source]))
+    for file in (tmp_path / "boards").rglob("items.parquet"):
+        file.unlink()
+    words = ["leaderboard", "page", str(tmp_path), "--images", "--include-path", str(source)]
+    assert main([*words, "--output", str(tmp_path / "boards")]) == 0
+    assert "few_shot_colours: no images: " in capsys.readouterr().err

@@ -16,8 +16,6 @@ from vlbench.errors import UnknownNameError, VlbenchError, counted
 from vlbench.files import write_whole
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from vlbench.report.page.page import Page
 
 
@@ -88,14 +86,13 @@ def _with_images(page: Page, arguments: argparse.Namespace) -> tuple[Page, list[
         for title, sections in papers.items():
             shown = []
             for section in sections:
-                digests = digests_of(section, arguments.output)
-                images: dict[str, Image] = {}
+                known = {}
                 try:
-                    if digests:
+                    if digests := digests_of(section, arguments.output):
                         images = images_of(section.name, [*digests.values()], options)
+                        known = {name: thumbnail(images[d]) for name, d in digests.items()}
                 except VlbenchError as error:
                     absent.append(f"{section.name}: no images: {error}")
-                known = {i: thumbnail(images[d]) for i, d in digests.items() if d in images}
                 shown.append(section._replace(thumbnails=known))
             papers[title] = shown
     return page._replace(papers=papers), absent
