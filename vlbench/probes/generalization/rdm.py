@@ -31,7 +31,10 @@ DEVIATION_FLOOR = 1e-6
 ROWS = 128
 
 # Pairs of classes in a block of the matrix per dimension, for each thread.
-BLOCK = 1 << 15
+BLOCK = 1 << 16
+
+# Dimensions whose terms are summed in float32: sums of more would lose digits.
+DIMENSIONS = 16
 
 
 def rdm_of_classes(
@@ -109,7 +112,7 @@ def _moments(
         mean = torch.mv(block.T, inverse, out=means[i]).div_(len(block))
         if by_dimension:
             # Two passes over cached memory are a tenth of the time of `std`, and as exact.
-            block.mul_(inverse[:, None]).sub_(mean).square_()
+            torch.addcmul(-mean, block, inverse[:, None], out=block).square_()
             variance = torch.mv(block.T, torch.ones_like(norm)).div_(len(block))
             errors[i] = variance.sqrt_().add_(DEVIATION_FLOOR).square_().div_(len(block))
     if by_dimension:
@@ -150,20 +153,29 @@ def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
 
 
 def _by_dimension(means: Tensor, errors: Tensor) -> Tensor:
-    """Return the distances, summed dimension by dimension in blocks of rows that stay cached."""
+    """Return the distances, summed dimension by dimension in blocks of rows that stay cached.
+
+    Terms are float32, which halves the time, and come from means that are centred first: they are
+    off by no more than the rounding of float32 features. Their sums are float64.
+    """
     above: list[Tensor] = []
     first, size = 0, BLOCK * torch.get_num_threads()
-    moments = [moment.T.contiguous() for moment in (means, errors)]
+    moments = [moment.float().T.contiguous() for moment in (means - means.mean(0), errors)]
     while first < len(means):
         rest = len(means) - first
         rows = min(max(1, size // rest), rest)
-        sums, gaps, scales = means.new_zeros(3, rows, rest)
+        sums, (part, gaps, scales) = means.new_zeros(rows, rest), torch.zeros(3, rows, rest)
         columns = [moment[:, first:] for moment in moments]
         own = [column[:, :rows, None] for column in columns]
-        for mean, error, own_mean, own_error in zip(*columns, *own, strict=True):
+        for i, (mean, error, own_mean, own_error) in enumerate(zip(*columns, *own, strict=True)):
             torch.sub(mean, own_mean, out=gaps).square_()
             torch.add(error, own_error, out=scales)
-            sums.addcdiv_(gaps, scales)
+            if i % DIMENSIONS:
+                part.addcdiv_(gaps, scales)
+            else:
+                sums += part
+                torch.div(gaps, scales, out=part)
+        sums += part
         above += [row[i:] for i, row in enumerate(sums, 1)]
         first += rows
     rdm = torch.cat(above)
