@@ -139,6 +139,22 @@ def test_a_finding_that_ranges_over_models_has_a_row_for_each(tmp_path):
     assert second[:3] == ["", "b", "contradicted"]
 
 
+def test_a_finding_on_many_models_has_a_row_for_each_verdict(tmp_path):
+    many = [(f"m{i:02}", 0.6 + i / 1_000) for i in range(51)]
+    planted = ranging(*many, ("worse", 0.3), ("worst", 0.2), ("even", 0.5))
+    names = ", ".join(row.model for row in planted)
+    entry = f"for_each: {{model: [{names}]}}, greater: [{{}}, {{floor: chance}}]"
+    first, second, third = rows_of(tmp_path, entry, *planted)
+    assert first[0].startswith("It is so. [t]; 51 supported, 2 contradicted, 1 undecided")
+    assert first[0].endswith("; each model: vlbench leaderboard reproduce --format csv")
+    assert first[1:] == ["51 models", "supported", "difference +10.0 to +15.0 points"]
+    assert second == ["", "worse, worst", "contradicted", "difference -30.0 to -20.0 points"]
+    assert third[:3] == ["", "even", "undecided"]
+    assert third[3].startswith("even 50.0 %, chance 50.0 %; difference +0.0 points, 95 %")
+    found = list(lines(judged(tmp_path, entry, *planted)))
+    assert sorted(one["model"] for one in found) == sorted(row.model for row in planted)
+
+
 def test_a_line_of_csv_has_the_numbers_of_a_verdict_or_why_there_is_none(tmp_path):
     found = {one["model"]: one for one in lines(judged(tmp_path, RANGED, *ranging(("a", 0.6))))}
     assert {key for one in found.values() for key in one} <= set(COLUMNS)

@@ -14,7 +14,10 @@ from vlbench.catalog.findings import Finding, FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import counted, printed, spaced, unknown
 from vlbench.report.judging import (
+    CONTRADICTED,
     MISSING,
+    SUPPORTED,
+    UNDECIDED,
     Boards,
     Evidence,
     Judgement,
@@ -30,6 +33,9 @@ from vlbench.report.texts import lead, number, plain_table, probability, score_n
 from vlbench.results import Score, matching
 
 ROOT = "$VLBENCH_DATA/"
+
+# A finding on more models than this has a row for each verdict in place of one for each model.
+MODELS = 50
 
 # A finding about some models, or one that ranges over them, with what was found.
 Judged: TypeAlias = Judgement | RangeJudgement
@@ -230,11 +236,40 @@ def _verdicts(judged: Judged) -> dict[str, Judgement]:
 
 def _finding_rows(judged: Judged) -> Iterator[list[str]]:
     """Yield a row for each model that a finding was judged on, the sentence in the first alone."""
+    verdicts = _verdicts(judged)
     adds_up = tally(judged) if isinstance(judged, RangeJudgement) else []
+    if len(verdicts) > MODELS:
+        adds_up = [*adds_up, "each model: vlbench leaderboard reproduce --format csv"]
+        rows = [*_verdict_rows(verdicts)]
+    else:
+        rows = [[model, one.verdict, told(one)] for model, one in verdicts.items()]
     sentence = "; ".join([_sentence(judged.finding), *adds_up])
-    for model, one in _verdicts(judged).items():
-        yield [sentence, model, one.verdict, told(one)]
+    for row in rows:
+        yield [sentence, *row]
         sentence = ""
+
+
+def _verdict_rows(verdicts: Mapping[str, Judgement]) -> Iterator[list[str]]:
+    """Yield a row for each verdict: its models, by name where they are few, and their range."""
+    for verdict in (SUPPORTED, CONTRADICTED, UNDECIDED):
+        found = {model: one for model, one in verdicts.items() if one.verdict == verdict}
+        if found:
+            names = f"{len(found)} models" if len(found) > MODELS else ", ".join(found)
+            yield [names, verdict, _range_told([*found.values()])]
+
+
+def _range_told(judgements: Sequence[Judgement]) -> str:
+    """Return between what the weakest comparisons of models lie; nothing for several units."""
+    if len(judgements) == 1:
+        return told(judgements[0])
+    compared = [weakest(one) for one in judgements]
+    unit, differ = compared[0].unit, len(compared[0].values) > 1
+    if any(one.unit != unit for one in compared):
+        return ""
+    values = [estimate(one) for one in compared]
+    low, high = ((lead if differ else number)(end(values), unit) for end in (min, max))
+    low = low.removesuffix(" points").removesuffix(" %")
+    return f"{'difference ' if differ else ''}{low} to {high}"
 
 
 def _sentence(finding: Finding) -> str:
