@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from measuring import Against, compare, seconds
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch.nn.functional import cross_entropy
@@ -73,14 +74,9 @@ def examples(count: int) -> Examples:
     return Examples(pairs(count), Objects(column, named, ObjectReader(REGIONS)), captioned=False)
 
 
-def seconds(job: Callable[[], object]) -> float:
+def least(job: Callable[[], object]) -> float:
     """Return the least wall time of some calls."""
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        job()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(seconds(job, time.perf_counter) for _ in range(ROUNDS))
 
 
 def copies(net: BertGen, batch: Sequence[Example]) -> None:
@@ -102,8 +98,8 @@ def measure_one_pass() -> None:
     """Print how many times faster one pass is than masked copies."""
     net, given = network(), examples(BATCH)
     batch = [given[i] for i in range(BATCH)]
-    once = seconds(lambda: net.loss(batch).backward())
-    many = seconds(lambda: copies(net, batch))
+    once = least(lambda: net.loss(batch).backward())
+    many = least(lambda: copies(net, batch))
     print(f"one pass {once:.3f} s, masked copies {many:.3f} s: {many / once:.1f} times; target 8")
 
 
@@ -113,7 +109,7 @@ def measure_decoding() -> None:
     given = [Source(objects[i]) for i in range(QUESTIONS)]
     batches = [given[i : i + 32] for i in range(0, QUESTIONS, 32)]
     kept, whole = (
-        seconds(lambda keep=keep: [greedy(net, b, TOKENS, keep_keys=keep) for b in batches])
+        least(lambda keep=keep: [greedy(net, b, TOKENS, keep_keys=keep) for b in batches])
         for keep in (True, False)
     )
     print(f"{QUESTIONS} questions: kept keys {kept:.2f} s, whole passes {whole:.2f} s: ", end="")
@@ -133,7 +129,7 @@ def bare(net: BertGen, given: Sequence[Example], epochs: int) -> None:
 
 
 def measure_probe() -> None:
-    """Print the ratio of the training of a step to a bare loop."""
+    """Compare training with a bare loop."""
     count, plan = 20 * BATCH, BertGenTraining(epochs=2, batch_size=BATCH, learning_rate=1e-3)
     kept = examples(count)
     held = [kept[i] for i in range(count)]
@@ -142,8 +138,13 @@ def measure_probe() -> None:
         training = StepTraining(network(), examples(count), LEARNS, plan, 0)
         Engine.for_tests().train({}, lambda: training, "benchmark")
 
-    ours, alone = seconds(through_engine), seconds(lambda: bare(network(), held, plan.epochs))
-    print(f"probe {ours:.2f} s, bare loop {alone:.2f} s: ratio {ours / alone:.2f}; target 1.1")
+    compare(
+        Against(f"BERT-gen, {plan.epochs} epochs", "bare PyTorch", 1.1),
+        through_engine,
+        lambda: bare(network(), held, plan.epochs),
+        ROUNDS,
+        time.perf_counter,
+    )
 
 
 if __name__ == "__main__":

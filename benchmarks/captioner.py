@@ -8,9 +8,9 @@ Give the number of steps to measure more than 20.
 
 import sys
 import time
-from collections.abc import Callable
 
 import torch
+from measuring import Against, compare
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
@@ -125,44 +125,26 @@ def self_critical_steps(lesson: Lesson, reward: Sleeps, steps: int) -> None:
         training.step(number)
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
-def compare(
-    what: str, target: float, alone: Callable[[], object], ours: Callable[[], object]
-) -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
-    times = []
-    for _ in range(ROUNDS):
-        times.append((seconds(alone), seconds(ours)))
-        print(f"{what}: {times[-1][0]:.2f} s, {times[-1][1]:.2f} s", flush=True)
-    least = [min(column) for column in zip(*times, strict=True)]
-    print(f"{what}: fastest {least[0]:.2f} s, {least[1]:.2f} s, ratio {least[1] / least[0]:.2f}; "
-          f"target {target}")  # fmt: skip
-
-
 def measure(steps: int) -> None:
-    """Print all ratios."""
+    """Compare both stages."""
     lesson = made_up(torch.Generator().manual_seed(0))
     compare(
-        f"cross-entropy, {steps} steps, bare and ours",
-        1.15,
-        lambda: bare_steps(lesson, steps),
+        Against(f"captioner, cross-entropy, {steps} steps", "bare PyTorch", 1.15),
         lambda: our_steps(lesson, steps),
+        lambda: bare_steps(lesson, steps),
+        ROUNDS,
+        time.perf_counter,
     )
     for pause, target in ((0.001, 1.5), (0.005, 1.1)):
         tried = Sleeps(pause)
         self_critical_steps(lesson, tried, steps)
         asked = [[""] * n for n in tried.asked]
         compare(
-            f"SCST, {steps} steps, {1000 * pause:.0f} ms a caption, scores alone and all",
-            target,
-            lambda: [tried([], texts) for texts in asked],  # noqa: B023 - called at once
-            lambda: self_critical_steps(lesson, Sleeps(pause), steps),  # noqa: B023
+            Against(f"captioner, SCST, {1000 * pause:.0f} ms a caption", "scores alone", target),
+            lambda: self_critical_steps(lesson, Sleeps(pause), steps),  # noqa: B023 - called at once
+            lambda: [tried([], texts) for texts in asked],  # noqa: B023
+            ROUNDS,
+            time.perf_counter,
         )
 
 

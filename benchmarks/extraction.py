@@ -1,33 +1,68 @@
-"""Extraction through the engine against a bare loop: the same model, batches, pixels and threads.
+"""Extraction as a whole process against ten lines without a harness, and against thingsvision.
 
-Run: python benchmarks/extraction.py [images]. Prints ratios of wall time, pair by pair, the growth
-of peak memory with the number of images, and images passed for two probes over distinct images.
+Run: python benchmarks/extraction.py [images [rounds]]. `vlbench features` writes the features that
+ResNet-18 has of JPEGs of 500 x 375 to a file, from an empty store; so do a bare loop over
+torchvision and, where it can be imported, thingsvision, with the same random weights, batches and
+pixels. Printed are ratios of CPU seconds, the least of some rounds in turn (target 1.03), and how
+far the features differ. Then how many images two probes over the same images pass.
 """
 
-import resource
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import Against, seconds_of_process, told
 from PIL import Image
 
 import vlbench
-from vlbench.data.image_folder import image_folder
-from vlbench.data.records import Column
-from vlbench.engine import Engine
-from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.fingerprints import identified
-from vlbench.engine.store import Store
-from vlbench.run.functions import load_object
 
-CPU = torch.device("cpu")
 BATCH = 32
-REPEATS, MEMORY_IMAGES = 3, 64
+
+DRAW = """
+import sys, torch, torchvision
+torch.manual_seed(0)
+torch.save(torchvision.models.resnet18().state_dict(), sys.argv[1])
+"""
+BARE = """
+import sys
+from pathlib import Path
+import numpy as np, torch, torchvision
+from PIL import Image
+weights, folder, out, batch = sys.argv[1:]
+net = torchvision.models.resnet18()
+net.load_state_dict(torch.load(weights))
+net.fc = torch.nn.Identity()
+net.eval()
+see = torchvision.models.ResNet18_Weights.DEFAULT.transforms()
+files, found = sorted(Path(folder).glob("*/*.jpg")), []
+with torch.inference_mode():
+    for i in range(0, len(files), int(batch)):
+        some = [see(Image.open(file).convert("RGB")) for file in files[i : i + int(batch)]]
+        found.append(net(torch.stack(some)))
+np.savez(out, features=torch.cat(found).numpy())
+"""
+PEER = """
+import sys
+import numpy
+for name in ("AxisError", "float_"):  # which NumPy 2 has no more
+    vars(numpy).setdefault(name, getattr(numpy.exceptions, name, numpy.float64))
+from thingsvision import get_extractor
+from thingsvision.utils.data import DataLoader, ImageDataset
+weights, folder, out, batch = sys.argv[1:]
+extractor = get_extractor(
+    model_name="resnet18", source="torchvision", device="cpu", pretrained=False, model_path=weights
+)
+images = ImageDataset(
+    root=folder, out_path=out + ".d", backend="pt", transforms=extractor.get_transformations()
+)
+batches = DataLoader(dataset=images, batch_size=int(batch), backend="pt")
+found = extractor.extract_features(batches, module_name="avgpool", flatten_acts=True)
+numpy.savez(out, features=found)
+"""
 
 
 def make_images(folder: Path, count: int) -> Path:
@@ -42,68 +77,37 @@ def make_images(folder: Path, count: int) -> Path:
     return folder
 
 
-def make_model() -> object:
-    """Return clip-rn50 with seeded random weights."""
-    adapters = Path(__file__).resolve().parents[1] / "model_adapters"
-    return load_object("open_clip:OpenClip", [adapters])(device=CPU, weights="random")
+def ours(weights: Path, images: Path, out: Path) -> float:
+    """Return the CPU seconds of `vlbench features`."""
+    sizes = "resize=256,crop=224,interpolation=bilinear"
+    with tempfile.TemporaryDirectory() as cache:
+        words = ["features", "torchvision:resnet18/random", str(images), "-o", str(out)]
+        words += ["--model-args", f"weights={weights},{sizes}", "--cache-dir", cache]
+        return seconds_of_process("-m", "vlbench", *words, "--device", "cpu")
 
 
-@torch.no_grad()
-def bare_loop(model: object, images: Column) -> torch.Tensor:
-    """Return the features as ten lines without a harness would get them."""
-    out = []
-    for start in range(0, len(images), BATCH):
-        rows = range(start, min(start + BATCH, len(images)))
-        pixels = torch.stack([model.preprocess(images[row]) for row in rows])
-        out.append(model.encode_images(pixels))
-    return torch.cat(out)
-
-
-def through_engine(model: object, images: Column, folder: Path) -> torch.Tensor:
-    """Return the features as a run gets them, written to an empty store."""
-    identity = identified(model, {"weights": "random"}, CPU, torch.float32).identity
-    engine = Engine(
-        ComputeSettings(CPU, batch_size=BATCH),
-        store=Store(folder),
-        identities={id(model): identity},
-    )
-    return engine.features(model.encode_images, images)
-
-
-def compare_speed(count: int) -> None:
-    """Print the engine's time over the bare loop's, in turn, over the same images."""
-    model, ratios = make_model(), []
-    with tempfile.TemporaryDirectory() as folder:
-        images = image_folder(root=make_images(Path(folder) / "images", count)).splits["test"]
-        bare_loop(model, images["image"].select(range(min(BATCH, count))))
-        for turn in range(REPEATS):
-            times = []
-            for work in (bare_loop, through_engine):
-                place = (Path(folder) / f"store {turn}",) if work is through_engine else ()
-                start = time.perf_counter()
-                work(model, images["image"], *place)
-                times.append(time.perf_counter() - start)
-            ratios.append(times[1] / times[0])
-            print(f"bare {times[0]:.2f} s, engine {times[1]:.2f} s, ratio {ratios[-1]:.3f}")
-    print(f"extraction, {count} images, engine / bare: median {statistics.median(ratios):.3f}")
-
-
-def peak_memory(count: int) -> None:
-    """Print this process's peak memory in MB after extracting `count` images."""
-    with tempfile.TemporaryDirectory() as folder:
-        images = image_folder(root=make_images(Path(folder) / "images", count)).splits["test"]
-        through_engine(make_model(), images["image"], Path(folder) / "store")
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-
-
-def compare_memory(count: int) -> None:
-    """Print the peak memory of a process for some images and for four times as many."""
-    peaks = []
-    for n in (count, 4 * count):
-        command = [sys.executable, __file__, "memory", str(n)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        peaks.append(float(done.stdout))
-    print(f"peak memory: {count} images {peaks[0]:.0f} MB, {4 * count} images {peaks[1]:.0f} MB")
+def compare(count: int, rounds: int) -> None:
+    """Print the ratios to the bare loop and, if it is there, to thingsvision."""
+    peers = {"a bare loop": BARE}
+    if find_spec("thingsvision"):
+        peers[f"thingsvision {version('thingsvision')}"] = PEER
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        images, weights = make_images(folder / "images", count) / "test", folder / "resnet18.pth"
+        seconds_of_process("-c", DRAW, str(weights))
+        own, times = [], {peer: [] for peer in peers}
+        for _ in range(rounds):
+            own.append(ours(weights, images, folder / "ours.npz"))
+            for peer, code in peers.items():
+                words = (weights, images, folder / f"{peer}.npz", BATCH)
+                times[peer].append(seconds_of_process("-c", code, *map(str, words)))
+            shown = [own[-1], *(spent[-1] for spent in times.values())]
+            print("  " + ", ".join(f"{one:.2f} s" for one in shown), flush=True)
+        found = np.load(folder / "ours.npz")["vectors"]
+        apart = {peer: found - np.load(folder / f"{peer}.npz")["features"] for peer in peers}
+    for peer, spent in times.items():
+        print(f"largest difference from {peer}: {np.abs(apart[peer]).max():.1e}")
+        told(Against(f"features of ResNet-18, {count:,} images", peer, 1.03), own, spent)
 
 
 def count_passes(count: int) -> None:
@@ -139,10 +143,6 @@ def count_passes(count: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["memory"]:
-        peak_memory(int(sys.argv[2]))
-    else:
-        images = int(sys.argv[1]) if sys.argv[1:] else 96
-        compare_speed(images)
-        compare_memory(MEMORY_IMAGES)
-        count_passes(images)
+    images = int(sys.argv[1]) if sys.argv[1:] else 96
+    compare(images, int(sys.argv[2]) if sys.argv[2:] else 3)
+    count_passes(images)

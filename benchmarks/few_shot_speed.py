@@ -4,12 +4,11 @@
 10 trials. The target is a ratio of at most 1.5. The features are in memory: no model runs.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
+from measuring import Against, compare
 from torch import Tensor
 
 from vlbench.data.records import Column, Data, Split, value_column
@@ -32,15 +31,8 @@ class InMemory:
         return self._features.clone() if whole else self._features[torch.tensor(column.rows)]
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """Return the CPU seconds of one call."""
-    start = time.process_time()
-    job()
-    return time.process_time() - start
-
-
 def main() -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    """Compare them."""
     features = torch.rand(IMAGES, WIDTH, generator=torch.Generator().manual_seed(0))
     label = value_column([i % CLASSES for i in range(IMAGES)])
     # As of images: without digests of their own, rows would be digested one by one.
@@ -58,13 +50,7 @@ def main() -> None:
         few_shot(model, data, engine, shots=SHOTS, trials=TRIALS)
 
     products()
-    times = []
-    for _ in range(ROUNDS):
-        alone, whole = seconds(products), seconds(probe)
-        times.append((alone, whole))
-        print(f"products alone {alone:.2f} s, few_shot {whole:.2f} s, ratio {whole / alone:.2f}")
-    alone, whole = (min(column) for column in zip(*times, strict=True))
-    print(f"fastest: {alone:.2f} s, {whole:.2f} s, ratio {whole / alone:.2f}; target 1.5")
+    compare(Against("few_shot", "its matrix products", 1.5), probe, products, ROUNDS)
 
 
 if __name__ == "__main__":

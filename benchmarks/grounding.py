@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 import torch
+from measuring import Against, compare
 from torch import Tensor
 from transformers import VisualBertConfig, VisualBertModel
 
@@ -93,8 +94,8 @@ def peak(images: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def compare(device: torch.device, images: int, batch: int) -> None:
-    """Print both times of each round, and the ratio of the fastest of both."""
+def compare_with_passes(device: torch.device, images: int, batch: int) -> None:
+    """Compare the probe with bare passes."""
     model, data = Attender(device), made(images)
     vectors = data.splits["test"]["picture"][0].regions.vectors.expand(batch, -1, -1)
     engine = Engine(ComputeSettings(device, batch_size=batch))
@@ -112,18 +113,7 @@ def compare(device: torch.device, images: int, batch: int) -> None:
     # On a CPU the process's own time, which other programs take nothing of.
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     bare()
-    times = []
-    for _ in range(ROUNDS):
-        spent = []
-        for job in (bare, probe):
-            start = clock()
-            job()
-            spent.append(clock() - start)
-        times.append(spent)
-        print(f"bare {spent[0]:.2f} s, probe {spent[1]:.2f} s, ratio {spent[1] / spent[0]:.2f}")
-    bare_best, probe_best = (min(column) for column in zip(*times, strict=True))
-    ratio = probe_best / bare_best
-    print(f"fastest: {bare_best:.2f} s, {probe_best:.2f} s, ratio {ratio:.2f}; target 1.3")
+    compare(Against("entity_grounding", "bare passes", 1.3), probe, bare, ROUNDS, clock)
 
 
 def main() -> None:
@@ -131,7 +121,7 @@ def main() -> None:
     gpu = torch.cuda.is_available()
     device = torch.device("cuda" if gpu else "cpu")
     images, batch = (512, 64) if gpu else (16, BATCH)
-    compare(device, images, batch)
+    compare_with_passes(device, images, batch)
     if not gpu:
         for images in SIZES:
             command = [sys.executable, __file__, str(images)]

@@ -7,10 +7,10 @@ beyond the features.
 """
 
 import resource
-import time
-from collections.abc import Callable
+from functools import partial
 
 import torch
+from measuring import Against, compare
 
 from vlbench.probes.generalization.rdm import rdm_of_classes
 
@@ -19,20 +19,13 @@ ROUNDS = 5
 TARGETS = {"scalar": 2.5, "per_dimension": 8.0}
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """Return the CPU seconds of one call."""
-    start = time.process_time()
-    job()
-    return time.process_time() - start
-
-
 def peak_mb() -> float:
     """Return the largest resident memory so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    """Print the memory, and compare the times of both rules."""
     features = torch.rand(CLASSES * IMAGES, WIDTH, generator=torch.Generator().manual_seed(0))
     rows = list(torch.arange(len(features)).split(IMAGES))
     names = [str(i) for i in range(CLASSES)]
@@ -47,15 +40,8 @@ def main() -> None:
         means @ means.T
 
     for rule, target in TARGETS.items():
-        times = []
-        for _ in range(ROUNDS):
-            alone = seconds(needed)
-            whole = seconds(lambda rule=rule: rdm_of_classes(features, rows, names, rule))
-            times.append((alone, whole))
-            print(f"{rule}: needed {alone:.3f} s, matrix {whole:.3f} s, ratio {whole / alone:.2f}")
-        alone, whole = (min(column) for column in zip(*times, strict=True))
-        ratio = whole / alone
-        print(f"{rule}, fastest: {alone:.3f} s, {whole:.3f} s, ratio {ratio:.2f}; target {target}")
+        named = Against(f"matrix of class distances, {rule}", "the least work", target)
+        compare(named, partial(rdm_of_classes, features, rows, names, rule), needed, ROUNDS)
 
 
 if __name__ == "__main__":

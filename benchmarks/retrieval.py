@@ -10,10 +10,11 @@ block.
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from measuring import Against, compare
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -61,13 +62,6 @@ def bare(images: Tensor, captions: Tensor, _: Pool) -> list[Tensor]:
 VARIANTS: dict[str, Callable[..., object]] = {"bare": bare, "ours": ours}
 
 
-def seconds(variant: str, given: tuple[Tensor, Tensor, Pool]) -> float:
-    """Return the CPU seconds of one call."""
-    start = time.process_time()
-    VARIANTS[variant](*given)
-    return time.process_time() - start
-
-
 def print_memory(variant: str) -> None:
     """Print what a variant needs beyond its inputs, in MB."""
     given = inputs()
@@ -80,7 +74,7 @@ def print_memory(variant: str) -> None:
 
 
 def main() -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    """Print the memory of each, then compare them."""
     torch.set_num_threads(1)
     if sys.argv[1:]:
         print_memory(sys.argv[1])
@@ -89,14 +83,8 @@ def main() -> None:
     for variant in VARIANTS:
         subprocess.run([sys.executable, __file__, variant], check=True)
     given = inputs()
-    times: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-    for _ in range(ROUNDS):
-        for variant, own in times.items():
-            own.append(seconds(variant, given))
-        alone, whole = times["bare"][-1], times["ours"][-1]
-        print(f"bare {alone:.2f} s, ours {whole:.2f} s, ratio {whole / alone:.2f}")
-    ratio = min(times["ours"]) / min(times["bare"])
-    print(f"fastest: ratio {ratio:.2f}; target {TARGET}")
+    jobs = (partial(variant, *given) for variant in (ours, bare))
+    compare(Against("ranks of retrieval", "product and torch.topk", TARGET), *jobs, ROUNDS)
 
 
 if __name__ == "__main__":

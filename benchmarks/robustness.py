@@ -2,16 +2,15 @@
 
 Both attack 20 images of 16 x 16 in batches of 10 with LinfPGD, untargeted and targeted, at one
 epsilon, 20 steps each; the network has four convolutions and no trained weights. The probe also
-classifies the images before and after the attacks: about (20 + 1) / 20 of the work.
+classifies the images before and after the attacks: (20 + 1) / 20 of the work, which is the target.
 """
 
-import time
 import warnings
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import torch
+from measuring import Against, compare
 from PIL import Image
 from torch import Tensor, nn
 
@@ -63,15 +62,8 @@ def noise() -> Data:
     return Data(splits={"test": split}, classes=[str(i) for i in range(CLASSES)])
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
 def main() -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    """Compare them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import foolbox  # noqa: PLC0415 - it warns
@@ -94,13 +86,8 @@ def main() -> None:
         robustness(model, data, Engine.for_tests(), epsilons=sizes, **usual)
 
     probe()
-    times = []
-    for _ in range(ROUNDS):
-        direct, whole = seconds(alone), seconds(probe)
-        times.append((direct, whole))
-        print(f"foolbox {direct:.2f} s, robustness {whole:.2f} s, ratio {whole / direct:.2f}")
-    direct, whole = (min(column) for column in zip(*times, strict=True))
-    print(f"fastest: {direct:.2f} s, {whole:.2f} s, ratio {whole / direct:.2f}")
+    peer = f"foolbox {foolbox.__version__}"
+    compare(Against("robustness, LinfPGD", peer, 1.05), probe, alone, ROUNDS)
 
 
 if __name__ == "__main__":

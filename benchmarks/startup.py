@@ -6,25 +6,16 @@ run of all embedded tasks is tried on an empty cache, and on one that remembers 
 whose row is there already, on the cache that the first run leaves.
 """
 
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
+
+from measuring import seconds_of_process as seconds
 
 LISTINGS = (["--help"], ["ls", "tasks"], ["ls", "models"], ["show", "few_shot_digits"])
 MODELS = ["--model", "tiny-clip,tiny-bert,tiny-rn,tiny-vlm,tiny-uniter"]
 EMBEDDED = [*MODELS, "--tasks", "embedded", "--dry-run"]
 ONE = ["--model", "raw-pixels", "--tasks", "few_shot_digits"]
 REPEATS = 9
-
-
-def seconds(*words: str) -> float:
-    """Return the CPU seconds of one whole process of Python, user and system."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *words], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def compare(name: str, words: list[str], bare: str) -> None:

@@ -6,12 +6,10 @@ The target of L-BFGS is a ratio of at most 1.5; Adam is the paper's protocol.
 """
 
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
 
 import sklearn
 import torch
+from measuring import Against, compare
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -25,6 +23,7 @@ from vlbench.probes.generalization.linear import (
 )
 
 TEST, WIDTH, CLASSES, ROUNDS = 10_000, 512, 10, 3
+PEER = f"LogisticRegression {sklearn.__version__}"
 
 
 def features_of(count: int) -> tuple[Tensor, Tensor]:
@@ -35,43 +34,33 @@ def features_of(count: int) -> tuple[Tensor, Tensor]:
     return (centres[label] + torch.randn(count, WIDTH, generator=rng)).relu(), label
 
 
-def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the CPU seconds of one call, and what it returns."""
-    start = time.process_time()
-    result = job()
-    return time.process_time() - start, result
-
-
 def main(count: int) -> None:
-    """Print a line for each optimizer and kind of labels."""
+    """Compare each optimizer on each kind of labels."""
     x, label = features_of(count + TEST)
     train, test = x[:count], x[count:]
     right = label[count:]
     shuffled = label[:count][torch.randperm(count, generator=torch.Generator().manual_seed(1))]
     engine = Engine(ComputeSettings(torch.device("cpu")))
     decay = PAPER_TRAINING.weight_decay
-    for what, own in (("labels", label[:count]), ("shuffled", shuffled)):
+    for kind, own in (("labels", label[:count]), ("shuffled", shuffled)):
 
         def peer(own: Tensor = own) -> LogisticRegression:
             return LogisticRegression(C=1 / (count * decay), max_iter=1000).fit(
                 train.numpy(), own.numpy()
             )
 
-        for training in (LinearTraining(optimizer="lbfgs", weight_decay=decay), PAPER_TRAINING):
+        best = LinearTraining(optimizer="lbfgs", weight_decay=decay)
+        for training, name, target in ((best, "L-BFGS", 1.5), (PAPER_TRAINING, "Adam", None)):
 
             def ours(own: Tensor = own, training: LinearTraining = training) -> dict[str, Tensor]:
                 return train_linear_probe_once(engine, train, own, (CLASSES, WIDTH), training)
 
-            rounds = [(seconds(ours), seconds(peer)) for _ in range(ROUNDS)]
-            (mine, probe), (theirs, other) = (
-                min(side, key=lambda one: one[0]) for side in zip(*rounds, strict=True)
-            )
-            accuracy = float(classify(probe, test, right).credit.mean())
+            accuracy = float(classify(ours(), test, right).credit.mean())
             print(
-                f"{what}, {training.optimizer}: {mine:.2f} s, accuracy {accuracy:.4f}; "
-                f"scikit-learn {sklearn.__version__} {theirs:.2f} s, "
-                f"{other.score(test.numpy(), right.numpy()):.4f}; ratio {mine / theirs:.2f}"
+                f"accuracy {accuracy:.4f}, {PEER} {peer().score(test.numpy(), right.numpy()):.4f}"
             )
+            what = f"linear probe by {name}, {count:,} x {WIDTH}, {kind}"
+            compare(Against(what, PEER, target), ours, peer, ROUNDS)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ features; the target is under a second. Give the number of epochs to measure mor
 
 import sys
 import time
-from collections.abc import Callable
 
 import torch
+from measuring import Against, compare, seconds
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
@@ -40,25 +40,17 @@ def bare(regions: Tensor, words: Tensor, epochs: int) -> None:
             adam.step()
 
 
-def seconds(job: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
 def measure_training(epochs: int) -> None:
-    """Print each round, and the ratio of the fastest of both: other programs only slow down."""
+    """Compare training with a bare loop."""
     rng = torch.Generator().manual_seed(0)
     pairs = Pairs(*(torch.randn(PAIRS, width, generator=rng) for width in (WIDTH, WORDS)))
-    training, times = VsepTraining(epochs, BATCH), []
-    for _ in range(ROUNDS):
-        alone = seconds(lambda: bare(*pairs, epochs))
-        ours = seconds(lambda: train(Engine.for_tests(), pairs, training))
-        times.append((alone, ours))
-        print(f"{epochs} epochs: bare {alone:.2f} s, train {ours:.2f} s, ratio {ours / alone:.2f}")
-    alone, ours = (min(column) for column in zip(*times, strict=True))
-    print(f"fastest: {alone:.2f} s, {ours:.2f} s, ratio {ours / alone:.2f}; target 1.5")
+    compare(
+        Against(f"VSEP, {epochs} epochs", "bare PyTorch", 1.5),
+        lambda: train(Engine.for_tests(), pairs, VsepTraining(epochs, BATCH)),
+        lambda: bare(*pairs, epochs),
+        ROUNDS,
+        time.perf_counter,
+    )
 
 
 def measure_retrieval() -> None:
@@ -78,7 +70,9 @@ def measure_retrieval() -> None:
     net = train(Engine.for_tests(), pairs, VsepTraining(1, BATCH))
     pools = Pools(k=(1, 5), size=100, draws=5)
     for _ in range(ROUNDS):
-        taken = seconds(lambda: retrieve([net], objects, draw(objects, pools, 0), pools.k))
+        taken = seconds(
+            lambda: retrieve([net], objects, draw(objects, pools, 0), pools.k), time.perf_counter
+        )
         print(f"retrieval of 80 x 100 x {pools.draws}: {taken:.2f} s; target 1")
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 
 import vlbench
 from vlbench import python
+from vlbench.engine import devices
 from vlbench.errors import CannotDo, UnknownNameError
 from vlbench.results import Outcome, Score
 
@@ -220,6 +221,14 @@ def test_the_cache_is_on_as_on_the_command_line(monkeypatch, tmp_path):
     monkeypatch.setenv("VLBENCH_CACHE_DIR", str(tmp_path))
     vlbench.features("raw-pixels", TASK)
     assert [*tmp_path.glob("features/**/*")]
+
+
+def test_whatever_runs_a_model_sets_its_device_up(monkeypatch):
+    found = []
+    monkeypatch.setattr(devices, "set_up", found.append)
+    vlbench.features("raw-pixels", [np.zeros((8, 8, 3), np.uint8)], cache_dir=None)
+    vlbench.evaluate("raw-pixels", TASK)
+    assert found == [torch.device("cpu")] * 2
 
 
 def test_results_show_themselves_in_a_line_and_as_a_table():

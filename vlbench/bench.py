@@ -26,17 +26,20 @@ LOGGER = logging.getLogger(__name__)
 
 @contextmanager
 def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Options, Processes]]:
-    """Set this process up for a run, and yield the options with a cache folder, and the processes.
+    """Set this process up for a model, and yield options with a cache folder, and the processes.
 
-    Environment variables say whether the hub can be reached, which is tried if `reach_hub`. Digests
-    of files are remembered in the cache folder. Without a cache folder a temporary one is used.
+    The device computes exact float32 (`devices.set_up`). Environment variables say whether the hub
+    can be reached, which is tried if `reach_hub`. Digests of files are remembered in the cache
+    folder. Without a cache folder a temporary one is used.
     """
     hub.settle(offline=options.offline or not reach_hub)
     with temporary_folder() as temporary:
         options = replace(options, cache_dir=options.cache_dir or temporary)
         assert options.cache_dir
+        device = options.settings().device
+        devices.set_up(device)
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
-            yield options, Processes(cpu=options.settings().device.type == "cpu")
+            yield options, Processes(cpu=device.type == "cpu")
 
 
 def estimate_steps(planned: Plan, size: int) -> list[Step]:
@@ -89,7 +92,6 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     for job in planned.jobs:
         if job.data:
             require_region_widths(job.task, job.model, job.data, job.views)
-    devices.set_up(settings.device)
     store = Store(options.cache_dir / "features")
     if processes.is_main:
         for folder in filter(None, (store.root, options.output)):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import PIL.Image
 from numpy.typing import NDArray
-from scipy.spatial.distance import squareform
 
 from vlbench.bench import run, set_up
 from vlbench.boards.artifacts import read_table, read_tensor
@@ -160,6 +159,8 @@ def extract_rdm(
         condensed = read_tensor(folder, result, "rdm").astype(np.float64)
         classes = read_table(folder, result, "classes", ["name", "category"])
     names, categories = ([row[key] for row in classes] for key in ("name", "category"))
+    from scipy.spatial.distance import squareform  # noqa: PLC0415 - features need none of it
+
     return Rdm(names, squareform(condensed), categories)
 
 

@@ -1,0 +1,73 @@
+"""Run what compares speed, one after another, and write the table of docs/speed.md.
+
+Run, on a quiet machine: python benchmarks/speed.py [SCRIPT ...]. It takes half an hour. With names
+of scripts, those run and nothing is written: all lines of the table are of one run. The peers that
+vlbench does not need are CLIP_benchmark and thingsvision (docs/speed.md says how to install them);
+without them their lines are missing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from measuring import LINE
+
+from vlbench.engine.devices import hardware
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "speed.md"
+MARK = "<!-- benchmarks/speed.py writes what follows -->\n"
+HEAD = ["| work | beside | vlbench s | other s | ratio | aim |", "|---|---|---|---|---|---|"]
+
+RUNS = {
+    "extraction.py": [["256"], ["2000", "1"]],
+    "zero_shot.py": [[], ["--images", "5000", "--train", "2000"]],
+    "transfer.py": [[]],
+    "few_shot_speed.py": [[]],
+    "rdm.py": [[]],
+    "retrieval.py": [[]],
+    "robustness.py": [[]],
+    "grounding.py": [[]],
+    "vsep.py": [[]],
+    "captioner.py": [[]],
+    "captions.py": [["2000"]],
+    "bert_gen.py": [[]],
+    "store.py": [[]],
+}
+
+
+def lines_of(script: str) -> Iterator[str]:
+    """Yield a line of the table for each ratio that a script prints; all else is printed, too."""
+    for words in RUNS[script]:
+        print(f"{script} {' '.join(words)}", flush=True)
+        command = [sys.executable, str(HERE / script), *words]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as run:
+            for line in run.stdout or ():
+                print(f"  {line}", end="", flush=True)
+                if found := LINE.fullmatch(line.strip()):
+                    cells = found.group("what", "against", "ours", "theirs", "ratio", "target")
+                    yield f"| {' | '.join(cell or '' for cell in cells)} |"
+        if run.returncode:
+            sys.exit(f"{script} ended with {run.returncode}: nothing is written")
+
+
+def main() -> None:
+    """Write the table, or print those of some scripts."""
+    table = [line for script in sys.argv[1:] or RUNS for line in lines_of(script)]
+    print("\n".join([*HEAD, *table]))
+    if not sys.argv[1:]:
+        machine = f"{hardware(torch.device('cpu'))}, {os.cpu_count()} cores, one thread"
+        when = f"{dt.datetime.now(dt.UTC):%d %B %Y}, {machine}, torch {torch.__version__}"
+        head = PAGE.read_text("utf-8").partition(MARK)[0]
+        PAGE.write_text("\n".join([f"{head}{MARK}{when}:\n", *HEAD, *table, ""]), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
