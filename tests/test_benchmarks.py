@@ -146,3 +146,13 @@ def test_a_benchmark_runs_and_prints_numbers(script, copy, tmp_path, monkeypatch
 
 def test_each_benchmark_has_a_small_size():
     assert sorted(SMALL) == SCRIPTS
+
+
+def test_a_line_of_a_ratio_is_read_back(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    measuring = runpy.run_path(str(ROOT / "benchmarks" / "measuring.py"))
+    named = measuring["Against"]("work of 1,000 x 2: all", "peer 1.9.1", 1.5)
+    measuring["told"](named, [3.0, 2.0], [4.0])
+    found = measuring["LINE"].fullmatch(capsys.readouterr().out.strip())
+    assert found.group("what", "against", "ours", "theirs") == (named.what, named.peer, "2", "4")
+    assert found.group("ratio", "target") == ("0.50", "1.5")
