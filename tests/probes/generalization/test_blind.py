@@ -17,6 +17,7 @@ from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.transfer import transfer
 
 COLOURS = ("red", "green", "blue")
+ENGINE = Engine.for_tests()
 
 
 def coloured(*counts):
@@ -36,7 +37,7 @@ def test_words_are_told_apart_as_in_all_splits():
         "train": Split({"seen": value_column([["a", "b"], "c"])}),
         "test": Split({"seen": value_column(["d"])}),
     }
-    found = blind_features(splits, "seen")
+    found = blind_features(splits, "seen", ENGINE)
     assert found["train"].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0]]
     assert found["test"].tolist() == [[0, 0, 0, 1]]
 
@@ -46,7 +47,9 @@ def test_a_histogram_is_numpys_of_each_colour_standardised():
     pixels = rng.integers(0, 256, (5, 6, 7, 3), np.uint8)
     images = [Image.fromarray(one) for one in pixels]
     rows = Split({"image": Column("a", "image", images, range(5))})
-    found = blind_features({"train": rows.select([0, 1]), "test": rows.select([2, 3, 4])}, "image")
+    found = blind_features(
+        {"train": rows.select([0, 1]), "test": rows.select([2, 3, 4])}, "image", ENGINE
+    )
     edges = [0, 64, 128, 192, 256]
     counts = [np.histogramdd(one.reshape(-1, 3), [edges] * 3)[0].ravel() / 42 for one in pixels]
     spread = np.std(counts, 0, ddof=1)
@@ -59,7 +62,7 @@ def test_the_floor_of_few_shot_is_that_of_a_model_with_these_features(shots):
     data = coloured(4, 5, 6)
     floors = {"colour": "colours"}
     ours = few_shot(ConstantModel(), data, Engine.for_tests(), shots=[shots], floors=floors)
-    found = blind_features(data.splits, "colours")
+    found = blind_features(data.splits, "colours", ENGINE)
     model = PlantedFeatures(found["train"], found["test"])
     theirs = few_shot(model, data, Engine.for_tests(), shots=[shots])
     assert [s.floors["colour"] for s in ours.scores] == [s.value for s in theirs.scores]
@@ -111,15 +114,17 @@ def test_the_nearest_mean_of_others_is_scikit_learns_left_out_one_by_one():
             "label": value_column(label.tolist()),
         }
     )
-    features = blind_features({"test": rows}, "image")["test"].numpy()
+    features = blind_features({"test": rows}, "image", ENGINE)["test"].numpy()
     # The library does not take features that are all the same.
     features = features[:, features.std(0) > 0]
     theirs = cross_val_score(NearestCentroid(), features, label, cv=LeaveOneOut()).mean()
-    assert nearest_mean_accuracy(rows, "image") == pytest.approx(theirs)
+    assert nearest_mean_accuracy(rows, "image", ENGINE) == pytest.approx(theirs)
     assert 0.34 < theirs < 1
 
 
 def test_a_class_of_one_image_is_never_the_nearest():
     rows = Split({"label": value_column([0, 0, 1, 1, 2]), "of": value_column([*"aabba"])})
     # The first two share with the class of the last one, which has no image of its own beside it.
-    assert nearest_mean_accuracy(rows, "of") == pytest.approx((1 / 2 + 1 / 2 + 1 + 1 + 0) / 5)
+    assert nearest_mean_accuracy(rows, "of", ENGINE) == pytest.approx(
+        (1 / 2 + 1 / 2 + 1 + 1 + 0) / 5
+    )

@@ -6,15 +6,17 @@ the same probe on these features in place of the model's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.data.records import Column, Split, labels
+from vlbench.data.records import Split, labels
+from vlbench.engine import Engine
 from vlbench.metrics.ranking import choose
 from vlbench.results import Outcome, matching
 
@@ -22,15 +24,17 @@ from vlbench.results import Outcome, matching
 LEVELS = 4
 
 
-def blind_features(splits: Mapping[str, Split], column: str) -> dict[str, Tensor]:
+def blind_features(splits: Mapping[str, Split], column: str, engine: Engine) -> dict[str, Tensor]:
     """Return float32 [N, D] for each split: of images their histogram, of words which there are.
 
     A histogram has the fraction of pixels of each of 64 colours, standardised over all rows. Words
-    are a text or several.
+    are a text or several. Histograms are kept like features, since all models share them.
     """
     columns = {name: rows[column] for name, rows in splits.items()}
     if all(one.kind == "image" for one in columns.values()):
-        histograms = torch.cat([_histograms(one) for one in columns.values()])
+        key = {"what": "colour histograms"}
+        rows_of = [engine.map(colour_histograms, one, key=key) for one in columns.values()]
+        histograms = torch.stack([row for rows in rows_of for row in rows])
         spread = histograms.std(0)
         whole = (histograms - histograms.mean(0)) / torch.where(spread > 0, spread, 1.0)
         parts = torch.split(whole, [len(one) for one in columns.values()])
@@ -49,21 +53,23 @@ def _words(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _histograms(images: Column) -> Tensor:
-    rows = []
+def colour_histograms(images: Sequence[Image]) -> list[Tensor]:
+    """Return the fraction of pixels of each of 64 colours, float32 [64], for each image."""
+    histograms = []
     for image in images:
         levels = np.asarray(image.convert("RGB"), np.int64) * LEVELS // 256
         codes = levels @ [LEVELS**2, LEVELS, 1]
-        rows.append(np.bincount(codes.ravel(), minlength=LEVELS**3) / codes.size)
-    return torch.from_numpy(np.array(rows, np.float32))
+        fractions = np.bincount(codes.ravel(), minlength=LEVELS**3) / codes.size
+        histograms.append(torch.from_numpy(fractions.astype(np.float32)))
+    return histograms
 
 
-def nearest_mean_accuracy(rows: Split, column: str) -> float:
+def nearest_mean_accuracy(rows: Split, column: str, engine: Engine) -> float:
     """Return how often an image is nearest, by a column, to the mean of its class's others.
 
     A class of one image has no others, and is never the nearest. Ties share the credit.
     """
-    features = blind_features({"test": rows}, column)["test"].double()
+    features = blind_features({"test": rows}, column, engine)["test"].double()
     right = torch.from_numpy(labels(rows))
     member = torch.nn.functional.one_hot(right).double()
     sums, counts = member.T @ features, member.sum(0)

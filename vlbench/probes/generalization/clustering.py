@@ -289,12 +289,41 @@ def draw_halves(ids: Sequence[str], seed: int) -> Labels:
 
 def values_of(clusters: Labels, label: Labels, k: int) -> Floats:
     """Return the value of each of METRICS for two labellings [N] of the same items."""
-    from sklearn import metrics  # noqa: PLC0415 - slow to import
-
     table = overlaps(clusters, label, k)
     accuracies = [items_right(table, rule(table)) / len(label) for rule in RULES.values()]
-    rand = metrics.adjusted_rand_score(label, clusters)
-    return np.array([*accuracies, rand, metrics.normalized_mutual_info_score(label, clusters)])
+    return np.array([*accuracies, adjusted_rand(table), normalised_information(table)])
+
+
+def adjusted_rand(table: Labels) -> float:
+    """Return the adjusted Rand index of a table of counts (Hubert and Arabie 1985, equation 5).
+
+    Two labellings that put all items into one cluster, or each into its own, have 1.
+    """
+    both, one, other = (_pairs(x) for x in (table, table.sum(0), table.sum(1)))
+    expected = one * other / max(_pairs(table.sum()), 1.0)
+    most = (one + other) / 2
+    return 1.0 if most == expected else (both - expected) / (most - expected)
+
+
+def normalised_information(table: Labels) -> float:
+    """Return the mutual information of a table of counts over the mean of both entropies.
+
+    The mean is arithmetic, as usual in scikit-learn. Two labellings of one cluster each have 1.
+    """
+    joint = table / table.sum()
+    alone = np.outer(joint.sum(1), joint.sum(0))
+    told = float((joint[joint > 0] * np.log(joint[joint > 0] / alone[joint > 0])).sum())
+    entropies = [_entropy(joint.sum(axis)) for axis in (0, 1)]
+    return max(told, 0.0) / (sum(entropies) / 2) if any(entropies) else 1.0
+
+
+def _pairs(counts: Labels) -> float:
+    return float((counts * (counts - 1) / 2).sum())
+
+
+def _entropy(fractions: Floats) -> float:
+    positive = fractions[fractions > 0]
+    return float(-(positive * np.log(positive)).sum())
 
 
 def _scores(found: Labels | None, by_half: Floats, label: Labels, k: int, seed: int) -> list[Score]:

@@ -78,7 +78,7 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     }
     outcome = _outcome(features, examples, shots, data)
     blind = {
-        name: _outcome(blind_features(splits, column), examples, shots, data)
+        name: _outcome(blind_features(splits, column, engine), examples, shots, data)
         for name, column in (floors or {}).items()
     }
     return with_floors(outcome, blind)

@@ -193,7 +193,8 @@ def _blind_accuracy(
 ) -> float:
     """Return the mean accuracy of the probes of these seeds on what a column alone tells."""
     splits = {name: data.splits[name] for name in ("train", "test")}
-    features, label = blind_features(splits, column), {k: labels(v) for k, v in splits.items()}
+    features = blind_features(splits, column, engine)
+    label = {name: labels(rows) for name, rows in splits.items()}
     train, test = (torch.from_numpy(label[name]) for name in splits)
     size = (len(data.classes), features["train"].shape[1])
     hard = (one._replace(learning_rate=BLIND_RATE) for one in seeds)

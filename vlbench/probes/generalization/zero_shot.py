@@ -68,7 +68,7 @@ def zero_shot(
     """
     outcome = _zero_shot(model, data, engine, prompts, class_names)
     blind = {
-        name: nearest_mean_accuracy(data.splits["test"], column)
+        name: nearest_mean_accuracy(data.splits["test"], column, engine)
         for name, column in (floors or {}).items()
     }
     scores = [
