@@ -16,13 +16,7 @@ from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
-from vlbench.probes.captioning.caption_sets import (
-    BEFORE,
-    FAVOURITES,
-    KINDS,
-    REFERENCE,
-    Subjects,
-)
+from vlbench.probes.captioning.caption_sets import Subjects
 from vlbench.probes.captioning.caption_statistics import (
     FRACTIONS,
     WORDS,
@@ -35,10 +29,9 @@ from vlbench.probes.captioning.caption_statistics import (
     share,
     value_alone,
 )
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, KINDS, MATCH, REFERENCE
 from vlbench.probes.captioning.nouns import Nouns
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
-
-MATCH = "match_score"
 
 # Statistics of each metric [seeds, N, S] by the kind of captions; one seed for what none changes.
 ByKind = Mapping[str, Mapping[str, Floats]]

@@ -25,10 +25,7 @@ from vlbench.probes.captioning.captioner import (
     first_captions,
     with_regions,
 )
-
-# Captions: of the captioner after and before it is rewarded, and the first reference.
-FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
-KINDS = (FAVOURITES, BEFORE, REFERENCE)
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, REFERENCE
 
 
 class Images(NamedTuple):

@@ -13,13 +13,9 @@ import pyarrow as pa
 
 from vlbench.drawing.sheets import png
 from vlbench.metrics.intervals import Floats
-from vlbench.probes.captioning.caption_sets import (
-    BEFORE,
-    FAVOURITES,
-    REFERENCE,
-    Subjects,
-)
+from vlbench.probes.captioning.caption_sets import Subjects
 from vlbench.probes.captioning.captioner import Favourites
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, REFERENCE
 from vlbench.probes.captioning.nouns import (
     Tagged,
     without_punctuation,

@@ -44,7 +44,6 @@ from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (
-    MATCH,
     ByKind,
     Sets,
     caption_scores,
@@ -56,8 +55,6 @@ from vlbench.probes.captioning.caption_scores import (
     with_other_references,
 )
 from vlbench.probes.captioning.caption_sets import (
-    BEFORE,
-    FAVOURITES,
     TEST_IMAGES,
     CaptionedRows,
     Images,
@@ -79,6 +76,7 @@ from vlbench.probes.captioning.caption_tables import (
     unigram_table,
 )
 from vlbench.probes.captioning.captioner import Captioner, Favourites
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH
 from vlbench.probes.captioning.matching import (
     WIN_RATE,
     Preference,

@@ -36,8 +36,7 @@ from vlbench.drawing.looks import COLOURS, MARKS
 from vlbench.drawing.sheets import CaptionedImage, image_sheet
 from vlbench.errors import spaced
 from vlbench.metrics.intervals import Floats
-from vlbench.probes.captioning.caption_scores import MATCH
-from vlbench.probes.captioning.caption_sets import BEFORE, FAVOURITES, REFERENCE
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.results import Result, Score
 
 # What is replaced in a caption, and what its bar is called.

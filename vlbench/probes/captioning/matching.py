@@ -16,22 +16,15 @@ from vlbench.metrics.language_model import TextScorer
 from vlbench.metrics.ranking import choose
 from vlbench.probes.captioning.caption_scores import (
     DESCRIBES,
-    MATCH,
     ByKind,
     caption_scores,
     gains,
     measured_share,
     untried,
 )
-from vlbench.probes.captioning.caption_sets import (
-    BEFORE,
-    FAVOURITES,
-    REFERENCE,
-    Kinds,
-    Subjects,
-    match_scores,
-)
+from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores
 from vlbench.probes.captioning.caption_statistics import counted, over_seeds
+from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 

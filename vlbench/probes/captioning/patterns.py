@@ -25,7 +25,7 @@ import numpy as np
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.probes.captioning.caption_scores import DESCRIBES, measured_share
-from vlbench.probes.captioning.caption_sets import FAVOURITES, KINDS
+from vlbench.probes.captioning.kinds import FAVOURITES, KINDS
 from vlbench.probes.captioning.nouns import Tagged, without_punctuation
 from vlbench.results import Outcome
 
