@@ -294,7 +294,7 @@ def values_of(clusters: Labels, label: Labels, k: int) -> Floats:
     return np.array([*accuracies, adjusted_rand(table), normalised_information(table)])
 
 
-def adjusted_rand(table: Labels) -> float:
+def adjusted_rand(table: Counts) -> float:
     """Return the adjusted Rand index of a table of counts (Hubert and Arabie 1985, equation 5).
 
     Two labellings that put all items into one cluster, or each into its own, have 1.
@@ -305,7 +305,7 @@ def adjusted_rand(table: Labels) -> float:
     return 1.0 if most == expected else (both - expected) / (most - expected)
 
 
-def normalised_information(table: Labels) -> float:
+def normalised_information(table: Counts) -> float:
     """Return the mutual information of a table of counts over the mean of both entropies.
 
     The mean is arithmetic, as usual in scikit-learn. Two labellings of one cluster each have 1.
@@ -317,7 +317,7 @@ def normalised_information(table: Labels) -> float:
     return max(told, 0.0) / (sum(entropies) / 2) if any(entropies) else 1.0
 
 
-def _pairs(counts: Labels) -> float:
+def _pairs(counts: Counts) -> float:
     return float((counts * (counts - 1) / 2).sum())
 
 
