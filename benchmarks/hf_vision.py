@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from extraction import BATCH, CPU, REPEATS, make_images
+from extraction import BATCH, make_images
 
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
@@ -23,6 +23,9 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
 from vlbench.run.functions import load_object
+
+CPU = torch.device("cpu")
+REPEATS = 3
 
 
 def write_model(folder: Path) -> str:
