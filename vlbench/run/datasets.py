@@ -83,8 +83,7 @@ def require_splits(task: Task, data: Data) -> None:
 def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:
     """Raise SpecError where region vectors are not as wide as the model or a companion reads them.
 
-    This reads a picture of each split that the probe names, which a world that is not drawn yet
-    must be drawn for.
+    This reads a picture, which a world that is not drawn yet must be drawn for.
     """
     _require_width(data, task, model)
     for companion in chain.from_iterable(task.companions.values()):
@@ -94,8 +93,7 @@ def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[s
 
 def _require_width(data: Data, task: Task, model: Model) -> None:
     wanted = model.spec.regions.get("width")
-    named = [name for name in splits_read(task.probe, task.arguments) if name in data.splits]
-    for split in (data.splits[name] for name in named or data.splits):
+    for split in data.splits.values():
         if not (task.regions and wanted and "picture" in split.columns and len(split)):
             continue
         regions = split["picture"][0].regions
