@@ -1,9 +1,8 @@
 """Run what compares speed, one after another, and write the table of docs/speed.md.
 
 Run, on a quiet machine: python benchmarks/speed.py [SCRIPT ...]. It takes half an hour. With names
-of scripts, those run and nothing is written: all lines of the table are of one run. The peers that
-vlbench does not need are CLIP_benchmark and thingsvision (docs/speed.md says how to install them);
-without them their lines are missing.
+of scripts, those run and nothing is written: all lines of the table are of one run. The table needs
+the peers that vlbench does not: docs/speed.md says how to install them.
 """
 
 from __future__ import annotations
@@ -13,17 +12,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from measuring import LINE
 
 from vlbench.engine.devices import hardware
+from vlbench.errors import require_known
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "speed.md"
 MARK = "<!-- benchmarks/speed.py writes what follows -->\n"
 HEAD = ["| work | beside | vlbench s | other s | ratio | aim |", "|---|---|---|---|---|---|"]
+
+# What those that vlbench is compared with are imported as, where it does not need them itself.
+PEERS = ("clip_benchmark", "thingsvision", "pycocoevalcap", "foolbox")
 
 RUNS = {
     "extraction.py": [["256"], ["2000", "1"]],
@@ -60,9 +64,14 @@ def lines_of(script: str) -> Iterator[str]:
 
 def main() -> None:
     """Write the table, or print those of some scripts."""
-    table = [line for script in sys.argv[1:] or RUNS for line in lines_of(script)]
+    asked = sys.argv[1:]
+    require_known("script", asked, RUNS)
+    absent = [peer for peer in PEERS if not find_spec(peer)]
+    if absent and not asked:
+        sys.exit(f"needs {' and '.join(absent)}, whose lines the table would lose: see {PAGE.name}")
+    table = [line for script in asked or RUNS for line in lines_of(script)]
     print("\n".join([*HEAD, *table]))
-    if not sys.argv[1:]:
+    if not asked:
         machine = f"{hardware(torch.device('cpu'))}, {os.cpu_count()} cores, one thread"
         when = f"{dt.datetime.now(dt.UTC):%d %B %Y}, {machine}, torch {torch.__version__}"
         head = PAGE.read_text("utf-8").partition(MARK)[0]
