@@ -131,7 +131,7 @@ def test_every_command_of_a_page_ends_well(results):
     failed = {line: done.stderr for line, done in results.items() if done.returncode}
     assert failed == {}
     printed = [done.stdout for line, done in results.items() if "vlbench.evaluate(" in line]
-    assert all("few_shot_scenes" in text for text in printed)
+    assert all("<few_shot_scenes by raw-pixels, ok: accuracy" in text for text in printed)
 
 
 @pytest.mark.nightly

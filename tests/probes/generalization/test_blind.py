@@ -10,6 +10,8 @@ from sklearn.neighbors import NearestCentroid
 
 from vlbench.data.records import Column, Split, labels, value_column
 from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.store import Store
 from vlbench.errors import DataError
 from vlbench.probes.generalization.blind import blind_features, nearest_mean_accuracy
 from vlbench.probes.generalization.few_shot import few_shot
@@ -55,6 +57,28 @@ def test_a_histogram_is_numpys_of_each_colour_standardised():
     spread = np.std(counts, 0, ddof=1)
     expected = (counts - np.mean(counts, 0)) / np.where(spread > 0, spread, 1)
     assert torch.cat([found["train"], found["test"]]).numpy() == pytest.approx(expected, abs=1e-5)
+
+
+class Decoded(list):
+    """Images that count how often one is read."""
+
+    read = 0
+
+    def __getitem__(self, place):
+        Decoded.read += 1
+        return super().__getitem__(place)
+
+
+def test_images_are_read_for_their_histograms_once_for_all_models(tmp_path):
+    images = Decoded(Image.new("RGB", (4, 4), (60 * i, 0, 0)) for i in range(4))
+    rows = {"test": Split({"image": Column("some images", "image", images, range(4))})}
+    settings = ComputeSettings(torch.device("cpu"))
+    first, again = (
+        blind_features(rows, "image", Engine(settings, store=Store(tmp_path)))["test"]
+        for _ in range(2)
+    )
+    assert torch.equal(first, again)
+    assert Decoded.read == 4
 
 
 @pytest.mark.parametrize("shots", [1, 3])
