@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -305,6 +306,25 @@ def test_the_batches_of_few_shards_are_shared_and_stored_once(pair, tmp_path, ap
     stored = [*(tmp_path / "both").rglob("*.pt")]
     assert [file.name for file in stored] == ["000000.pt"]
     assert stored[0].read_bytes() == next((tmp_path / "alone").rglob("*.pt")).read_bytes()
+
+
+def largest_message(processes):
+    """Return the bytes of the largest message for the features of 256 texts."""
+    sizes, exchange = [], processes.exchange
+
+    def weighed(message):
+        sizes.append(len(pickle.dumps(message)))
+        return exchange(message)
+
+    processes.exchange = weighed
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+    engine.features(Waves().encode_texts, value_column([str(n) for n in range(256)], "text"))
+    return max(sizes)
+
+
+def test_the_batches_of_few_shards_are_sent_once_each(pair):
+    # Half of the rows, nine numbers of four bytes each, and as much again for what describes them.
+    assert max(pair(largest_message)) < 2 * 128 * 9 * 4
 
 
 def broken(processes):

@@ -417,10 +417,11 @@ class Engine:
             shown += count
             self._progress.advance(count)
 
-        def compute() -> dict[int, Any]:
-            outputs = dict(own)
+        def compute() -> list[tuple[list[int], Any]]:
+            outputs = [([*own], pack([*own.values()]))] if own else []
             for done, values in parts.compute(dealt):
-                outputs.update(zip(done, values, strict=True))
+                # Sent by itself, a row of a batch would take the whole batch with it.
+                outputs.append((done, pack([*values])))
                 # The others are about as far.
                 show(len(done) * self._processes.size)
             return outputs
@@ -430,7 +431,8 @@ class Engine:
                 parts.save(number, known[number] | {row: own[row] for row in wanted[number]})
 
         if any(len(one) < len(rows) for one in there):
-            own = {row: v for one in self._processes.attempt(compute) for row, v in one.items()}
+            computed = chain.from_iterable(self._processes.attempt(compute))
+            own = {row: v for done, values in computed for row, v in zip(done, values, strict=True)}
             self._processes.attempt(save)
         show(len(rows))
         for number, some in wanted.items():
