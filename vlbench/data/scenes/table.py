@@ -38,8 +38,9 @@ PINNED = Path(__file__).with_name("pinned.json")
 # Seconds between two progress messages.
 REPORT_EVERY = 15.0
 
-# Processes that draw at the same time, at most.
-MOST_PROCESSES = 8
+# Processes that draw at the same time, at most; the rows that each sends together, and how many such
+# parts it may be ahead, while rows are stored.
+MOST_PROCESSES, TOGETHER, AHEAD = 8, 16, 16
 
 Draw = Callable[[], Iterable[tuple[Row, str]]]
 
@@ -86,29 +87,32 @@ def _side_by_side(
     import torch  # noqa: PLC0415 - takes a second
     from torch.utils.data import DataLoader  # noqa: PLC0415 - as above
 
-    drawings: Any = _Drawings(draw, wanted)
-    yield from DataLoader(
+    parts = [wanted[first : first + TOGETHER] for first in range(0, len(wanted), TOGETHER)]
+    drawings: Any = _Drawings(draw, parts)
+    for drawn in DataLoader(
         drawings,
         batch_size=None,
         collate_fn=tuple,  # as it is; the library's own makes lists
         num_workers=min(MOST_PROCESSES, cores),
+        prefetch_factor=AHEAD,
         multiprocessing_context="fork",
         generator=torch.Generator(),  # its own: torch's global one must stay as it is
-    )
+    ):
+        yield from drawn
 
 
 @dataclass(frozen=True)
 class _Drawings:
-    """A data set of drawings, for the library."""
+    """A data set of drawings, some at a time, for the library."""
 
     draw: Callable[[int], tuple[Row, str]]
-    wanted: Sequence[int]
+    parts: Sequence[Sequence[int]]
 
     def __len__(self) -> int:
-        return len(self.wanted)
+        return len(self.parts)
 
-    def __getitem__(self, place: int) -> tuple[Row, str]:
-        return self.draw(self.wanted[place])
+    def __getitem__(self, place: int) -> list[tuple[Row, str]]:
+        return [self.draw(i) for i in self.parts[place]]
 
 
 def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
