@@ -31,6 +31,7 @@ PEERS = ("clip_benchmark", "thingsvision", "pycocoevalcap", "foolbox")
 
 RUNS = {
     "extraction.py": [["256"], ["2000", "1"]],
+    "hf_vision.py": [["256"]],
     "zero_shot.py": [[], ["--images", "5000", "--train", "2000"]],
     "transfer.py": [[]],
     "few_shot_speed.py": [[]],

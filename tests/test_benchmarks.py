@@ -37,7 +37,7 @@ SMALL = {
         ["cpu"],
     ),
     "grounding.py": ({"ROUNDS": 1, "CAPTIONS": 1, "BATCH": 4, "SIZES": (2, 4)}, []),
-    "hf_vision.py": ({"REPEATS": 1}, ["4"]),
+    "hf_vision.py": ({"ROUNDS": 1}, ["4"]),
     "items.py": ({"TASKS": "few_shot_digits"}, ["raw-pixels"]),
     "layers.py": ({"ROUNDS": 1, "BATCH": 1}, []),
     "memory.py": ({"SHARD": 30}, ["100"]),
