@@ -71,6 +71,10 @@ def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_pat
     words += ["--images", str(tmp_path / "mine")]
     assert main([*words, "--tasks", "knn_images,few_shot_images"]) == 0
     assert "run\n  mean-colour: knn_images, few_shot_images\n" in capsys.readouterr().out
+    assert main([*words, "--tasks", "retrieval_images"]) == 2
+    told = capsys.readouterr().err
+    assert "--images: none of --tasks reads a folder for each class, as clustering_images," in told
+    assert "--data-dir TASK=DIR" in told
 
 
 def test_short_options_and_globs_say_the_same(source, capsys):

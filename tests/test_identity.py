@@ -15,6 +15,7 @@ from vlbench.run.functions import load_object
 ADAPTER = (
     "import network\n\n\nclass Adapter:\n    def run(self):\n        return network.double(1)\n"
 )
+CHECKING = "from typing import TYPE_CHECKING\n\n"
 NETWORK = "def double(x):\n    return 2 * x\n"
 
 
@@ -78,6 +79,8 @@ def test_a_text_that_is_no_docstring_counts(tmp_path):
         "import importlib\n\n\ndef late():\n    importlib.import_module('network')",
         "def late():\n    import network",
         "try:\n    import network\nexcept ImportError:\n    network = None",
+        f"{CHECKING}if TYPE_CHECKING:\n    import base\nelse:\n    import network",
+        f"{CHECKING}if not TYPE_CHECKING:\n    import network",
     ],
 )
 def test_every_form_of_import_counts(tmp_path, statement):
@@ -86,7 +89,7 @@ def test_every_form_of_import_counts(tmp_path, statement):
 
 
 def test_imports_for_type_checkers_do_not_count(tmp_path):
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import network\n"
+    text = f"{CHECKING}if TYPE_CHECKING:\n    import network\n"
     assert names(written(tmp_path, adapter=text + "class Adapter: ...\n")) == {"adapter.py"}
 
 

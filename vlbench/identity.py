@@ -39,7 +39,10 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 # `ast.dump` writes the same code differently in other versions of Python.
-HOW = f"code {sys.version_info.major}.{sys.version_info.minor}"
+HOW = f"code {sys.version_info.major}.{sys.version_info.minor}, 2"
+
+# What is true for type checkers alone.
+CHECKING = "TYPE_CHECKING"
 
 # How many folders up an import starts (0: an absolute name), and the module's name.
 Import = tuple[int, str]
@@ -165,12 +168,15 @@ def _imports(node: ast.AST, below: type | tuple[type, ...]) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, below):
             continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            for other in child.orelse:
-                yield from _imports(other, below)
+        if isinstance(child, ast.If) and _is_for_type_checkers(child.test):
+            yield from _imports(ast.Module(child.orelse, []), below)
             continue
         yield from _imports_of(child)
         yield from _imports(child, below)
+
+
+def _is_for_type_checkers(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name | ast.Attribute) and ast.unparse(test).endswith(CHECKING)
 
 
 def _imports_of(node: ast.AST) -> Iterator[Import]:

@@ -308,6 +308,29 @@ def test_the_batches_of_few_shards_are_shared_and_stored_once(pair, tmp_path, ap
     assert stored[0].read_bytes() == next((tmp_path / "alone").rglob("*.pt")).read_bytes()
 
 
+class BreaksLate(CountedWaves):
+    """Waves that break in a batch after the first 256 texts and those that are passed again."""
+
+    def encode_texts(self, texts):
+        if self.texts > 256:
+            raise ValueError("too many texts")
+        return super().encode_texts(texts)
+
+
+def broken_late(processes, folder):
+    model = BreaksLate()
+    store, identities = Store(folder), {id(model): "waves"}
+    settings = ComputeSettings(torch.device("cpu"))
+    engine = Engine(settings, processes=processes, store=store, identities=identities)
+    texts = value_column([str(n) for n in range(600)], "text")
+    return raised(lambda: engine.features(model.encode_texts, texts)).value
+
+
+def test_few_shards_are_stored_before_a_process_computes_more_than_one(pair, tmp_path):
+    assert all(why.startswith("ValueError: too many texts") for why in pair(broken_late, tmp_path))
+    assert sorted(file.name for file in tmp_path.rglob("*.pt")) == ["000000.pt", "000001.pt"]
+
+
 def largest_message(processes):
     """Return the bytes of the largest message for the features of 256 texts."""
     sizes, exchange = [], processes.exchange

@@ -62,8 +62,8 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="DIR",
-        help="your own images, a folder for each class, or train/ and test/ with those: --tasks "
-        f"whose names end in _images read them (default: those tagged {IMAGES})",
+        help="your own images, a folder for each class, or train/ and test/ with those, for "
+        f"--tasks that read such a folder, as knn_images does (default: those tagged {IMAGES})",
     )
     run.add_argument(
         "--config",
@@ -189,6 +189,12 @@ def _take_images(arguments: argparse.Namespace) -> None:
     catalog = load_catalog(arguments.include_path)
     names = catalog.task_names(arguments.tasks.split(","))
     reading = [name for name in names if _reads_images(catalog.tasks[name])]
+    if not reading:
+        others = ", ".join(n for n in catalog.tasks if _reads_images(catalog.tasks[n]))
+        raise UnknownNameError(
+            f"--images: none of --tasks reads a folder for each class, as {others} do; of others, "
+            "--data-dir TASK=DIR says where their data are"
+        )
     arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in reading)]
 
 

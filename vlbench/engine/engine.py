@@ -383,7 +383,10 @@ class Engine:
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         if size > 1 and len(places) < FEW * size and batch_size < shard:
-            yield from self._few_shards(parts, rows, places)
+            left = iter(places.items())
+            # In parts, so that no process computes more between two stores than a shard has rows.
+            while some := dict(islice(left, size)):
+                yield from self._few_shards(parts, rows, some)
             return
         mine = self.own_shards(rows, places)
         shards = each_shard(parts, mine)
@@ -404,22 +407,24 @@ class Engine:
         compute them, when all is done.
         """
         wanted = {number: [rows[place] for place in own] for number, own in places.items()}
+        count = sum(map(len, wanted.values()))
+        asked = set(chain.from_iterable(wanted.values()))
         known = {number: parts.stored(number) for number in wanted}
         own = {row: known[n][row] for n, some in wanted.items() for row in some if row in known[n]}
         there = self._processes.attempt(lambda: set(own))
-        lacking = sorted(set(rows).difference(*there))
-        dealt = batches(lacking, parts.batch_size)[self._processes.rank :: self._processes.size]
+        dealt = batches(sorted(asked.difference(*there)), parts.batch_size)
+        mine = dealt[self._processes.rank :: self._processes.size]
         shown = 0
 
-        def show(count: int) -> None:
+        def show(more: int) -> None:
             nonlocal shown
-            count = min(count, len(rows) - shown)
-            shown += count
-            self._progress.advance(count)
+            more = min(more, count - shown)
+            shown += more
+            self._progress.advance(more)
 
         def compute() -> list[tuple[list[int], Any]]:
             outputs = [([*own], pack([*own.values()]))] if own else []
-            for done, values in parts.compute(dealt):
+            for done, values in parts.compute(mine):
                 # Sent by itself, a row of a batch would take the whole batch with it.
                 outputs.append((done, pack([*values])))
                 # The others are about as far.
@@ -430,11 +435,11 @@ class Engine:
             for number in self.own_shards(rows, places):
                 parts.save(number, known[number] | {row: own[row] for row in wanted[number]})
 
-        if any(len(one) < len(rows) for one in there):
+        if any(one < asked for one in there):
             computed = chain.from_iterable(self._processes.attempt(compute))
             own = {row: v for done, values in computed for row, v in zip(done, values, strict=True)}
             self._processes.attempt(save)
-        show(len(rows))
+        show(count)
         for number, some in wanted.items():
             yield list(places[number]), pack([own[row] for row in some])
 

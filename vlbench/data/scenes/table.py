@@ -38,8 +38,8 @@ PINNED = Path(__file__).with_name("pinned.json")
 # Seconds between two progress messages.
 REPORT_EVERY = 15.0
 
-# Processes that draw at the same time, at most; the rows that each sends together, and how many such
-# parts it may be ahead, while rows are stored.
+# Processes that draw at the same time, at most; the rows that each sends together; and how many
+# such parts it may be ahead, so that none waits while rows are stored.
 MOST_PROCESSES, TOGETHER, AHEAD = 8, 16, 16
 
 Draw = Callable[[], Iterable[tuple[Row, str]]]
