@@ -6,9 +6,10 @@ Run: python benchmarks/processes.py runs [images] | trainings | scale [seconds [
 weights on one task. `trainings`: two processes of one thread against one of one thread: time, and
 the largest difference of losses and of weights. `scale`: a stand-in that sleeps a known time per
 batch, so that more processes than cores cost nothing: efficiency of extraction, of scoring and of a
-training of so many seconds on one process, at 1, 2, 4 and 8; and the share of the first process's
-time that is spent in exchanges, waiting for others included, and in the store, and of which the
-core computes, which others wait for where there are more processes than cores.
+training of so many seconds on one process, and of an extraction of five shards, at 1, 2, 4 and 8;
+and the share of the first process's time that is spent in exchanges, waiting for others included,
+and in the store, and of which the core computes, which others wait for where there are more
+processes than cores.
 """
 
 # ruff: noqa: PLC0415 - what is slow to import is imported by what needs it, as processes start often
@@ -50,6 +51,9 @@ ONE, TWO = (1, 2), (2, 1)
 # Of the stand-in: seconds per row, rows per batch, and numbers per row.
 QUESTIONS, PICTURES, PER_CAPTION = 640, 200, 0.01
 PER_ROW, BATCH, FEATURES = 0.1 / 32, 32, 512
+
+# Seconds of five shards, whose batches are dealt out to two processes or more.
+FEW_SHARDS = 4.0
 
 # Of the stand-in's training: examples per batch, weights, and seconds per step by kind of work.
 EXAMPLES, WEIGHTS = 128, 1_000_000
@@ -257,15 +261,18 @@ def measure_scale(seconds: float, *kinds: str) -> None:
     """Print the efficiency of each kind of work, and what it is lost to."""
     print("| work | processes | s | efficiency | exchange | store | core |")
     print("|---|---|---|---|---|---|---|")
-    for kind in kinds or ("extraction", "scoring", *STEPS):
+    jobs = [(kind, seconds) for kind in kinds or ("extraction", "scoring", *STEPS)]
+    jobs += [] if kinds else [("extraction", FEW_SHARDS)]
+    for kind, long in jobs:
+        what = f"{kind}, {long:g} s"
         for size in SIZES:
-            told = together(size, "work", kind, str(seconds))
-            efficiency = seconds / size / told["wall"]
+            told = together(size, "work", kind, str(long))
+            efficiency = long / size / told["wall"]
             shares = " | ".join(
                 f"{told[one] / told['wall']:.1%}" for one in ("exchange", "store", "cpu")
             )
             print(
-                f"| {kind} | {size} | {told['wall']:.1f} | {efficiency:.3f} | {shares} |",
+                f"| {what} | {size} | {told['wall']:.1f} | {efficiency:.3f} | {shares} |",
                 flush=True,
             )
 
