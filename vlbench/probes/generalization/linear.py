@@ -122,6 +122,7 @@ class LinearProbeTraining:
             self._linear.parameters(),
             lr=training.learning_rate,
             weight_decay=training.weight_decay,
+            fused=True,
         )
         self._order = torch.empty(0, dtype=torch.int64)
 

@@ -71,7 +71,8 @@ def train_projection(
     bound = 1 / math.sqrt(width)
     weight = torch.empty(vectors.shape[1], width).uniform_(-bound, bound, generator=rng)
     weight = weight.to(device).requires_grad_()
-    adam = torch.optim.Adam([weight], lr=training.learning_rate, weight_decay=training.weight_decay)
+    rate, decay = training.learning_rate, training.weight_decay
+    adam = torch.optim.Adam([weight], lr=rate, weight_decay=decay, fused=True)
     schedule = StepLR(adam, 10, 0.5)
     targets = vectors.to(device)
     for _ in range(training.epochs):

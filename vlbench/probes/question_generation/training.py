@@ -81,7 +81,7 @@ class StepTraining:
             {"params": [w for n, w in self._weights.items() if self._rate(n) == rate], "rate": rate}
             for rate in dict.fromkeys(map(self._rate, self._weights))
         ]
-        self._adam = torch.optim.Adam(groups, lr=0.0)
+        self._adam = torch.optim.Adam(groups, lr=0.0, fused=True)
         self._order: tuple[int, Any] = (-1, None)
 
     def step(self, number: int) -> None:
@@ -116,7 +116,7 @@ class StepTraining:
         """Become as when the state was returned."""
         load(self._network, state["weights"])
         for name, weight in self._weights.items():
-            own = {k: v if k == "step" else v.to(weight) for k, v in state["moments"][name].items()}
+            own = {k: v.to(weight.device) for k, v in state["moments"][name].items()}
             if own:
                 self._adam.state[weight] = own
 

@@ -145,7 +145,7 @@ def advance(state: State, pairs: Pairs, turn: Turn) -> State:
     """Return the checkpoint after `turn.epochs` more; an empty one is the start of training."""
     rng = torch.Generator().manual_seed(turn.training.seed)
     network = _initialised(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
-    adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
     if state:
         network.load_state_dict(state["weights"])
         adam.load_state_dict(state["adam"])
