@@ -165,8 +165,11 @@ def test_a_plan_of_no_update_is_refused(wrong):
         StepTraining(network(), examples(), ALL, PLAN._replace(**wrong), 0)
 
 
-def trained(processes, dropout):
-    """Return the weights after some epochs, and the log-probabilities of the questions."""
+def trained(processes, dropout, transposed=False):
+    """Return the weights after some epochs, and the log-probabilities of the questions.
+
+    Weights that are `transposed` lie in memory column by column.
+    """
     rng = torch.Generator().manual_seed(2)
     pictures = [torch.randn(1 + i % 3, WIDTH + 4, generator=rng) for i in range(9)]
     # The questions have 1 to 4 tokens; batches of 4, the last of 1.
@@ -174,6 +177,9 @@ def trained(processes, dropout):
         Example(Source(p, [5 + i]), [6 + i] * (1 + i % 4) + [END]) for i, p in enumerate(pictures)
     ]
     net, plan = network(hidden_dropout_prob=dropout), PLAN._replace(epochs=4)
+    for weight in net.parameters() if transposed else ():
+        if weight.ndim == 2:
+            weight.data = weight.data.T.contiguous().T
     made = StepTraining(net, asked, ALL, plan, 0, Sharing(processes))
     for number in range(made.steps):
         made.step(number)
@@ -189,4 +195,10 @@ def test_two_processes_train_what_one_does_but_for_rounding_and_for_masks(dropou
     if dropout:  # masks are those of another seed
         assert (says - one).abs().max() > 0.01
     else:
+        torch.testing.assert_close(says, one, atol=1e-4, rtol=1e-3)
+
+
+def test_two_processes_train_weights_of_any_layout(pair):
+    _, one = trained(Processes(cpu=True), 0.0)
+    for _, says in pair(trained, 0.0, True):
         torch.testing.assert_close(says, one, atol=1e-4, rtol=1e-3)

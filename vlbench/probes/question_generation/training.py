@@ -81,7 +81,10 @@ class StepTraining:
             {"params": [w for n, w in self._weights.items() if self._rate(n) == rate], "rate": rate}
             for rate in dict.fromkeys(map(self._rate, self._weights))
         ]
-        self._adam = torch.optim.Adam(groups, lr=0.0, fused=True)
+        # The fused step reads memory in order: shared gradients and stored moments may lie in another
+        # than weights of a foreign network.
+        fused = all(weight.is_contiguous() for weight in self._weights.values())
+        self._adam = torch.optim.Adam(groups, lr=0.0, fused=fused)
         self._order: tuple[int, Any] = (-1, None)
 
     def step(self, number: int) -> None:
