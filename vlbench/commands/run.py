@@ -187,13 +187,12 @@ def _take_images(arguments: argparse.Namespace) -> None:
         raise UnknownNameError(f"--images: there is no folder {arguments.images}")
     arguments.tasks = arguments.tasks or IMAGES
     catalog = load_catalog(arguments.include_path)
-    names = catalog.task_names(arguments.tasks.split(","))
-    reading = [name for name in names if _reads_images(catalog.tasks[name])]
+    able = [name for name, task in catalog.tasks.items() if _reads_images(task)]
+    reading = [name for name in catalog.task_names(arguments.tasks.split(",")) if name in able]
     if not reading:
-        others = ", ".join(n for n in catalog.tasks if _reads_images(catalog.tasks[n]))
         raise UnknownNameError(
-            f"--images: none of --tasks reads a folder for each class, as {others} do; of others, "
-            "--data-dir TASK=DIR says where their data are"
+            f"--images: none of --tasks reads a folder for each class, as {', '.join(able)} do; "
+            "for other tasks, --data-dir TASK=DIR says where their data are"
         )
     arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in reading)]
 
