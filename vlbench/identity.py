@@ -41,9 +41,6 @@ STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 # `ast.dump` writes the same code differently in other versions of Python.
 HOW = f"code {sys.version_info.major}.{sys.version_info.minor}, 2"
 
-# What is true for type checkers alone.
-CHECKING = "TYPE_CHECKING"
-
 # How many folders up an import starts (0: an absolute name), and the module's name.
 Import = tuple[int, str]
 
@@ -176,7 +173,8 @@ def _imports(node: ast.AST, below: type | tuple[type, ...]) -> Iterator[Import]:
 
 
 def _is_for_type_checkers(test: ast.expr) -> bool:
-    return isinstance(test, ast.Name | ast.Attribute) and ast.unparse(test).endswith(CHECKING)
+    name = ast.unparse(test) if isinstance(test, ast.Name | ast.Attribute) else ""
+    return name.endswith("TYPE_CHECKING")
 
 
 def _imports_of(node: ast.AST) -> Iterator[Import]:

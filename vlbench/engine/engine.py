@@ -401,10 +401,10 @@ class Engine:
     def _few_shards(
         self, parts: Parts, rows: Sequence[int], places: Mapping[int, Sequence[int]]
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yield what `_shards` does; the batches of all shards are dealt out to the processes.
+        """Yield what `_shards` does; the batches of these shards are dealt out to the processes.
 
         What one of them has stored is not computed. The shards are stored by those that would else
-        compute them, when all is done.
+        compute them, when all these batches are done.
         """
         wanted = {number: [rows[place] for place in own] for number, own in places.items()}
         count = sum(map(len, wanted.values()))

@@ -81,8 +81,8 @@ class StepTraining:
             {"params": [w for n, w in self._weights.items() if self._rate(n) == rate], "rate": rate}
             for rate in dict.fromkeys(map(self._rate, self._weights))
         ]
-        # The fused step reads memory in order: shared gradients and stored moments may lie in another
-        # than weights of a foreign network.
+        # The fused step goes through memory: gradients that are shared, and moments that were
+        # stored, may lie there in another order than the weights of a network from elsewhere.
         fused = all(weight.is_contiguous() for weight in self._weights.values())
         self._adam = torch.optim.Adam(groups, lr=0.0, fused=fused)
         self._order: tuple[int, Any] = (-1, None)
