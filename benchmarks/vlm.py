@@ -124,7 +124,7 @@ def compare(made: tuple[Any, Any], texts: list[str]) -> str:
         pictures = [Picture(image, None)] * len(texts)
         shared, scores = median(lambda: model.score_pairs(pictures, texts))
         bare, expected = median(lambda: whole(model.model, processor, image, texts))
-    apart = ((scores - expected) / expected).abs().max().item()
+    apart = ((scores.sigmoid() - expected) / expected).abs().max().item()
     times = f"shared {shared:.2f} s, whole passes {bare:.2f} s, ratio {shared / bare:.2f}"
     return f"{times}, scores within {apart:.1e}"
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes, without_whole
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
+from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import LOGIT, JointAttention, Picture
 
 
 class Blip(JointModel):
@@ -23,6 +24,7 @@ class Blip(JointModel):
     """
 
     require_weights = staticmethod(require_checkpoint)
+    score_kind = LOGIT
 
     def __init__(
         self,
@@ -54,12 +56,10 @@ class Blip(JointModel):
         return cross_attention(without_whole(output.cross_attentions), spans, boxes)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the matching head's probability that text and picture fit, float32 [N]."""
+        """Return the matching head's log-odds that text and picture fit, float32 [N]."""
         output, _ = self._read(pictures, texts)
-        logits = self.model.itm_head(output.last_hidden_state[:, 0])
         # Label 1 is a match.
-        scores: Tensor = logits.float().softmax(-1)[:, 1]
-        return scores
+        return log_odds(self.model.itm_head(output.last_hidden_state[:, 0]), match=1)
 
     def _read(self, pictures: Sequence[Picture], texts: Sequence[str]) -> tuple[Any, list[Spans]]:
         """Return the output of the text encoder, and the spans of each text."""

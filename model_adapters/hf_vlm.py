@@ -18,7 +18,7 @@ from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
-from vlbench.capabilities import OUTPUT, JointAttention, Picture
+from vlbench.capabilities import LOGIT, OUTPUT, JointAttention, Picture
 from vlbench.errors import CannotDo, SpecError, require_known
 
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
@@ -36,9 +36,10 @@ class HfVlm(LayersOfModel, TextLayers):
 
     `architecture`, `weights`, `revision` and `init_seed` are those of
     `vlbench.adapter_kit.hugging_face.Checkpoint`. `question` has {} in the place of a text, and
-    `answer` is what the score is the probability of; with `against`, such as "No", the score is the
-    answer's share of both probabilities. A text is cut to `text_limit` tokens. `layer` of the
-    language model, from 0 for the embeddings to -1 for the last, gives the vectors of texts.
+    the score is the log-odds of `answer`, whose probability is VQAScore; with `against`, such as
+    "No", those of the answer's share of both probabilities. A text is cut to `text_limit` tokens.
+    `layer` of the language model, from 0 for the embeddings to -1 for the last, gives the vectors
+    of texts.
     `image_vector` says what an image's vector is: the mean of its "projected" tokens, or of the
     language model's hidden states after `layer` the mean at the image's tokens ("image_tokens") or
     that at the prompt's end ("last_token"). The prompt is `question` with an empty text, so "{}"
@@ -61,6 +62,7 @@ class HfVlm(LayersOfModel, TextLayers):
     """
 
     require_weights = staticmethod(require_checkpoint)
+    score_kind = LOGIT
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
@@ -109,15 +111,17 @@ class HfVlm(LayersOfModel, TextLayers):
         self._device = device
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return VQAScore, float32 [N]: the probability of the answer over the whole vocabulary.
+        """Return the log-odds of VQAScore, float32 [N].
 
-        It is the geometric mean where the answer is several tokens.
+        VQAScore is the probability of the answer over the whole vocabulary, the geometric mean
+        where the answer is several tokens; with `against`, the answer's share of both.
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
         for places, asked in self._group(pictures, texts, more):
             logs = asked.mean_logs(self._answers)
-            scores[places] = (logs[0] - logs[1]).sigmoid() if len(logs) > 1 else logs[0].exp()
+            odds = logs[0] - logs[1] if len(logs) > 1 else logs[0] - (-logs[0].expm1()).log()
+            scores[places] = odds.float()
         return scores
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:

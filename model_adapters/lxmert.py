@@ -10,9 +10,10 @@ from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.image_tokens import cross_attention
+from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import LOGIT, JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
 
 
@@ -24,6 +25,7 @@ class Lxmert(JointModel):
     """
 
     require_weights = staticmethod(require_checkpoint)
+    score_kind = LOGIT
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class Lxmert(JointModel):
         return cross_attention(output.cross_encoder_attentions, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the probability that each text belongs to its picture, float32 [N].
+        """Return the log-odds that each text belongs to its picture, float32 [N].
 
         Raises CannotDo for a checkpoint without the matching head.
         """
@@ -58,8 +60,7 @@ class Lxmert(JointModel):
             raise CannotDo("this checkpoint has no matching head")
         pooled = self.model.lxmert(**self._inputs(pictures, texts)[0]).pooled_output
         # Label 1 is a match.
-        scores: Tensor = self.model.cls.seq_relationship(pooled).float().softmax(-1)[:, 1]
-        return scores
+        return log_odds(self.model.cls.seq_relationship(pooled), match=1)
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import Server, require_reachable
-from vlbench.capabilities import Picture
+from vlbench.capabilities import LOGIT, Picture
 from vlbench.errors import ServerError, SpecError
 
 # The question of hf_vlm, which is that of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
@@ -34,8 +34,8 @@ class OpenAiServer:
     """A model that a server names `served`; its weights are not known.
 
     `address` is what /chat/completions and /embeddings are added to. `question` has {} in the place
-    of a text. A score is `answer`'s share of the probabilities of `answer` and `against` as the
-    first token, each summed over the listed tokens that differ from it in case and blanks alone.
+    of a text. A score is the log-odds of `answer` against `against` as the first token, whose
+    probabilities are summed over the listed tokens that differ from it in case and blanks alone.
 
     A picture is sent as PNG in its own size, as often as it has texts. Requests may take `timeout`
     seconds, and are made up to `retries` times more; see `vlbench.adapter_kit.servers.Server`.
@@ -44,6 +44,7 @@ class OpenAiServer:
     require_weights = staticmethod(require_reachable)
     # Whoever serves may change the weights, so that nothing computed with them is kept.
     is_served = True
+    score_kind = LOGIT
     differentiable = False
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
@@ -70,7 +71,7 @@ class OpenAiServer:
         )
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return float32 [N], the answer's share of the probabilities of both answers.
+        """Return float32 [N], the log-odds of the answer's share of both answers' probabilities.
 
         Raises ServerError where the server lists no log-probabilities, or not those that tell.
         """
@@ -105,14 +106,15 @@ class OpenAiServer:
             "top_logprobs": TOP,
         }
         listed = _listed(self._server.post("chat/completions", asked))
-        return share(listed, *self._answers)
+        return log_odds(listed, *self._answers)
 
 
-def share(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:
-    """Return the share of an answer, 0..1, by the log-probabilities of the likeliest tokens.
+def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:
+    """Return the log-odds of an answer, by the log-probabilities of the likeliest tokens.
 
-    An answer that is not listed has at most the smallest probability that is. Raises ServerError if
-    that leaves the score open, and if neither answer is listed.
+    An answer that is not listed has at most the smallest probability that is, and counts with it:
+    the log-odds are then at least as far from 0. Raises ServerError if that leaves the probability
+    open by more than NEGLIGIBLE, and if neither answer is listed.
     """
     yes, no = (_log_sum(listed, word) for word in (answer, against))
     tokens = ", ".join(repr(token) for token, _ in listed[:5])
@@ -126,8 +128,7 @@ def share(listed: Sequence[tuple[str, float]], answer: str, against: str) -> flo
             lacking = answer if yes is None else against
             what = f"'{lacking}' is not among the {len(listed)} tokens listed"
             raise ServerError(f"{what}, which leaves the score open by {open_by:.2g}: {asked}")
-        return 0.0 if yes is None else 1.0
-    return _sigmoid(yes - no)
+    return (least if yes is None else yes) - (least if no is None else no)
 
 
 def _log_sum(listed: Sequence[tuple[str, float]], word: str) -> float | None:

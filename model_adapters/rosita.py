@@ -18,6 +18,7 @@ from vlbench.adapter_kit.bert_ports import (
     require_port,
     run_layers,
 )
+from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_weights, rename_key
@@ -86,11 +87,10 @@ class Network(nn.Module):
         return run_layers(layers, self.embed(inputs), inputs.mask)
 
     def scores(self, states: Tensor) -> Tensor:
-        """Return the probability of a match, float32 [N], of the last hidden states."""
+        """Return the log-odds of a match, float32 [N], of the last hidden states."""
         head: Any = self.get_submodule(HEAD)
-        logits: Tensor = head["dense"](self.pooler(states))
         # Label 1 is a match.
-        return logits.float().softmax(-1)[:, 1]
+        return log_odds(head["dense"](self.pooler(states)), match=1)
 
 
 class PlainReader(TextReader):

@@ -16,6 +16,7 @@ from vlbench.adapter_kit.bert_ports import (
     require_port,
     run_layers,
 )
+from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.weights import read_state_dict
@@ -79,14 +80,13 @@ class Network(nn.Module):
         return run_layers(encoder["layer"], self.embed(inputs), inputs.mask)
 
     def scores(self, states: Tensor) -> Tensor:
-        """Return the probability of a match, float32 [N], of the last hidden states."""
+        """Return the log-odds of a match, float32 [N], of the last hidden states."""
         pooled = self.uniter["pooler"](states)
         if hasattr(self, "rank_output"):
             rank: Tensor = self.rank_output(pooled)
-            return rank.float()[:, 0].sigmoid()
-        logits: Tensor = self.itm_output(pooled)
+            return rank.float()[:, 0]
         # Label 1 is a match.
-        return logits.float().softmax(-1)[:, 1]
+        return log_odds(self.itm_output(pooled), match=1)
 
 
 class Uniter(OneStreamPort):

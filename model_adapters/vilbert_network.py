@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.bert_ports import bert_layers, bert_part, hide, run_layers
+from vlbench.adapter_kit.matching_heads import log_odds
 
 # The published sizes, for a configuration that does not say otherwise.
 PUBLISHED = {
@@ -191,15 +192,14 @@ class Network(nn.Module):
         return Encoded(text, image, texts, images, joined)
 
     def scores(self, encoded: Encoded) -> Tensor:
-        """Return how well texts and pictures fit, float32 [N]: a probability, or a logit."""
+        """Return how well texts and pictures fit, float32 [N]: log-odds, or a logit to rank by."""
         text, image = self.pooled(encoded)
         if hasattr(self, RETRIEVAL):
             logit: Tensor = self.vil_logit(text * image)
             return logit.float()[:, 0]
         relation: Any = self.cls
-        logits: Tensor = relation["bi_seq_relationship"](text * image)
         # Label 0 is a match, as in the next-sentence prediction of BERT.
-        return logits.float().softmax(-1)[:, 0]
+        return log_odds(relation["bi_seq_relationship"](text * image), match=0)
 
     def pooled(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         """Return a vector of each text and of each picture, [N, D] both."""

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
 from vlbench.adapter_kit.image_tokens import one_stream_attention
+from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
 from vlbench.adapter_kit.weights import rename_key
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import LOGIT, JointAttention, Picture
 from vlbench.errors import CannotDo
 
 # Parts of the original code's names, and what transformers calls them.
@@ -39,6 +40,8 @@ class VisualBert(JointModel):
     original code; the library's default type is 1. A model that is six numbers wider than the
     regions also reads the box of each region.
     """
+
+    score_kind = LOGIT
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class VisualBert(JointModel):
         return one_stream_attention(output.attentions, spans, boxes_of(pictures), start=start)
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the probability that each text belongs to its picture, float32 [N].
+        """Return the log-odds that each text belongs to its picture, float32 [N].
 
         Raises CannotDo for a checkpoint without the sentence-image prediction head.
         """
@@ -85,8 +88,7 @@ class VisualBert(JointModel):
             raise CannotDo("this checkpoint has no sentence-image prediction head")
         output = self.model(**self._inputs(pictures, texts)[0])
         # Label 0 is a match, as in the next-sentence prediction of BERT.
-        scores: Tensor = output.seq_relationship_logits.float().softmax(-1)[:, 0]
-        return scores
+        return log_odds(output.seq_relationship_logits, match=0)
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

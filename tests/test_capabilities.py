@@ -14,7 +14,9 @@ from vlbench.capabilities import (
     capabilities_in,
     count_truncated,
     is_capability,
+    is_log_odds,
     offered,
+    score_kind,
 )
 from vlbench.catalog.missing_capabilities import lacking
 
@@ -180,3 +182,27 @@ def test_texts_beyond_the_context_length_are_counted_where_the_model_can_say():
     )
     assert count_truncated(reader, ["a b", "a b c", "a b c d"]) == {"truncated_texts": 2}
     assert count_truncated(Reads(), ["a b c"]) == {}
+
+
+class Matcher:
+    def score_pairs(self, pictures, texts): ...
+
+
+class Towers(Matcher):
+    def similarity(self, images, texts): ...
+
+
+class Logits(Matcher):
+    score_kind = "logit"
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [(Matcher(), "probability"), (Towers(), "cosine"), (Logits(), "logit")]
+)
+def test_a_score_is_what_the_adapter_says_else_what_its_towers_say(model, kind):
+    assert score_kind(model) == kind
+
+
+def test_logarithmic_scores_are_those_of_no_bounds():
+    kinds = ["logit", "ranking_logit", "log_likelihood", "probability", "cosine", "votes"]
+    assert [is_log_odds(kind) for kind in kinds] == [True] * 3 + [False] * 3

@@ -208,12 +208,34 @@ class ImageTextScorer(Protocol):
     """Says how well a text fits a picture."""
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the published matching score, float32 [N]; higher fits better.
+        """Return how well each text fits its picture, float32 [N]; higher fits better.
 
         It is a probability, or of a model with two towers a cosine; an adapter whose score is
-        another number says which as its `score_kind`, such as "logit".
+        another number says which as its `score_kind`. Probabilities of a sure model round to 0 and
+        1, where none is higher than another: "logit", the log-odds of the published probability,
+        keeps them apart.
         """
         ...
+
+
+# What matching scores are: the log-odds of a probability; a logit that is trained to rank, and is
+# that of no probability; a log-likelihood.
+LOGIT, RANKING_LOGIT, LOG_LIKELIHOOD = "logit", "ranking_logit", "log_likelihood"
+PROBABILITY, COSINE = "probability", "cosine"
+
+
+def score_kind(model: Any) -> str:
+    """Return the adapter's own `score_kind`, else cosine for two towers, and probability.
+
+    Scores of different kinds, and of different models unless they are probabilities, have no mean.
+    """
+    own = getattr(model, "score_kind", "")
+    return str(own) if own else COSINE if isinstance(model, SharedSpace) else PROBABILITY
+
+
+def is_log_odds(kind: str) -> bool:
+    """Return whether scores of this kind are on a logarithmic scale, which has no bounds."""
+    return kind in {LOGIT, RANKING_LOGIT, LOG_LIKELIHOOD}
 
 
 @runtime_checkable

@@ -173,7 +173,7 @@ def measure_visualbert(folder: Path, world: World) -> dict[str, Measure]:
 def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
     """Return how well it judges single captions of `scenes`, and tells them from foils.
 
-    A caption is judged right where its probability is above one half with its own image, and is not
+    A caption is judged right where its log-odds are above 0 with its own image, and are not
     with the next image. Of a caption and a foil of it, each made where it can be, the one of the
     higher score is taken for the caption; ties count half.
     """
@@ -197,7 +197,7 @@ def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
 
     measured = {
         "linear_probe_accuracy": _probed(states, world.scenes),
-        "sentence_image_accuracy": share(torch.cat([own > 0.5, others <= 0.5]), 0.5),
+        "sentence_image_accuracy": share(torch.cat([own > 0, others <= 0]), 0.5),
     }
     for kind in ("noun", "attribute", "order"):
         made = [foils.FOILS[kind](world.scenes.facts[row], c, rng) for row, c in every]

@@ -25,8 +25,8 @@ JUDGED = ("noun", "attribute")
 def measure_vlm(folder: Path, world: World) -> dict[str, Measure]:
     """Return how well it judges and writes captions of `scenes`.
 
-    A caption is judged right where the probability of yes is above one half with its own image, and
-    is not with the next image. Of a caption and a foil of it, each made where it can be, the one of
+    A caption is judged right where the log-odds of yes are above 0 with its own image, and are not
+    with the next image. Of a caption and a foil of it, each made where it can be, the one of
     the higher score is taken for the caption; ties count half. A caption is written token by token
     after the true ones, with its own image and with the next one.
     """
@@ -46,7 +46,7 @@ def measure_vlm(folder: Path, world: World) -> dict[str, Measure]:
         known = _scores(model, examples.images[row], [text for text in texts if text])
         scores = torch.tensor([known[text] if text else torch.nan for text in texts])
         true, other, *false = scores.split([len(part) for part in parts])
-        judged = torch.cat([true > 0.5, other <= 0.5])
+        judged = torch.cat([true > 0, other <= 0])
         right.setdefault("sentence_image_accuracy", []).append(judged)
         for kind, part in zip(JUDGED, false, strict=True):
             above = ((true - part).sign() + 1)[~part.isnan()] / 2

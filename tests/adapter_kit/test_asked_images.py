@@ -1,10 +1,12 @@
+import math
+
 import pytest
 import torch
 import transformers
 from PIL import Image
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.asked_images import AskedImage, eager, family
+from vlbench.adapter_kit.asked_images import AskedImage, eager, family, log_likelihoods
 from vlbench.adapter_kit.prompt_batches import (
     OneByOne,
     PlainPrompt,
@@ -93,3 +95,15 @@ def test_attention_is_eager_for_as_long_as_it_is_asked_for(asked):
 def test_a_type_shares_what_it_was_seen_to_share(kind, runner):
     assert family(kind).runner is runner
     assert (family(kind).form is PlainPrompt) == (kind == "paligemma")
+
+
+@pytest.mark.parametrize("margin", [-80.0, -4.0, 0.0, 4.0, 16.0, 20.0, 60.0, 80.0])
+def test_the_log_odds_of_a_token_keep_its_margin_where_its_probability_rounds(margin):
+    # Against 4 others of logit 0 each: log-odds margin - log 4, worked by hand.
+    logits = torch.zeros(1, 1, 5)
+    logits[..., 2] = margin
+    log = log_likelihoods(logits, torch.tensor([[2]]))
+    odds = log - (-log.expm1()).log()
+    assert odds.item() == pytest.approx(margin - math.log(4), abs=1e-5)
+    plain = logits.double().log_softmax(2)[..., 2]
+    assert odds.sigmoid().item() == pytest.approx(plain.exp().item(), rel=1e-6)

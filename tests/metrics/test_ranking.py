@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from vlbench.metrics.ranking import (
+    TIED,
     all_equal,
     all_parallel,
     best_rank,
@@ -56,6 +57,20 @@ def test_the_scale_is_what_entered_before_it_cancelled():
     scores, right = torch.tensor([[1e-4, 0.0], [1e-4, 0.0]]), torch.tensor([0, 0])
     choice = choose(scores, right, scale=torch.tensor([1e3, 1.0]))
     assert choice.credit.tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("margin", [-60.0, 0.0, 4.0, 20.0, 60.0])
+def test_log_odds_are_tied_by_what_they_are_compared_with(margin):
+    near = TIED * max(10.0, abs(margin)) / 2
+    scores = torch.tensor([[margin, margin - near, -1e9], [margin, margin - 4 * near, -1e9]])
+    right = torch.zeros(2, dtype=torch.int64)
+    choices = [
+        choose(scores.double(), right, log_odds=True).credit,
+        choose_any(scores.double(), torch.eye(3)[[0, 0]].bool(), log_odds=True).credit,
+        recall_at(best_rank(scores.double(), right[:, None], log_odds=True), 1),
+        credit_among(scores.double(), right, 1, log_odds=True),
+    ]
+    assert [credit.tolist() for credit in choices] == [[0.5, 1.0]] * 4
 
 
 def test_all_zero_scores_are_tied():

@@ -39,10 +39,11 @@ def test_attention_is_the_librarys_without_the_class_token(model, folder, pictur
     assert not found.whole
 
 
-def test_a_score_is_the_librarys_probability_of_label_1(model, folder, pictures):
+def test_a_score_is_the_log_odds_of_the_librarys_probability_of_label_1(model, folder, pictures):
     library = transformers.BlipForImageTextRetrieval.from_pretrained(folder)
     expected = library(**library_inputs(pictures[1])).itm_score.softmax(-1)[:, 1].detach()
-    torch.testing.assert_close(model.score_pairs(pictures[1:2], TEXTS[1:2]), expected)
+    scores = model.score_pairs(pictures[1:2], TEXTS[1:2])
+    torch.testing.assert_close(scores.sigmoid(), expected)
 
 
 def test_images_are_squashed_as_the_library_does(model, pictures):

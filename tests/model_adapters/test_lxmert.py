@@ -34,6 +34,7 @@ def test_attention_is_the_librarys_in_each_cross_layer(model, folder, pictures):
     assert torch.equal(found.boxes, pictures[1].regions.boxes)
 
 
-def test_a_score_is_the_librarys_probability_of_label_1(model, folder, pictures):
+def test_a_score_is_the_log_odds_of_the_librarys_probability_of_label_1(model, folder, pictures):
     expected = library(folder, pictures[1]).cross_relationship_score.softmax(-1)[:, 1]
-    torch.testing.assert_close(model.score_pairs(pictures[1:2], TEXTS[1:2]), expected)
+    scores = model.score_pairs(pictures[1:2], TEXTS[1:2])
+    torch.testing.assert_close(scores.sigmoid(), expected)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from io import StringIO
 
@@ -54,18 +55,19 @@ def scored(planted, answer):
         ({"Yes": 0.3, "yes": 0.1, "_yes": 0.1, "YES": 0.1, "_No": 0.1, "no": 0.1}, 0.75),
         ({"▁Yes": 0.1, "ĠNo": 0.3, "Yesterday": 0.2, "Nope": 0.2}, 0.25),
         # `No` has at most 1e-5, which leaves less than 1e-3 open.
-        ({"Yes": 0.9, "Maybe": 0.01, "I": 1e-5}, 1.0),
-        ({"No": 0.9, "Maybe": 0.01, "I": 1e-5}, 0.0),
+        ({"Yes": 0.9, "Maybe": 0.01, "I": 1e-5}, 0.9 / 0.90001),
+        ({"No": 0.9, "Maybe": 0.01, "I": 1e-5}, 1e-5 / 0.90001),
     ],
 )
-def test_a_score_is_the_share_of_yes_over_all_its_variants(planted, listed, expected):
-    assert scored(planted, chat(**listed)) == pytest.approx([expected])
+def test_a_score_is_the_log_odds_of_yes_over_all_its_variants(planted, listed, expected):
+    odds = math.log(expected / (1 - expected))
+    assert scored(planted, chat(**listed)) == pytest.approx([odds], rel=1e-5)
 
 
-def test_a_probability_of_zero_is_one(planted):
+def test_a_probability_of_zero_leaves_log_odds_finite(planted):
     answer = chat(Yes=0.5, No=0.5)
     answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = -9999.0
-    assert scored(planted, answer) == [1.0]
+    assert scored(planted, answer) == pytest.approx([math.log(0.5) + 9999])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_several_pairs_are_scored_in_order(planted):
     widths = [IMAGES[i % 2].width for i in range(20)]
     expected = [w / 100 - len(t) / 1000 for w, t in zip(widths, texts, strict=True)]
     assert scores.dtype == torch.float32
-    assert scores.tolist() == pytest.approx(expected)
+    assert scores.sigmoid().tolist() == pytest.approx(expected)
 
 
 def test_a_picture_without_an_image_is_not_scored(planted):

@@ -98,9 +98,9 @@ def test_the_score_of_retrieval_is_the_originals_logit(original):
 
 
 @pytest.mark.parametrize("original", ["pretraining"], indirect=True)
-def test_the_score_of_pre_training_is_the_originals_probability_of_label_0(original):
+def test_the_score_of_pre_training_is_the_log_odds_of_the_originals_label_0(original):
     network, inputs, outputs = original
-    near(network.scores(network(inputs)), outputs["match_score"])
+    near(network.scores(network(inputs)).sigmoid(), outputs["match_score"])
 
 
 def test_sizes_that_a_configuration_lacks_are_the_published():

@@ -42,9 +42,10 @@ def test_attention_is_the_librarys_from_text_to_regions(model, folder, pictures)
     assert torch.equal(found.boxes, pictures[1].regions.boxes)
 
 
-def test_a_score_is_the_librarys_probability_of_label_0(model, folder, pictures):
+def test_a_score_is_the_log_odds_of_the_librarys_probability_of_label_0(model, folder, pictures):
     expected = library(folder, pictures[1]).seq_relationship_logits.softmax(-1)[:, 0]
-    torch.testing.assert_close(model.score_pairs(pictures[1:2], TEXTS[1:2]), expected)
+    scores = model.score_pairs(pictures[1:2], TEXTS[1:2])
+    torch.testing.assert_close(scores.sigmoid(), expected)
 
 
 def test_a_row_leaves_the_rest_of_its_attention_to_the_text(model, pictures):

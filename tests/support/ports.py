@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -37,7 +36,7 @@ class Port(NamedTuple):
     head: str
     refused: str
     match: dict
-    certain: float = 1 / (1 + math.exp(-2))
+    certain: float = 60.0
     whole: bool = True
     options: Mapping = MappingProxyType({})
     also: tuple = ()
@@ -94,7 +93,7 @@ UNITER = Port(
     "itm_output",
     "this checkpoint has no matching head",
     # Label 1 is a match.
-    logits("itm_output", 16, [0.0, 2.0]),
+    logits("itm_output", 16, [0.0, 60.0]),
 )
 ROSITA = Port(
     "rosita:Rosita",
@@ -104,7 +103,7 @@ ROSITA = Port(
     "backbone.layers.1.output.dense.bias",
     "mm_itm_head",
     "this checkpoint has no matching head",
-    logits("mm_itm_head.dense", 16, [0.0, 2.0]),
+    logits("mm_itm_head.dense", 16, [0.0, 60.0]),
     layout=rosita_parts,
 )
 VILBERT = Port(
@@ -119,7 +118,7 @@ VILBERT = Port(
     "cls.bi_seq_relationship",
     "this checkpoint has no head cls.bi_seq_relationship",
     # Label 0 is a match.
-    logits("cls.bi_seq_relationship", 6, [2.0, 0.0]),
+    logits("cls.bi_seq_relationship", 6, [60.0, 0.0]),
     whole=False,
     also=({"retrieval": True},),
 )
@@ -162,7 +161,7 @@ def uniter_original(real_data, folder, weights="weights.pt"):
     attentions = [gave[f"attentions.{i}"] for i in range(3)]
     layers, parts = torch.stack(attentions), zip(given["txt_lens"], given["num_bbs"], strict=True)
     to_regions = [layers[:, i, :, 1 : t - 1, t : t + r] for i, (t, r) in enumerate(parts)]
-    rank = gave["itr_rank_scores"][:, 0].sigmoid()
+    rank = gave["itr_rank_scores"][:, 0]
     return Original(
         UNITER.model(device=CPU, architecture=found.folder, weights=str(found.files / weights)),
         (
@@ -175,7 +174,7 @@ def uniter_original(real_data, folder, weights="weights.pt"):
         # Regions directly follow the words of their text.
         given["gather_index"],
         to_regions,
-        rank if "itr" in weights else gave["itm_softmax"][:, 1],
+        rank if "itr" in weights else gave["itm_softmax"][:, 1].logit(),
     )
 
 
@@ -207,7 +206,7 @@ def rosita_original(real_data, folder, weights="weights.pt"):
             layers[:, i, :, 1 : t - 1, 12 : 12 + r]
             for i, (t, r) in enumerate(zip(*counts, strict=True))
         ],
-        gave["itm_softmax"][:, 1],
+        gave["itm_softmax"][:, 1].logit(),
     )
 
 

@@ -101,8 +101,11 @@ class AskedImage:
             )
 
     def mean_logs(self, answers: Sequence[Answer]) -> Tensor:
-        """Return the mean log probability of each answer's ids, float32 [answers, texts]."""
-        means = torch.empty(len(answers), len(self.tails), device=self._model.device)
+        """Return the mean log probability of each answer's ids, float64 [answers, texts].
+
+        It is below 0 also where the probability rounds to 1.
+        """
+        means = torch.empty(len(answers), len(self.tails), dtype=torch.float64)
         # Answers of one token are read from the same run.
         runs: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for i, answer in enumerate(answers):
@@ -113,11 +116,11 @@ class AskedImage:
             for batch in self.runner.run(Rows(rows, shared, SCORED, len(given) + 1)):
                 logits = batch.output.logits.float()
                 last = batch.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
-                logs = logits.gather(1, last).log_softmax(-1)
+                logits = logits.gather(1, last)
                 for i in asked:
-                    ids = torch.tensor(answers[i].ids, device=logs.device)
-                    of_ids = logs.gather(2, ids.expand(len(logs), -1)[..., None])
-                    means[i, batch.texts] = of_ids.mean((1, 2))
+                    ids = torch.tensor(answers[i].ids, device=logits.device)
+                    logs = log_likelihoods(logits, ids.expand(len(logits), -1))
+                    means[i, batch.texts] = logs.mean(1)
         return means
 
     def attention(self) -> list[Tensor]:
@@ -148,6 +151,18 @@ class AskedImage:
         begun, gone = len(self.head.ids), batch.before + layer.shape[1] - layer.shape[2]
         rows = layer[:, at.to(layer.device), : max(begun - gone, 0)].float()
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
+
+
+def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:
+    """Return the log probability of one token at each position, float64 [N, L] on the CPU.
+
+    `logits` are [N, L, V], `ids` int64 [N, L]. It is that of the token against all others, so that
+    it tells how near to 1 a probability is where log_softmax has rounded to 0.
+    """
+    own = logits.gather(2, ids[..., None])[..., 0]
+    others = logits.scatter(2, ids[..., None], -torch.inf).logsumexp(2)
+    # On the CPU: not every device has float64.
+    return -torch.nn.functional.softplus(others.cpu().double() - own.cpu().double())
 
 
 def _as_wide(inputs: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import LOGIT, JointAttention, Picture
 from vlbench.errors import CannotDo
 
 
@@ -31,9 +31,11 @@ class OneStreamPort:
     """The methods of an adapter whose network reads a text and its regions as one sequence.
 
     The network, as `BertPort.open` returns it, makes `Encoded` of `Inputs`, and its method `scores`
-    makes probabilities of the last hidden states. It reads regions with vectors `width` wide, and
-    `box_numbers` of each box.
+    makes log-odds of a match of the last hidden states. It reads regions with vectors `width` wide,
+    and `box_numbers` of each box.
     """
+
+    score_kind = LOGIT
 
     def __init__(
         self, network: Any, reader: TextReader, width: int, box_numbers: int, *, has_head: bool
@@ -50,7 +52,7 @@ class OneStreamPort:
         return one_stream_attention(layers, spans, boxes_of(pictures), start=inputs.ids.shape[1])
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return the probability that each text belongs to its picture, float32 [N].
+        """Return the log-odds that each text belongs to its picture, float32 [N].
 
         Raises CannotDo for a checkpoint without a matching head.
         """

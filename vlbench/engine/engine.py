@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import Picture, RegionEncoder
+from vlbench.capabilities import PROBABILITY, Picture, RegionEncoder
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
@@ -109,7 +109,8 @@ class Engine:
     on CPUs.
 
     `trained` says whether a probe has trained something, so that its scores move with the seed.
-    `train` sets it, and so does a probe that trains by itself.
+    `train` sets it, and so does a probe that trains by itself. `saturated` counts the probabilities
+    of exactly 0 or 1 among scores that were compared.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Engine:
         self._data = data
         self._repeating: dict[tuple[int, str], Repeating] = {}
         self.trained = False
+        self.saturated = 0
 
     @classmethod
     def for_tests(cls) -> Engine:
@@ -172,6 +174,11 @@ class Engine:
         features = self._features(encode, column, torch.inf)
         assert isinstance(features, Tensor)
         return features
+
+    def count_saturated(self, kind: str, scores: Tensor) -> None:
+        """Count probabilities that rounded to 0 or 1, where none is higher than another."""
+        if kind == PROBABILITY:
+            self.saturated += int(((scores == 0) | (scores == 1)).sum())
 
     @property
     def store(self) -> Store | None:

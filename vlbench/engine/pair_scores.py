@@ -11,7 +11,14 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import DualEncoder, ImageTextScorer
+from vlbench.capabilities import (
+    LOGIT,
+    PROBABILITY,
+    DualEncoder,
+    ImageTextScorer,
+    is_log_odds,
+    score_kind,
+)
 from vlbench.data.records import Split, derangement
 from vlbench.engine.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
@@ -31,11 +38,11 @@ class PairScorer:
 
     A model of two towers whose similarity is its matching score sees each image once, however many
     texts are scored for it, now or in later calls. One without matching scores goes by its
-    similarity.
+    similarity. `kind` is that of the scores, as `score_kind` says.
     """
 
     def __init__(self, model: ImageTextScorer | DualEncoder, split: Split, engine: Engine) -> None:
-        self.rows = split
+        self.rows, self.kind = split, score_kind(model)
         self._model, self._engine = model, engine
         self._by_towers: bool | None = None
         if not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
@@ -45,9 +52,24 @@ class PairScorer:
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         """Return the score of each text for the image of its row of the split, float32 [N].
 
+        These are the scores to compare. Probabilities of exactly 0 or 1 are counted in the engine.
         Raises DataError, naming model, image and text, for a score that is no finite number, and
         ValueError for a wrong number of scores.
         """
+        scores = self._of_pairs(rows, texts)
+        self._engine.count_saturated(self.kind, scores)
+        return scores
+
+    def published(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
+        """Return the same scores as papers print them, float32 [N]; see `as_published`."""
+        return as_published(self._of_pairs(rows, texts), self.kind)
+
+    @property
+    def log_odds(self) -> bool:
+        """Whether the scores are on a logarithmic scale."""
+        return is_log_odds(self.kind)
+
+    def _of_pairs(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         wanted = list(zip(rows, texts, strict=True))
         pairs = sorted(dict.fromkeys(wanted), key=lambda pair: pair[0])
         scores = dict(zip(pairs, self._score(pairs), strict=True))
@@ -126,6 +148,16 @@ class PairScorer:
     @property
     def _name(self) -> str:
         return self._engine.name_of(self._model)
+
+
+def as_published(scores: Tensor, kind: str) -> Tensor:
+    """Return scores of a kind as papers print them: the probability of log-odds, others as is."""
+    return scores.sigmoid() if kind == LOGIT else scores
+
+
+def published_kind(kind: str) -> str:
+    """Return what scores of a kind are as papers print them."""
+    return PROBABILITY if kind == LOGIT else kind
 
 
 def other_images(count: int, seed: int) -> list[int]:

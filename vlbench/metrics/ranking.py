@@ -18,6 +18,10 @@ from torch import Tensor
 # misses ties after the rounding of a matrix product.
 TIED = 1e-6
 
+# Log-odds and log-likelihoods have a unit and no bound: a score far below the best says nothing of
+# how exact the best is. They are tied within TIED of the best, or of LEAST if that is more.
+LEAST = 10.0
+
 # Scores compared at a time, so that what is compared stays in the processor's cache.
 COMPARED = 1 << 18
 
@@ -33,16 +37,27 @@ class Choice(NamedTuple):
     chosen: Tensor
 
 
-def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Choice:
+def tie_margin(compared: Tensor, scale: Tensor, *, log_odds: bool) -> Tensor:
+    """Return how far from the scores that they are compared with others are tied.
+
+    It is 1e-6 of the `scale`, the largest magnitude that entered the scores; of log-odds and
+    log-likelihoods 1e-6 of the score that is compared with, and at least 1e-5.
+    """
+    return TIED * (compared.abs().clamp(min=LEAST) if log_odds else scale)
+
+
+def choose(
+    scores: Tensor, right: Tensor, *, scale: Tensor | None = None, log_odds: bool = False
+) -> Choice:
     """Return the credit of choosing the highest of [N, C] scores where `right` [N] is right.
 
-    Where several are tied for the highest, the credit is 1 / (number tied) if the right one is
-    among them, otherwise 0. `scale` [N] is the largest
+    Where several are tied for the highest, as `tie_margin` says, the credit is 1 / (number tied) if
+    the right one is among them, otherwise 0. `scale` [N] is the largest
     magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
     distances; by default the largest |score| of the row. Scores narrower than float32 are widened.
     Raises ValueError, with the row, for a score or a scale that is not finite.
     """
-    rows = _rows(scores)
+    rows = _rows(scores, log_odds=log_odds)
     if scale is not None:
         _refuse_scale(scale)
         rows = rows._replace(scale=scale.unsqueeze(1))
@@ -52,7 +67,9 @@ def choose(scores: Tensor, right: Tensor, *, scale: Tensor | None = None) -> Cho
     return Choice(hit / tied.double(), tied > 1, _choice_of(near, tied))
 
 
-def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = None) -> Choice:
+def choose_any(
+    scores: Tensor, right: Tensor, *, candidates: Tensor | None = None, log_odds: bool = False
+) -> Choice:
     """Return the credit of choosing the highest of [..., C] scores where several may be right.
 
     `right` is bool [..., C]. The credit, float64 [...], is the fraction of the candidates tied for
@@ -60,22 +77,24 @@ def choose_any(scores: Tensor, right: Tensor, *, candidates: Tensor | None = Non
     which scores count, by default all; the others, such as padding, may have any value. Raises
     ValueError, with the row, for a candidate whose score is not finite, and for none.
     """
-    rows = _rows(scores, candidates)
+    rows = _rows(scores, candidates, log_odds=log_odds)
     near = _tied_for_best(rows)
     tied = near.sum(-1)
     return Choice((near & right).sum(-1) / tied.double(), tied > 1, _choice_of(near, tied))
 
 
-def credit_among(scores: Tensor, right: Tensor, guesses: int | Tensor) -> Tensor:
+def credit_among(
+    scores: Tensor, right: Tensor, guesses: int | Tensor, *, log_odds: bool = False
+) -> Tensor:
     """Return how likely the right one [N] is among the `guesses` highest of [N, C], float64 [N].
 
-    Scores within 1e-6 of the row's largest |score| are tied, and their order is chance. Several
-    numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score that is
-    not finite.
+    Scores within the `tie_margin` of the right one are tied with it, and their order is chance.
+    Several numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score
+    that is not finite.
     """
-    rows = _rows(scores)
+    rows = _rows(scores, log_odds=log_odds)
     own = rows.scores.gather(1, right.unsqueeze(1))
-    margin = TIED * rows.scale
+    margin = rows.margin(own)
     better = (rows.scores > own + margin).sum(1)
     tied = ((rows.scores - own).abs() <= margin).sum(1)
     return ((guesses - better).double() / tied).clamp(0, 1)
@@ -93,19 +112,20 @@ class BestRank(NamedTuple):
     own: Tensor
 
 
-def best_rank(scores: Tensor, right: Tensor) -> BestRank:
+def best_rank(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> BestRank:
     """Return the rank of the best right candidate in each row of [N, C] scores.
 
     `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
-    fewer. Scores within 1e-6 of the row's largest |score| are tied. Nothing is sorted. Raises
-    ValueError, with the row, for a score that is not finite and for no right candidate.
+    fewer. Scores within the `tie_margin` of the best right one are tied with it. Nothing is sorted.
+    Raises ValueError, with the row, for a score that is not finite and for no right candidate.
     """
     lacking = (right < 0).all(1).nonzero()
     if len(lacking):
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
-    rows, right = _rows(scores), right.to(scores.device)
+    rows, right = _rows(scores, log_odds=log_odds), right.to(scores.device)
     own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
-    best, margin = own.amax(1, keepdim=True), TIED * rows.scale
+    best = own.amax(1, keepdim=True)
+    margin = rows.margin(best)
     better, reached = _count_above(rows.scores, best + margin, best - margin)
     tied_own = (own >= best - margin).sum(1)
     return BestRank(*(count.cpu() for count in (better, reached - better, tied_own)))
@@ -176,9 +196,14 @@ class _Rows(NamedTuple):
     scores: Tensor
     best: Tensor
     scale: Tensor
+    log_odds: bool
+
+    def margin(self, compared: Tensor) -> Tensor:
+        """Return how far from the scores [..., 1] of each row others are tied with them."""
+        return tie_margin(compared, self.scale, log_odds=self.log_odds)
 
 
-def _rows(scores: Tensor, candidates: Tensor | None = None) -> _Rows:
+def _rows(scores: Tensor, candidates: Tensor | None = None, *, log_odds: bool) -> _Rows:
     """Return rows of scores, whose candidates are finite; what is no candidate becomes -inf."""
     scores = scores if scores.dtype == torch.float64 else scores.float()
     high = low = scores
@@ -187,12 +212,12 @@ def _rows(scores: Tensor, candidates: Tensor | None = None) -> _Rows:
     best, least = high.amax(-1, keepdim=True), low.amin(-1, keepdim=True)
     # NaN anywhere in a row makes both NaN.
     _refuse(best, least)
-    return _Rows(high, best, torch.maximum(best.abs(), least.abs()))
+    return _Rows(high, best, torch.maximum(best.abs(), least.abs()), log_odds)
 
 
 def _tied_for_best(rows: _Rows) -> Tensor:
     """Return which scores of a row are tied for its highest, bool [..., C]."""
-    return rows.scores >= rows.best - TIED * rows.scale
+    return rows.scores >= rows.best - rows.margin(rows.best)
 
 
 def _choice_of(near: Tensor, tied: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -169,7 +169,20 @@ def _run(
     where = task.spec.document.where("primary").rpartition("/")[2]
     require_primary(outcome, task.spec.primary_score, where)
     facts = _facts(settings, machine.processes.size, seconds)
+    outcome = with_saturated(outcome, engine.saturated)
     return make_row(row, job, outcome, facts | {"trained": engine.trained}), outcome
+
+
+def with_saturated(outcome: Outcome, count: int) -> Outcome:
+    """Return an outcome with the number of compared probabilities that are 0 or 1, if any."""
+    if not count:
+        return outcome
+    note = (
+        f"{count:,} of the probabilities compared are exactly 0 or 1, and tied with each other: "
+        'an adapter that returns log-odds (score_kind = "logit") keeps them apart'
+    )
+    counts, notes = {**outcome.counts, "saturated": count}, [*outcome.notes, note]
+    return replace(outcome, counts=counts, notes=notes)
 
 
 def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from vlbench.probes.captioning.caption_scores import (
     caption_scores,
     measured_share,
     metrics_part,
-    score_kind,
 )
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
 from vlbench.probes.captioning.caption_statistics import counted
@@ -117,25 +116,6 @@ def test_items_have_the_mean_of_their_score_and_corpora_have_none():
 def test_a_share_without_chance_says_none():
     credit = np.array([[1.0, 0.0]])
     assert measured_share("ratio", {}, credit, EXAMPLES).score.chance is None
-
-
-class Matcher:
-    def score_pairs(self, pictures, texts): ...
-
-
-class Towers(Matcher):
-    def similarity(self, images, texts): ...
-
-
-class Logits(Matcher):
-    score_kind = "logit"
-
-
-@pytest.mark.parametrize(
-    ("model", "kind"), [(Matcher(), "probability"), (Towers(), "cosine"), (Logits(), "logit")]
-)
-def test_a_score_is_what_the_adapter_says_else_what_its_towers_say(model, kind):
-    assert score_kind(model) == kind
 
 
 DATA = captioned()

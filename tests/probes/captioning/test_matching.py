@@ -51,7 +51,7 @@ def matched(rule, *favourites):
     told = [[one(i) for i in range(n)] for one in favourites]
     subjects = Subjects(ROWS, references_of(ROWS), before, told, before_last=told)
     scorer = PairScorer(Likes(rule), ROWS, Engine.for_tests())
-    found, scores = matching_part(scorer, subjects, TEXT, "probability", seed=0)
+    found, scores = matching_part(scorer, subjects, TEXT, seed=0)
     values = {(score.metric, *score.at.values()): score for score in found.scores}
     return found, values, scores
 

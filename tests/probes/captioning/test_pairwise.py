@@ -17,7 +17,7 @@ def contest(*scores, texts=None):
     own, n = torch.tensor(scores, dtype=torch.float64), len(scores)
     told = texts or [NAMES] * n
     images = Examples([str(i) for i in range(n)], [str(i) for i in range(n)])
-    return Contest(images, NAMES, told, own, torch.zeros(n, 3), -own)
+    return Contest(images, NAMES, told, own, torch.zeros(n, 3), -own, "score")
 
 
 def values(measured):

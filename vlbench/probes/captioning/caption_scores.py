@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from vlbench.capabilities import SharedSpace
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.corpus import CORPORA
@@ -156,18 +155,6 @@ def _score(
             **estimate.score(),
         )
     ]
-
-
-PROBABILITY, COSINE = "probability", "cosine"
-
-
-def score_kind(model: Any) -> str:
-    """Return the adapter's own `score_kind`, else cosine for two towers, and probability.
-
-    Those of different kinds, and of different models unless they are probabilities, have no mean.
-    """
-    own = getattr(model, "score_kind", "")
-    return str(own) if own else COSINE if isinstance(model, SharedSpace) else PROBABILITY
 
 
 UNITS = {"perplexity": "perplexity"}

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+import torch
 
 from vlbench.capabilities import ImageTextScorer, RegionEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
+from vlbench.engine.pair_scores import PairScorer, as_published
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Examples
@@ -179,10 +180,19 @@ def references_of(rows: Split) -> list[list[str]]:
     return references
 
 
+def published_scores(scores: Mapping[str, Floats], kind: str) -> dict[str, Floats]:
+    """Return matching scores of a kind as papers print them, by kind of captions."""
+    return {
+        captions: as_published(torch.from_numpy(values), kind).numpy()
+        for captions, values in scores.items()
+    }
+
+
 def match_scores(scorer: PairScorer, kinds: Kinds, rows: Sequence[int]) -> dict[str, Floats]:
     """Return the score of each caption for the image of its place in `rows`, [seeds, N] by kind.
 
-    All are asked for at once, so that a caption of several kinds is scored once.
+    These are to be compared; `published_scores` are to be printed. All are asked for at once, so
+    that a caption of several kinds is scored once.
     """
     texts = [text for seeds in kinds.values() for captions in seeds for text in captions]
     count = len(texts) // len(rows)

@@ -247,7 +247,7 @@ def favourites(
 
     def make() -> SelfCriticalTraining:
         start = taught._replace(network=restore_captioner(weights, sizes))
-        reward = PairScorer(model, train, engine)
+        reward = PairScorer(model, train, engine).published
         return SelfCriticalTraining(start, features, reward, plan, engine.device, seed=seed)
 
     result = engine.train(key, make, "captions that the model likes")

@@ -35,10 +35,12 @@ from vlbench.capabilities import (
     ImageTextScorer,
     RegionEncoder,
     count_truncated,
+    is_log_odds,
+    score_kind,
 )
 from vlbench.data.records import Data
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
+from vlbench.engine.pair_scores import PairScorer, published_kind
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
@@ -50,7 +52,6 @@ from vlbench.probes.captioning.caption_scores import (
     generated,
     metrics_of,
     metrics_part,
-    score_kind,
     stack_seeds,
     with_other_references,
 )
@@ -62,6 +63,7 @@ from vlbench.probes.captioning.caption_sets import (
     Subjects,
     collect,
     match_scores,
+    published_scores,
 )
 from vlbench.probes.captioning.caption_statistics import (
     available_metrics,
@@ -145,7 +147,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     subjects, trained = collect(model, data, engine, plan)
     text = TextScorer(data.splits["train"]["captions"])
     scorer = PairScorer(model, subjects.rows, engine)
-    matched, scores = matching_part(scorer, subjects, text, score_kind(model), seed=seed)
+    matched, scores = matching_part(scorer, subjects, text, seed=seed)
     tagged = {kind: [words.tagged(of) for of in seeds] for kind, seeds in subjects.kinds.items()}
     texts = [text for seeds in subjects.kinds.values() for captions in seeds for text in captions]
     return join_outcomes(
@@ -166,17 +168,26 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 
 
 class Scored(NamedTuple):
-    """What one scorer gives favourites and captions before, [seeds, N]; whether it is the model."""
+    """What one scorer gives favourites and captions before, [seeds, N]; whether it is the model.
+
+    `kind` is that of the scores.
+    """
 
     name: str
-    unit: str
+    kind: str
     is_own: bool
     scores: Mapping[str, Floats]
 
     @property
     def preferred(self) -> Preference:
         """How far favourites outscore captions before."""
-        return preference(self.scores[FAVOURITES], self.scores[BEFORE])
+        first, second = (self.scores[kind] for kind in (FAVOURITES, BEFORE))
+        return preference(first, second, log_odds=is_log_odds(self.kind))
+
+    @property
+    def published(self) -> dict[str, Floats]:
+        """The scores as papers print them."""
+        return published_scores(self.scores, self.kind)
 
     @property
     def at(self) -> dict[str, str]:
@@ -259,12 +270,12 @@ def _scores(
 
 def _part(one: Scored, examples: Examples) -> Outcome:
     """Return the scores of one scorer."""
-    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.scores.items()}
+    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.published.items()}
     preferred = one.preferred
     measured = [
         one.measure(examples, {}),
         tied_share(WIN_RATE, one.at, preferred, examples),
-        *caption_scores(means, {MATCH: one.unit}, examples, one.at),
+        *caption_scores(means, {MATCH: published_kind(one.kind)}, examples, one.at),
     ]
     counts = preferred.counts if one.is_own else {}
     notes = [f"{WIN_RATE} {one.name}: the model's own score, which rewarded its favourites"]
@@ -283,7 +294,7 @@ def _training(
     """Return whether the model's own score still rose over the last epochs of its training."""
     (own,) = [one for one in scored if one.is_own]
     scorer = PairScorer(model, images.of(engine.read_by(model, data)), engine)
-    late, notes = convergence(scorer, subjects, own.scores[FAVOURITES], own.unit)
+    late, notes = convergence(scorer, subjects, own.published[FAVOURITES])
     return outcome_of([late], notes=notes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vlbench.engine.pair_scores import PairScorer, other_images
+from vlbench.engine.pair_scores import PairScorer, other_images, published_kind
 from vlbench.metrics.intervals import Floats, ratio
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
@@ -22,7 +22,7 @@ from vlbench.probes.captioning.caption_scores import (
     measured_share,
     untried,
 )
-from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores
+from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores, published_scores
 from vlbench.probes.captioning.caption_statistics import counted, over_seeds
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.probes.captioning.pairwise import TIED, gain_score
@@ -54,15 +54,15 @@ class Preference(NamedTuple):
         return {"ties": self.ties, "choices": self.chosen.size}
 
 
-def preference(first: Floats, second: Floats) -> Preference:
+def preference(first: Floats, second: Floats, *, log_odds: bool = False) -> Preference:
     """Return the preference between scores, each [seeds, N] or [1, N] for what no seed changes.
 
-    Scores within 1e-6 of the larger magnitude are tied. Raises ValueError for a score that is not
-    finite.
+    Scores are tied as in `vlbench.metrics.ranking.choose`. Raises ValueError for a score that is
+    not finite.
     """
     pairs = np.stack(np.broadcast_arrays(first, second), -1)
     flat = torch.from_numpy(pairs.reshape(-1, 2))
-    choice = choose(flat, torch.zeros(len(flat), dtype=torch.int64))
+    choice = choose(flat, torch.zeros(len(flat), dtype=torch.int64), log_odds=log_odds)
     shape = pairs.shape[:-1]
     return Preference(choice.credit.numpy().reshape(shape), choice.chosen.numpy().reshape(shape))
 
@@ -90,40 +90,42 @@ WIN_RATE = "win_rate_vs_cross_entropy"
 
 
 def matching_part(
-    scorer: PairScorer, subjects: Subjects, text: TextScorer, unit: str, *, seed: int
+    scorer: PairScorer, subjects: Subjects, text: TextScorer, *, seed: int
 ) -> tuple[Outcome, dict[str, Floats]]:
-    """Return preferences and mean scores under a model, and the scores [seeds, N] by kind.
+    """Return preferences and mean scores under a model, and published scores [seeds, N] by kind.
 
-    Preferences are those of the favourites, and of those after each budget. `unit` is the kind of
-    the model's scores.
+    Preferences are those of the favourites, and of those after each budget.
     """
+    unit = published_kind(scorer.kind)
     rows = range(len(subjects.before))
     first = subjects.kinds[REFERENCE][0]
     others = other_images(len(rows), seed)
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
-    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in scores.items()}
+    printed = published_scores(scores, scorer.kind)
+    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in printed.items()}
     floors: ByKind = {kind: means[OF_ANOTHER] for kind in means if kind != OF_ANOTHER}
-    examples, preferred = subjects.examples, _prefer_reference(scores)
+    examples, preferred = subjects.examples, _prefer_reference(scores, scorer.log_odds)
     measured = [
         *_preferences(scorer, subjects, text, scores, others, {}),
         tied_share(PREFERS, {}, preferred, examples),
         *caption_scores(means, {MATCH: unit}, examples, floors=floors),
     ]
-    late, notes = convergence(scorer, subjects, scores[FAVOURITES], unit)
+    late, notes = convergence(scorer, subjects, printed[FAVOURITES])
     measured.append(late)
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
         by_kind = match_scores(scorer, after.kinds, rows)
         measured += _preferences(scorer, after, text, by_kind, others, at)
         scores_by_kind: ByKind = {
-            kind: {MATCH: counted(values)} for kind, values in by_kind.items()
+            kind: {MATCH: counted(values)}
+            for kind, values in published_scores(by_kind, scorer.kind).items()
         }
         measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
     collapsed = collapse_part(subjects)
     notes += collapsed.notes
-    return outcome_of(measured, {**preferred.counts, **collapsed.counts}, notes), scores
+    return outcome_of(measured, {**preferred.counts, **collapsed.counts}, notes), printed
 
 
 def _preferences(
@@ -137,10 +139,14 @@ def _preferences(
     """Return how often references and favourites win, and how many favourites there are."""
     kinds, examples = subjects.kinds, subjects.examples
     pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
-    own, another = _prefer_reference(scores), _prefer_reference(match_scores(scorer, pair, others))
-    alone = _prefer_reference({kind: _score_by_text(text, told) for kind, told in pair.items()})
+    of_another, by_text = (
+        match_scores(scorer, pair, others),
+        {kind: _score_by_text(text, told) for kind, told in pair.items()},
+    )
+    own, another = (_prefer_reference(one, scorer.log_odds) for one in (scores, of_another))
+    alone = _prefer_reference(by_text, log_odds=True)
     floors = {"another_image": another.mean, "text_only": alone.mean}
-    won = preference(scores[FAVOURITES], scores[BEFORE])
+    won = preference(scores[FAVOURITES], scores[BEFORE], log_odds=scorer.log_odds)
     return [
         measured_preference(PREFERS, at, own, examples, (REFERENCE, FAVOURITES), floors=floors),
         measured_gain(PREFERS, at, own, another, examples),
@@ -163,16 +169,15 @@ def _count_distinct(favourites: Sequence[Sequence[str]], at: At) -> Score:
     )
 
 
-def convergence(
-    scorer: PairScorer, subjects: Subjects, last: Floats, unit: str
-) -> tuple[Measured, list[str]]:
+def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[Measured, list[str]]:
     """Return how much the reward of the test images rose over the last epochs of SCST.
 
-    With a note where the interval is above 0: it still rises. `last` are the scores [seeds, N] of
-    favourites; no other score says whether SCST has converged.
+    With a note where the interval is above 0: it still rises. `last` are the published scores
+    [seeds, N] of favourites; no other score says whether SCST has converged.
     """
-    rows = range(len(subjects.before))
-    earlier = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)[FAVOURITES]
+    rows, unit = range(len(subjects.before)), published_kind(scorer.kind)
+    scores = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)
+    earlier = published_scores(scores, scorer.kind)[FAVOURITES]
     value = over_seeds(counted(last - earlier), ratio)
     assert value
     limits = gain_range(RANGES.get(unit, (None, None)))
@@ -227,13 +232,13 @@ def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
     share_name = " ".join([metric, *map(str, at.values())])
     note = (
         f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices (within "
-        "1e-6 of the larger), and share the credit"
+        "1e-6), and share the credit"
     )
     return [note] if found.ties else []
 
 
-def _prefer_reference(scores: Mapping[str, Floats]) -> Preference:
-    return preference(scores[REFERENCE], scores[FAVOURITES])
+def _prefer_reference(scores: Mapping[str, Floats], log_odds: bool) -> Preference:
+    return preference(scores[REFERENCE], scores[FAVOURITES], log_odds=log_odds)
 
 
 def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:

@@ -127,5 +127,6 @@ def _measure_kind(contest: Contest, k: Sequence[int], at: Mapping[str, str]) -> 
         yield contest.match({"k": number, **at}, name)
     yield from contest.share(Share("increase_rate", at, [[names[-1], names[0]]]))
     gaps = torch.tensor(k, dtype=torch.float64) - sum(k) / len(k)
-    slopes = contest.own[:, [contest.place(name) for name in names]] @ (gaps / gaps.square().sum())
+    scores = torch.stack([contest.published(name) for name in names], 1)
+    slopes = scores @ (gaps / gaps.square().sum())
     yield contest.mean("slope", at, slopes, unit="score per noun", chance=0.0)

@@ -169,7 +169,7 @@ def _draw(
 
 def _measure_change(contest: Contest, changed: str) -> Sequence[Measured]:
     at = {"replaced": changed}
-    drop = contest.own[:, contest.place(ORIGINAL)] - contest.own[:, contest.place(changed)]
+    drop = contest.published(ORIGINAL) - contest.published(changed)
     return [
         *contest.share(Share("prefers_original", at, [[ORIGINAL, changed]])),
         contest.match(at, changed),

@@ -17,7 +17,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.engine.pair_scores import PairScorer, other_images
+from vlbench.capabilities import is_log_odds
+from vlbench.engine.pair_scores import PairScorer, as_published, other_images
 from vlbench.metrics.intervals import Floats, clustered_fraction, clustered_ratio, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
@@ -43,7 +44,10 @@ class Share(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """Scores [N, C] of C texts for each of N images, for another image, and by the text alone."""
+    """Scores [N, C] of C texts for each of N images, for another image, and by the text alone.
+
+    `kind` is that of the model's scores, which are compared as they are and printed `as_published`.
+    """
 
     images: Examples
     names: Sequence[str]
@@ -51,16 +55,26 @@ class Contest(NamedTuple):
     own: Tensor
     another_image: Tensor
     text_only: Tensor
+    kind: str
 
     def place(self, name: str) -> int:
         """Return the column of a text."""
         return self.names.index(name)
 
+    def published(self, name: str) -> Tensor:
+        """Return the scores [N] of a text as papers print them."""
+        return as_published(self.own[:, self.place(name)], self.kind)
+
     def share(self, share: Share) -> list[Measured]:
         """Return a share with its floors, its gain from the image, and how often it is tied."""
+        of_model = is_log_odds(self.kind)
         own, another, alone = (
-            join_choices([self._choose(scores, contest) for contest in share.contests])
-            for scores in (self.own, self.another_image, self.text_only)
+            join_choices([self._choose(scores, one, log_odds) for one in share.contests])
+            for scores, log_odds in (
+                (self.own, of_model),
+                (self.another_image, of_model),
+                (self.text_only, True),
+            )
         )
         floors = {"another_image": another.credit, "text_only": alone.credit}
         chance = torch.cat([self._chance(contest) for contest in share.contests]).mean()
@@ -90,9 +104,9 @@ class Contest(NamedTuple):
 
     def match(self, at: At, name: str) -> Measured:
         """Return the mean matching score of a text; the floor is that for another image."""
-        place = self.place(name)
-        floors = {"another_image": float(self.another_image[:, place].mean())}
-        return self.mean("match_score", at, self.own[:, place], floors=floors)
+        another = as_published(self.another_image[:, self.place(name)], self.kind)
+        floors = {"another_image": float(another.mean())}
+        return self.mean("match_score", at, self.published(name), floors=floors)
 
     def table(self) -> Any:
         """Return all texts with their scores, a row per text."""
@@ -100,15 +114,15 @@ class Contest(NamedTuple):
             "id": [image for image in self.images.ids for _ in self.names],
             "name": [*self.names] * len(self.texts),
             "text": [*chain(*self.texts)],
-            "score": self.own.flatten().tolist(),
+            "score": as_published(self.own, self.kind).flatten().tolist(),
         }
         return pa.table(columns)
 
-    def _choose(self, scores: Tensor, contest: Sequence[str]) -> Choice:
+    def _choose(self, scores: Tensor, contest: Sequence[str], log_odds: bool) -> Choice:
         """Return the choices of one contest; texts that are the same share one candidate."""
         candidates, same = self._distinct(contest)
         own = scores[:, self._places(contest)]
-        choice = choose_any(own, candidates & same, candidates=candidates)
+        choice = choose_any(own, candidates & same, candidates=candidates, log_odds=log_odds)
         return choice._replace(credit=choice.credit / same.sum(1))
 
     def _chance(self, contest: Sequence[str]) -> Tensor:
@@ -193,7 +207,7 @@ def compare_texts(
     own, another = model(pictured, [*every, *every]).double().view(2, len(rows), len(names))
     by_text = alone(every).view(len(rows), len(names))
     images = model.rows["picture"].select(rows).examples()
-    return Contest(images, names, listed, own, another, by_text)
+    return Contest(images, names, listed, own, another, by_text, model.kind)
 
 
 def report(
@@ -208,7 +222,7 @@ def report(
     choices = sum(score.n for score in tied)
     note = (
         f"{share}: the best scores are tied in {ties} of {choices} choices"
-        " (within 1e-6 of the largest), and share the credit"
+        " (within 1e-6), and share the credit"
     )
     notes = [note] if ties else []
     notes += _range_notes([one.score for one in measured if one.score.metric == share])

@@ -45,12 +45,12 @@ def classification(
     pairs = pair_classes(model, data, logits)
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
-    first = choose(logits, right)
+    first = choose(logits, right, log_odds=True)
     examples, answers = test["image"].examples(), Answers(names, first.chosen, right)
     score = guess_score("accuracy", first.credit, right, len(names))
     measured = [Measured(score, examples, first.credit, answers)]
     if len(names) > GUESSES:
-        credit = credit_among(logits, right, GUESSES)
+        credit = credit_among(logits, right, GUESSES, log_odds=True)
         score = guess_score("accuracy_top5", credit, right, len(names), GUESSES)
         measured.append(Measured(score, examples, credit))
     if len(names) <= MOST_CLASSES:

@@ -83,7 +83,7 @@ class Problem(NamedTuple):
         """Return a probe's choices for the test images; all classes are tied if these are equal."""
         if all_equal(self.test):
             return choose(torch.zeros(len(right), self.classes), right)
-        return choose(probe(self.test).exp(), right)
+        return choose(probe(self.test), right, log_odds=True)
 
 
 class Sent(NamedTuple):

@@ -128,7 +128,8 @@ def _until_success(
         scores = logits(x)
         loss = cross_entropy(scores, label[active], reduction="sum")
         gradient = astensor(torch.autograd.grad(loss, x)[0])
-        go_on = choose(scores.detach(), label[active]).credit != successful
+        credit = choose(scores.detach(), label[active], log_odds=True).credit
+        go_on = credit != successful
         direction = steps.normalize(gradient, x=astensor(x.detach()), bounds=(0, 1)).raw
         x = x.detach() + sign * size * direction
         x = steps.project(astensor(x), astensor(pixels[active]), attack.epsilon).raw.clamp(0, 1)

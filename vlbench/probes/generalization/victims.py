@@ -60,7 +60,7 @@ class Victim:
             out = self.encode(pixels).float()
         if self.head:
             return [classify(self.head, out, label) for label in labels]
-        return [choose(out, label) for label in labels]
+        return [choose(out, label, log_odds=True) for label in labels]
 
 
 def find_victim(

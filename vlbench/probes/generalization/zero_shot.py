@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vlbench.capabilities import DualEncoder, ImageTextScorer, Picture, count_truncated
+from vlbench.capabilities import (
+    DualEncoder,
+    ImageTextScorer,
+    Picture,
+    count_truncated,
+    is_log_odds,
+    score_kind,
+)
 from vlbench.data.records import Data, Split, TestRows, labels, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import SMALLEST
@@ -150,10 +157,13 @@ def _outcome_of_scores(
         return list(torch.cat(scores).float().cpu().view(len(shown), len(names), -1).mean(2))
 
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
-    scores = torch.stack(engine.map(scored, column, key=key))
-    first = choose(scores, right)
+    scores, kind = torch.stack(engine.map(scored, column, key=key)), score_kind(model)
+    engine.count_saturated(kind, scores)
+    log_odds = is_log_odds(kind)
+    first = choose(scores, right, log_odds=log_odds)
     rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
-    measured = _measured(test, rules, credit_among(scores, right, GUESSES), right, names)
+    top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
+    measured = _measured(test, rules, top5, right, names)
     counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
     return outcome_of(measured, counts)
 

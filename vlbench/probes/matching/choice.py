@@ -49,6 +49,9 @@ ChoiceRows = Annotated[Data, "test", "language_model"]
 # Scores texts without an image, float64 [N].
 TextRule = Callable[[list[str]], Tensor]
 
+# The rule whose scores are log-likelihoods.
+TRIGRAM = "trigram"
+
 WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `caption`"
 
 
@@ -103,7 +106,7 @@ def _text_rules(data: Data, language_model: Sequence[str]) -> dict[str, TextRule
     rules: dict[str, TextRule] = {"longest_text": _length, "shortest_text": lambda t: -_length(t)}
     if language_model:
         read = chain.from_iterable(data.splits[name]["captions"] for name in language_model)
-        rules["trigram"] = TextScorer(read)
+        rules[TRIGRAM] = TextScorer(read)
     return rules
 
 
@@ -127,6 +130,7 @@ class RowScorer:
         self._places = [places[key] for key in keys]
         distinct = Split({"image": image, "picture": picture}).select([*first.values()])
         self._scorer = PairScorer(model, distinct, engine)
+        self.log_odds = self._scorer.log_odds
 
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         """Return the score of each text for the image of its row, float32 [N]."""
@@ -147,6 +151,9 @@ class Questions:
         self, rows: Split, scorers: Sequence[RowScorer], rules: Mapping[str, TextRule]
     ) -> None:
         self._rows, self._scorers, self._rules = rows, scorers, rules
+        # The scores that are on a logarithmic scale, by the name of a floor, the model's without.
+        of_model = scorers[0].log_odds
+        self._log_odds = {"": of_model, "another_image": of_model, TRIGRAM: True}
         self._captions = [*rows["caption"]]
         self._foils = [*rows["foils"]] if "foils" in rows.columns else []
         self._seconds = [*rows["caption_2"]] if "caption_2" in rows.columns else []
@@ -185,10 +192,15 @@ class Questions:
         tables |= {name: _bag(self._rows[column], texts) for name, column in seen.items()}
         tables["another_image"] = of_images(others)
         sizes = [len(own) for own in texts]
-        choices = {name: _first_of(table, sizes) for name, table in tables.items()}
+        tables[""] = of_images(rows)
+        choices = {
+            name: _first_of(table, sizes, log_odds=self._log_odds.get(name, False))
+            for name, table in tables.items()
+        }
+        own = choices.pop("")
         return Asked(
             "text_accuracy",
-            _first_of(of_images(rows), sizes),
+            own,
             {name: one.credit for name, one in choices.items()},
             1 / torch.tensor(sizes, dtype=torch.float64),
             self._examples,
@@ -203,7 +215,7 @@ class Questions:
 
         def of_captions(captions: list[str]) -> Choice:
             table = torch.stack([score(rows, captions) for score in self._scorers], 1)
-            return choose_any(table.double(), _first(table))
+            return choose_any(table.double(), _first(table), log_odds=self._log_odds[""])
 
         other = of_captions([self._captions[i] for i in others])
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
@@ -215,8 +227,8 @@ class Questions:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         _refuse_equal(pairs)
-        own, another = self._tables(pairs, range(len(pairs))), self._tables(pairs, others)
-        tables = {"another_image": another}
+        tables = {"": self._tables(pairs, range(len(pairs)))}
+        tables["another_image"] = self._tables(pairs, others)
         for name, rule in self._rules.items():
             by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
             tables[name] = by_text[:, None].expand(-1, 2, -1)
@@ -225,7 +237,11 @@ class Questions:
             bags = [_bag(words, pairs).view(-1, 2) for words in sides]
             tables[name] = torch.stack(bags, 1)
         same = [_bag_key(first) == _bag_key(second) for first, second in pairs]
-        return twin_questions(own, tables, self._examples, tuple(self._rules), same)
+        outcomes = {
+            name: twin_choices(table, log_odds=self._log_odds.get(name, False))
+            for name, table in tables.items()
+        }
+        return twin_questions(outcomes, self._examples, tuple(self._rules), same)
 
     def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
         """Return the scores of both images of some rows with both texts, float64 [N, 2, 2]."""
@@ -257,20 +273,16 @@ class Questions:
 
 
 def twin_questions(
-    own: Tensor,
-    floors: Mapping[str, Tensor],
+    outcomes: Mapping[str, Mapping[str, Choice]],
     examples: Examples,
     blind: Sequence[str] = (),
     same_words: Sequence[bool] = (),
 ) -> list[Asked]:
-    """Return what scores float64 [N, 2, 2] of two images with two texts, and floors, say of twins.
-
-    The first text is right for the first image, the second for the second.
-    """
-    n = len(own)
-    by_name = {name: _outcomes(table) for name, table in floors.items()}
+    """Return what is asked of twins, by the choices of the model, under "", and of floors."""
+    n = len(examples.ids)
+    floors = {name: choices for name, choices in outcomes.items() if name}
     asked = []
-    for metric, choice_of_model in _outcomes(own).items():
+    for metric, choice_of_model in outcomes[""].items():
         each = metric.endswith("accuracy")
         rows = [row for row in range(n) for _ in range(2)] if each else list(range(n))
         chance = {"group_score": 1 / 6}.get(metric, 0.5 if each else 0.25)
@@ -278,7 +290,7 @@ def twin_questions(
             Asked(
                 metric,
                 choice_of_model,
-                {name: outcomes[metric].credit for name, outcomes in by_name.items()},
+                {name: choices[metric].credit for name, choices in floors.items()},
                 torch.full((len(rows),), chance, dtype=torch.float64),
                 _of_both(examples) if each else examples,
                 rows,
@@ -289,16 +301,21 @@ def twin_questions(
     return asked
 
 
-def _outcomes(table: Tensor) -> dict[str, Choice]:
-    """Return the choices of twins by metric, from scores [N, 2, 2] of images with texts."""
+def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
+    """Return the choices of twins by metric, from scores float64 [N, 2, 2] of images with texts.
+
+    The first text is right for the first image, the second for the second.
+    """
     right = torch.eye(2, dtype=torch.bool).expand(table.shape)
-    texts, images = choose_any(table, right), choose_any(table.transpose(1, 2), right)
+    texts, images = (
+        choose_any(one, right, log_odds=log_odds) for one in (table, table.transpose(1, 2))
+    )
     return {
         "text_accuracy": Choice(*(part.flatten() for part in texts)),
         "image_accuracy": Choice(*(part.flatten() for part in images)),
         "text_score": _both(texts),
         "image_score": _both(images),
-        "group_score": group_choice(table),
+        "group_score": group_choice(table, log_odds=log_odds),
     }
 
 
@@ -314,12 +331,12 @@ def _of_both(examples: Examples) -> Examples:
     return Examples(ids, digests, [one for one in examples.clusters for _ in range(2)])
 
 
-def _first_of(scores: Tensor, sizes: Sequence[int]) -> Choice:
+def _first_of(scores: Tensor, sizes: Sequence[int], *, log_odds: bool) -> Choice:
     """Return the choice of the first among `sizes` candidates each, whose scores are in a row."""
     table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
     given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
     table[given] = scores.double()
-    return choose_any(table, _first(table), candidates=given)
+    return choose_any(table, _first(table), candidates=given, log_odds=log_odds)
 
 
 def _first(table: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
 from vlbench.metrics.items import Examples, Measured, outcome_of
-from vlbench.metrics.ranking import TIED, Choice
+from vlbench.metrics.ranking import Choice, tie_margin
 from vlbench.results import At, Outcome, Score
 
 # Which items a score is over, bool [M].
@@ -45,16 +45,17 @@ class Asked(NamedTuple):
     same_words: Sequence[bool] = ()
 
 
-def group_choice(table: Tensor) -> Choice:
+def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     """Return whether the two right pairs of scores [N, 2, 2] are above the two wrong ones.
 
     The right ones are on the diagonal. Where p right and q wrong ones are tied between them, the
     credit is that of a random order, 1 / C(p + q, p): 1/6 where all four are.
     """
-    margin = TIED * table.abs().amax((1, 2))
     right = torch.stack([table[:, 0, 0], table[:, 1, 1]], 1)
     wrong = torch.stack([table[:, 0, 1], table[:, 1, 0]], 1)
     least, most = right.amin(1), wrong.amax(1)
+    compared = torch.maximum(least.abs(), most.abs())
+    margin = tie_margin(compared, table.abs().amax((1, 2)), log_odds=log_odds)
     p = (right <= (most + margin)[:, None]).sum(1)
     q = (wrong >= (least - margin)[:, None]).sum(1)
     tied = (least - most).abs() <= margin

@@ -110,9 +110,11 @@ def retrieval_in_pools(
         texts = [captions.texts[i] for i in one.captions.tolist()]
         rows = one.images.repeat_interleave(len(texts)).tolist()
         scores = scorer(rows, texts * len(one.images)).view(len(one.images), len(texts))
-        ranks.append(
-            Ranks(best_rank(scores, one.right_captions), best_rank(scores.T, one.right_images))
+        by_image, by_caption = (
+            best_rank(table, right, log_odds=scorer.log_odds)
+            for table, right in ((scores, one.right_captions), (scores.T, one.right_images))
         )
+        ranks.append(Ranks(by_image, by_caption))
     return _outcome(model, captions, pools, ranks, k, pool, [])
 
 
