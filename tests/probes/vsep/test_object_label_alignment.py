@@ -320,6 +320,24 @@ def test_what_a_network_memorises_of_each_class_is_not_selective():
     assert (score.chance, score.limits, score.at) == (0, (-1, 1), {"objects": 2})
 
 
+@pytest.mark.parametrize("size", [0.0, 3.0])
+def test_what_a_caption_adds_to_all_its_words_makes_no_memory_selective(size):
+    # Regions and words are unrelated codes of their class, so that there is only memory.
+    train, test = images(600, 1), images(400, 2, seed=2)
+    places = [NAMES.index(name) for part in (train, test) for image in part for name, _ in image]
+    codes = dict(zip(NAMES, normalize(drawn(WIDTH, 32, seed=3), dim=1), strict=True))
+
+    def in_context(text, word):
+        part = size * normalize(drawn(32, seed=crc32(text.encode())), dim=0)
+        return codes[word] + part if word in codes else None
+
+    data = world(train, test, drawn(WIDTH, WIDTH, seed=4)[places])
+    outcome = probe(PlantedWords(in_context), data, objects=(2,), selectivity=True)
+    (score,) = [s for s in outcome.scores if s.metric == "selectivity"]
+    assert values(outcome)["accuracy"] > 0.8
+    assert score.value == pytest.approx(0, abs=0.02)
+
+
 def test_what_a_network_learns_of_how_words_and_regions_are_alike_is_selective():
     score, found = selectivity_of([*range(12)], [*range(12, 16)], 3)
     assert found["accuracy"] > 0.8

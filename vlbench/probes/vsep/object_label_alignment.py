@@ -9,8 +9,9 @@ in "A photo of a {label}" in place of the caption, and `template_drop` is the ac
 (table 3). The floor `shuffled_words` is a network trained on pairs whose words were shuffled.
 
 `selectivity`, where it is asked for, is how much better a network does than one of a control task
-(Hewitt and Liang 2019, arXiv:1909.03368): there each class has, in training and in test, words of
-another class, drawn once, so that a network can only memorise which.
+(Hewitt and Liang 2019, arXiv:1909.03368): there each word is moved, in training and in test, from
+the mean of its class to that of another class, drawn once, so that a network can only memorise
+which. What the caption adds to its words stays with them, as in the task itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
@@ -176,10 +178,11 @@ def _difference(
 
 
 def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
-    """Return the same objects, each with the words of an object of the class that its own became.
+    """Return the same objects, each word moved from the mean of its class to that of another class.
 
-    Classes change places by a permutation without fixed points, drawn by the seed; so is the object
-    of the other class, among all sets.
+    Classes change places by a permutation without fixed points, drawn by the seed. Means are over
+    the objects of all sets. A word drawn from another caption would bring that caption's part of
+    its vector along, by which the words of one image then differ, where in the task they do not.
     """
     rng, every = np.random.default_rng(seed), [sets.train, *sets.tests.values()]
     owned: dict[str, list[Tensor]] = {}
@@ -188,11 +191,15 @@ def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
             for name, vector in zip(named, words, strict=True):
                 owned.setdefault(name.word, []).append(vector)
     classes = rng.permutation(sorted(owned)).tolist()
-    others = dict(zip(classes, [*classes[1:], classes[0]], strict=True))
+    means = {word: torch.stack(vectors).mean(0) for word, vectors in owned.items()}
+    others = zip(classes, [*classes[1:], classes[0]], strict=True)
+    shifts = {word: means[other] - means[word] for word, other in others}
 
     def changed(objects: Objects) -> Objects:
-        pools = [[owned[others[name.word]] for name in named] for named in objects.named]
-        words = [[pool[rng.integers(len(pool))] for pool in row] for row in pools]
+        words = [
+            [vector + shifts[name.word] for name, vector in zip(named, row, strict=True)]
+            for named, row in zip(objects.named, objects.words, strict=True)
+        ]
         return objects.with_words(words)
 
     train, *tests = (changed(objects) for objects in every)
