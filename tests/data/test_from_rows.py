@@ -113,3 +113,61 @@ def test_several_columns_and_lists_are_several_texts_without_blank_ones():
 def test_what_is_no_text_is_named_with_its_row(cell, message):
     with pytest.raises(DataError, match=f"^test.csv, row 2.* {message or 'has no caption'}"):
         said_in({"caption": [["fine", cell]]}, where)
+
+
+def test_rows_of_one_image_are_one_image_with_all_captions(tmp_path):
+    for i in range(8):
+        Image.new("RGB", (4, 3), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    names = [f"{i}.png" for i in range(8)]
+    alone = [[f"{i} {n}" for n in range(5)] for i in range(8)]
+    for order in (range(40), sorted(range(40), key=lambda row: row % 5)):
+        every = file_images(tmp_path, [names[row // 5] for row in order])
+        texts = {"caption": [[f"{row // 5} {row % 5}"] for row in order]}
+        found = split_from_rows(Rows(every, texts=texts), classes=0, where="test.csv")
+        assert [*found["captions"]] == alone
+        assert found["image"].key == file_images(tmp_path, names).key
+        assert found["image"].examples().ids == names
+        assert found["picture"][7].image.getpixel((0, 0)) == (7, 0, 0)
+        assert found["picture"].examples().ids == names
+
+
+def test_rows_of_one_item_are_one_image_if_their_images_are(pictures):
+    images = replace(
+        pictures,
+        stored=[*pictures.stored, pictures.stored[0]],
+        rows=range(3),
+        names=["0.png", "1.png", "x.png"],
+        digests=[*pictures.digests, pictures.digests[0]],
+    )
+    images = replace(images, stored=replace(pictures.stored, source=["0.png", "1.png", "0.png"]))
+    texts = {"caption": [["a"], ["b"], ["c"]]}
+    found = split(images, texts=texts, items=["one", "two", "one"])
+    assert [*found["captions"]] == [["a", "c"], ["b"]]
+    assert [*split(images, texts=texts)["captions"]] == [["a"], ["b"], ["c"]]
+    with pytest.raises(DataError, match="two rows have the item 'one', and they are not of one"):
+        split(images, texts=texts, items=["one", "one", "two"])
+
+
+def test_rows_of_one_image_with_two_labels_are_refused(pictures):
+    images = replace(
+        pictures,
+        stored=replace(pictures.stored, source=["0.png", "1.png", "0.png"]),
+        rows=range(3),
+        names=["0.png", "1.png", "0.png"],
+        digests=[*pictures.digests, pictures.digests[0]],
+    )
+    texts = {"caption": [["a"], ["b"], ["c"]]}
+    assert [*split(images, texts=texts, labels=[1, 0, 1])["label"]] == [1, 0]
+    with pytest.raises(DataError, match="rows 1 and 3 are of one image, and differ in their label"):
+        split(images, texts=texts, labels=[1, 0, 0])
+
+
+def test_rows_with_foils_are_items_of_their_own(pictures):
+    images = replace(
+        pictures,
+        stored=replace(pictures.stored, source=["0.png", "0.png"]),
+        names=["0.png", "0.png"],
+        digests=[pictures.digests[0]] * 2,
+    )
+    texts = {"caption": [["a"], ["b"]], "foil": [["c"], ["d"]]}
+    assert [*split(images, texts=texts)["foils"]] == [["c"], ["d"]]

@@ -2,13 +2,18 @@ import csv
 
 import pyarrow as pa
 import pytest
+import torch
+from foil_fakes import Noise
 from PIL import Image
 from pyarrow import parquet
 
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
 from vlbench.data.table import images
+from vlbench.engine import Engine
 from vlbench.errors import DataError
+from vlbench.probes.matching.choice import choice
+from vlbench.probes.matching.retrieval import retrieval_in_pools
 
 ROWS = [
     {"image": "test/cat/a.png", "label": "cat", "text": "a cat", "id": "one"},
@@ -224,3 +229,36 @@ def test_what_is_wrong_in_columns_of_foils_names_table_and_row(root, values, mes
     named = {"caption": "text", "foil": "wrong", "image_2": "other", "category": "kind"}
     with pytest.raises(DataError, match=message):
         images(root=root, test="test.csv", **named)
+
+
+def test_an_always_right_model_has_full_recall_on_a_row_per_caption(root):
+    class Knows:
+        score_kind = "logit"
+
+        def score_pairs(self, pictures, texts):
+            shown = [picture.image.getpixel((0, 0))[0] // 40 for picture in pictures]
+            pairs = zip(shown, texts, strict=True)
+            return torch.tensor([float(text.startswith(str(level))) for level, text in pairs])
+
+    rows = [
+        {"image": row["image"], "text": f"{level} in words {n}"}
+        for n in range(5)
+        for level, row in enumerate(ROWS)
+    ]
+    write(root / "test.csv", rows)
+    data = images(root=root, test="test.csv", label="", caption="text")
+    outcome = retrieval_in_pools(Knows(), data, Engine.for_tests(), pool=3, k=[1])
+    recalls = {s.at["retrieve"]: (s.value, s.n) for s in outcome.scores if s.metric == "recall"}
+    assert recalls == {"text": (1.0, 3), "image": (1.0, 15)}
+
+
+def test_ten_foils_of_an_image_are_one_cluster(root):
+    rows = [
+        {"image": row["image"], "text": f"a {n}", "wrong": f"no {n}"}
+        for row in ROWS
+        for n in range(10)
+    ]
+    write(root / "test.csv", rows)
+    data = images(root=root, test="test.csv", label="", caption="text", foil="wrong")
+    outcome = choice(Noise(), data, Engine.for_tests())
+    assert (outcome.counts["clusters"], outcome.scores[0].n) == (3, 30)

@@ -1,17 +1,19 @@
 """A split of anybody's data: images with labels, captions, questions and items of their own.
 
-The loaders of tables, of the hub and of tar shards share it: the same rows are the same data.
+The loaders of tables, of the hub and of tar shards share it: the same rows are the same data. Rows
+of one image, such as one row per caption, are one image with several texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.data.coco_files import first_repeated
-from vlbench.data.images import labelled
+from vlbench.data.images import images_at, labelled
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split, value_column
 from vlbench.data.regions import region_features
@@ -104,10 +106,12 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
 
     Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
     of the numbers of rows. Raises DataError, naming `where`, for labels that fit neither images nor
-    classes, for an item that is absent or occurs twice, and for an image without a name or without
-    regions.
+    classes, for an item that is absent or belongs to two examples, for rows of one image that
+    differ in their label, and for an image without a name or without regions.
     """
-    images = _with_items(rows, where)
+    rows = _by_image(rows._replace(images=_with_items(rows, where)), where)
+    images = rows.images
+    _refuse_repeated(rows, where)
     columns = {"image": images}
     if rows.labels is not None:
         columns |= labelled(images, rows.labels, classes=classes, where=where).columns
@@ -127,15 +131,62 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
 
 
 def _with_items(rows: Rows, where: str) -> Column:
-    """Return the images of rows, named by their items. Raises DataError."""
+    """Return the images of rows, named by their items. Raises DataError for a row without one."""
     if not rows.items:
         return rows.images
     if None in rows.items:
         raise DataError(f"{where}, row {rows.items.index(None) + 1}: there is no item")
-    names = [str(item) for item in rows.items]
-    if (twice := first_repeated(names)) is not None:
-        raise DataError(f"{where}: two rows have the item {twice!r}")
-    return replace(rows.images, names=names)
+    return replace(rows.images, names=[str(item) for item in rows.items])
+
+
+def _refuse_repeated(rows: Rows, where: str) -> None:
+    """Raise DataError for an item that two examples have."""
+    if rows.items and (twice := first_repeated(rows.images.names)) is not None:
+        raise DataError(f"{where}: two rows have the item {twice!r}, and they are not of one image")
+
+
+def _by_image(rows: Rows, where: str) -> Rows:
+    """Return rows of one image as one, with the texts of all, in the order of the first of each.
+
+    One image is the same content under the same name. Rows that have wrong captions or second
+    images ask something of their own, and stay as they are. Raises DataError, naming both rows, for
+    those of one image that differ in what an image has one of.
+    """
+    images = rows.images
+    if not rows.texts or "foil" in rows.texts or rows.more_images or not images.digests:
+        return rows
+    groups: dict[tuple[str, str], list[int]] = {}
+    for row, name in enumerate(images.names or [""] * len(images)):
+        groups.setdefault((name, images.digests[row]), []).append(row)
+    if len(groups) == len(images):
+        return rows
+    same, firsts = list(groups.values()), [own[0] for own in groups.values()]
+    labels, named = rows.labels, dict(rows.named)
+    for what, values in {"label": labels or (), **named}.items():
+        _require_equal(what, values, same, where)
+    return Rows(
+        images_at(images, firsts),
+        None if labels is None else [labels[row] for row in firsts],
+        [rows.items[row] for row in firsts] if rows.items else (),
+        {
+            kind: [[*chain(*(texts[row] for row in own))] for own in same]
+            for kind, texts in rows.texts.items()
+        },
+        {kind: [values[row] for row in firsts] for kind, values in named.items()},
+    )
+
+
+def _require_equal(
+    what: str, values: Sequence[Any], same: Sequence[Sequence[int]], where: str
+) -> None:
+    """Raise DataError for rows of one image that differ in what it has one of."""
+    for first, *others in same if values else ():
+        for row in others:
+            if values[row] != values[first]:
+                raise DataError(
+                    f"{where}: rows {first + 1} and {row + 1} are of one image, and differ in "
+                    f"their {what}"
+                )
 
 
 def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Column]:

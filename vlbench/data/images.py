@@ -80,6 +80,20 @@ class DecodedImages(Sequence[Any]):
         return self.measure(self.source[i]) if self.measure else self[i].size
 
 
+@dataclass(frozen=True, eq=False)
+class _Chosen(Sequence[Any]):
+    """Some rows of a source of images."""
+
+    source: Sequence[Any] | Pixels
+    rows: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.source[self.rows[i]]
+
+
 def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column:
     """Return the images of files, named relative to `root` with slashes.
 
@@ -228,6 +242,15 @@ def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
     """Return the column of images with these digests of their contents."""
     key = digest(["images", *digests])
     return Column(key, "image", stored, range(len(stored)), digests=digests)
+
+
+def images_at(images: Column, rows: Sequence[int]) -> Column:
+    """Return some of the images of a whole column as a whole column, as if there were no others."""
+    stored = images.stored
+    assert isinstance(stored, DecodedImages)
+    chosen = replace(stored, source=_Chosen(stored.source, rows))
+    column = image_column(chosen, [images.digests[row] for row in rows])
+    return replace(column, names=[images.names[row] for row in rows] if images.names else ())
 
 
 def _file_digests(

@@ -256,8 +256,16 @@ class Questions:
         several = zip(images.digests, *self._texts_by_row(), strict=True)
         digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
         named = "cluster" in self._rows.columns
-        clusters = [*self._rows["cluster"]] if named else list(images.ids)
-        return Examples(ids, digests, ids if self._seconds and not named else clusters)
+        clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
+        return Examples(ids, digests, clusters)
+
+    def _images_of_rows(self) -> list[str]:
+        """Return the content of each row's image, of twins that of both."""
+        names = ["image", "image_2"] if self._seconds else ["image"]
+        columns = [
+            self._rows[name].examples().digests for name in names if name in self._rows.columns
+        ]
+        return ["/".join(several) for several in zip(*columns, strict=True)]
 
     def _texts_by_row(self) -> list[Sequence[object]]:
         return [one for one in (self._captions, self._foils, self._seconds) if one]
