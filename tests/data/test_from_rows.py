@@ -148,7 +148,7 @@ def test_rows_of_one_item_are_one_image_if_their_images_are(pictures):
         split(images, texts=texts, items=["one", "one", "two"])
 
 
-def test_rows_of_one_image_with_two_labels_are_refused(pictures):
+def test_rows_of_one_image_with_two_labels_are_two_examples(pictures):
     images = replace(
         pictures,
         stored=replace(pictures.stored, source=["0.png", "1.png", "0.png"]),
@@ -158,8 +158,7 @@ def test_rows_of_one_image_with_two_labels_are_refused(pictures):
     )
     texts = {"caption": [["a"], ["b"], ["c"]]}
     assert [*split(images, texts=texts, labels=[1, 0, 1])["label"]] == [1, 0]
-    with pytest.raises(DataError, match="rows 1 and 3 are of one image, and differ in their label"):
-        split(images, texts=texts, labels=[1, 0, 0])
+    assert [*split(images, texts=texts, labels=[1, 0, 0])["label"]] == [1, 0, 0]
 
 
 def test_rows_with_foils_are_items_of_their_own(pictures):

@@ -7,7 +7,7 @@ from PIL import Image
 
 import vlbench.digests
 from vlbench.data.image_folder import image_folder
-from vlbench.data.records import labels
+from vlbench.data.records import labels, overlaps
 from vlbench.digests import remembered_in
 from vlbench.errors import DataAbsent, DataError
 
@@ -203,6 +203,23 @@ def test_a_seed_draws_the_same_halves_and_another_others(flat):
     assert image_folder(root=flat, halves=0).digest() == image_folder(root=flat, halves=0).digest()
     drawn = {image_folder(root=flat, halves=seed).digest() for seed in range(5)}
     assert len(drawn) > 1
+
+
+def test_copies_of_an_image_are_in_one_half(flat):
+    for level, file in enumerate(sorted(flat.rglob("*.png"))):
+        Image.new("RGB", (4, 4), (0, level, 0)).save(file)
+        shutil.copy(file, file.with_stem(f"{file.stem} again"))
+    for seed in range(5):
+        data = image_folder(root=flat, halves=seed)
+        assert set(overlaps(data).values()) == {0}
+        assert np.bincount(labels(data.splits["test"])).min() > 0
+
+
+def test_a_class_of_copies_of_one_image_has_no_halves(flat):
+    (flat / "c" / "1.png").unlink()
+    shutil.copy(flat / "c" / "0.png", flat / "c" / "again.png")
+    with pytest.raises(DataError, match=r"too few images of c \(1\)"):
+        image_folder(root=flat, halves=0)
 
 
 def test_classes_without_an_image_for_each_half_are_all_named(flat):

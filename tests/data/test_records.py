@@ -6,9 +6,11 @@ from vlbench.data.records import (
     Data,
     Split,
     content,
+    copies,
     fewest_rows,
     labels,
     overlaps,
+    same_images,
     value_column,
 )
 from vlbench.errors import DataError
@@ -231,6 +233,20 @@ def test_rows_are_counted_in_each_order_by_their_content():
     assert shared.pop(("test", "train")) == 1
     assert set(shared.values()) == {0}
     assert len(shared) == 4
+
+
+def test_images_of_one_content_are_copies_and_rows_of_one_image_are_none():
+    assert [copies(images(digests)) for digests in ("abc", "aab", "aaab")] == [0, 1, 2]
+    assert copies(images("ab").select([0, 0, 1, 0])) == 0
+    assert copies(Split({"label": value_column([1, 1])})) == 0
+    named = Column("k", "image", "xyz", range(3), names=["x", "x", "z"], digests="aaa")
+    assert copies(Split({"image": named})) == 1
+
+
+def test_the_rows_of_an_image_come_together():
+    assert same_images(images("abacb")) == [[0, 2], [1, 4], [3]]
+    assert same_images(images("abacb").select([4, 1, 0])) == [[0, 1], [2]]
+    assert same_images(Split({"label": value_column([1, 1])})) == [[0], [1]]
 
 
 def test_without_known_content_nothing_is_shared():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from fakes import labels_in, planted_image
@@ -170,3 +172,12 @@ def test_other_images_are_drawn_with_the_seed():
 def test_one_image_has_no_other():
     with pytest.raises(TooFewRows, match="1 image;"):
         other_images(1, seed=0)
+
+
+def test_the_other_image_of_a_copy_is_no_copy_of_it():
+    digests = ["a", "b", "a", "c", "b", "a"]
+    column = value_column(range(6), "image")
+    rows = Split({"image": replace(column, digests=digests)})
+    for seed in range(9):
+        others = other_images(rows, seed)
+        assert all(digests[row] != digests[other] for row, other in enumerate(others))

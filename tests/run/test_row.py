@@ -112,7 +112,11 @@ def test_rows_that_two_splits_share_are_counted(source):
     shutil.copy(images / "train/red/0.png", images / "test/blue/and again.png")
     (result,) = evaluate(source)
     # Test has 11 images now, and train 9.
-    assert list(result.notes) == ["data: 1 of 9 rows of train are in test, too"]
+    assert list(result.notes) == [
+        "data: 1 images of test are copies of others of it, under other names",
+        "data: 1 of 9 rows of train are in test, too",
+    ]
+    assert (result.counts["copies"], result.counts["shared_rows"]) == (1, 1)
 
 
 def test_what_the_data_leave_out_is_counted(source):

@@ -106,10 +106,10 @@ def split_from_rows(rows: Rows, *, classes: int, where: str, regions: Path | Non
 
     Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
     of the numbers of rows. Raises DataError, naming `where`, for labels that fit neither images nor
-    classes, for an item that is absent or belongs to two examples, for rows of one image that
-    differ in their label, and for an image without a name or without regions.
+    classes, for an item that is absent or belongs to two examples, and for an image without a name
+    or without regions.
     """
-    rows = _by_image(rows._replace(images=_with_items(rows, where)), where)
+    rows = _by_image(rows._replace(images=_with_items(rows, where)))
     images = rows.images
     _refuse_repeated(rows, where)
     columns = {"image": images}
@@ -145,48 +145,35 @@ def _refuse_repeated(rows: Rows, where: str) -> None:
         raise DataError(f"{where}: two rows have the item {twice!r}, and they are not of one image")
 
 
-def _by_image(rows: Rows, where: str) -> Rows:
+def _by_image(rows: Rows) -> Rows:
     """Return rows of one image as one, with the texts of all, in the order of the first of each.
 
-    One image is the same content under the same name. Rows that have wrong captions or second
-    images ask something of their own, and stay as they are. Raises DataError, naming both rows, for
-    those of one image that differ in what an image has one of.
+    One image is the same content under the same name, with the same label. Rows that have wrong
+    captions or second images ask something of their own, and stay as they are; so do labelled rows
+    without names, which may be several examples.
     """
     images = rows.images
-    if not rows.texts or "foil" in rows.texts or rows.more_images or not images.digests:
+    asks = "foil" in rows.texts or bool(rows.more_images)
+    nameless = rows.labels is not None and not images.names
+    if not rows.texts or asks or nameless or not images.digests:
         return rows
-    groups: dict[tuple[str, str], list[int]] = {}
-    for row, name in enumerate(images.names or [""] * len(images)):
-        groups.setdefault((name, images.digests[row]), []).append(row)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    ones = [images.digests, images.names, rows.labels, *rows.named.values()]
+    for row, key in enumerate(zip(*filter(None, ones), strict=True)):
+        groups.setdefault(key, []).append(row)
     if len(groups) == len(images):
         return rows
     same, firsts = list(groups.values()), [own[0] for own in groups.values()]
-    labels, named = rows.labels, dict(rows.named)
-    for what, values in {"label": labels or (), **named}.items():
-        _require_equal(what, values, same, where)
     return Rows(
         images_at(images, firsts),
-        None if labels is None else [labels[row] for row in firsts],
+        None if rows.labels is None else [rows.labels[row] for row in firsts],
         [rows.items[row] for row in firsts] if rows.items else (),
         {
             kind: [[*chain(*(texts[row] for row in own))] for own in same]
             for kind, texts in rows.texts.items()
         },
-        {kind: [values[row] for row in firsts] for kind, values in named.items()},
+        {kind: [values[row] for row in firsts] for kind, values in rows.named.items()},
     )
-
-
-def _require_equal(
-    what: str, values: Sequence[Any], same: Sequence[Sequence[int]], where: str
-) -> None:
-    """Raise DataError for rows of one image that differ in what it has one of."""
-    for first, *others in same if values else ():
-        for row in others:
-            if values[row] != values[first]:
-                raise DataError(
-                    f"{where}: rows {first + 1} and {row + 1} are of one image, and differ in "
-                    f"their {what}"
-                )
 
 
 def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Column]:

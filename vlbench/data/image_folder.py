@@ -9,7 +9,7 @@ import numpy as np
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, wanted
+from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, same_images, wanted
 from vlbench.errors import DataAbsent, DataError
 
 
@@ -34,7 +34,8 @@ def image_folder(
 
     With `halves`, a seed, a root that has neither folder may hold the folders of classes itself: of
     each class a half that the seed draws is train, and the other, smaller by one image where their
-    number is odd, is test. Raises DataError with the classes that have fewer than two images.
+    number is odd, is test; copies of an image are in one half. Raises DataError with the classes
+    that have fewer than two different images.
     """
     if not root.is_dir():
         raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
@@ -62,13 +63,16 @@ def _in_halves(root: Path, seed: int) -> Data:
     classes, others = _folders(root), Counter[str]()
     images = [_images(root, name, others) for name in classes]
     _count(others, [one.name for one in root.iterdir() if one.is_file() and one.name[0] != "."])
-    few = [f"{c} ({len(own)})" for c, own in zip(classes, images, strict=True) if len(own) < 2]
+    # Copies of an image are in one half, so that no test image is a train image.
+    same = [same_images(Split({"image": file_images(root, own)})) for own in images]
+    few = [f"{c} ({len(own)})" for c, own in zip(classes, same, strict=True) if len(own) < 2]
     if few or not classes:
         problem = f"too few images of {', '.join(few)}" if few else "no folders of classes"
         raise DataError(f"{root.name} has {problem}; train and test need one image of a class each")
     rng, halves = np.random.default_rng(seed), []
-    for own in images:
-        first, second = np.array_split(rng.permutation(len(own)), 2)
+    for own in same:
+        drawn = np.array_split(rng.permutation(len(own)), 2)
+        first, second = ([i for image in half for i in own[image]] for half in drawn)
         halves.append({"train": sorted(first), "test": sorted(second)})
     splits = {}
     for split in ("train", "test"):

@@ -246,6 +246,40 @@ def content(split: Split) -> list[str] | None:
     return [str(text) for text in column]
 
 
+def copies(split: Split) -> int:
+    """Return how many images of a split have the content of another one: three alike are two.
+
+    Rows of the same image, such as several items that ask about it, are no copies.
+    """
+    column = _images(split)
+    if column is None:
+        return 0
+    named = [column.names[row] if column.names else row for row in column.rows]
+    contents = [column.digests[row] for row in column.rows]
+    return len(set(zip(contents, named, strict=True))) - len(set(contents))
+
+
+def same_images(split: Split) -> list[list[int]]:
+    """Return the rows of each image by its content, in the order of the first of each.
+
+    Whoever draws halves, blocks or permutations draws these, so that copies stay together. Without
+    known content, each row is an image.
+    """
+    column = _images(split)
+    if column is None:
+        return [[row] for row in range(len(split))]
+    groups: dict[str, list[int]] = {}
+    for place, row in enumerate(column.rows):
+        groups.setdefault(column.digests[row], []).append(place)
+    return list(groups.values())
+
+
+def _images(split: Split) -> Column | None:
+    """Return the column whose content is that of the images, if the source has digests of it."""
+    there = (split.columns[name] for name in ("image", "picture") if name in split.columns)
+    return next((column for column in there if column.digests), None)
+
+
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
     """Return, for each two splits in both orders, how many rows of the first the second has, too.
 

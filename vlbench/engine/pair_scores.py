@@ -19,7 +19,7 @@ from vlbench.capabilities import (
     is_log_odds,
     score_kind,
 )
-from vlbench.data.records import Split, derangement
+from vlbench.data.records import Split, derangement, same_images
 from vlbench.engine.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.ranking import all_equal
@@ -160,12 +160,17 @@ def published_kind(kind: str) -> str:
     return PROBABILITY if kind == LOGIT else kind
 
 
-def other_images(count: int, seed: int) -> list[int]:
-    """Return another row for each of `count` rows, drawn at random; each is drawn once.
+def other_images(rows: int | Split, seed: int) -> list[int]:
+    """Return another row for each of so many rows, or of a split, drawn at random.
 
-    Raises TooFewRows for fewer than two.
+    Each is drawn once; of rows of a split that are copies of one image, the first is drawn for all
+    copies of another. Raises TooFewRows for fewer than two images.
     """
-    if count < 2:
-        raise TooFewRows(f"{counted(count, 'image')}; the control of another image needs two")
-    rows: list[int] = derangement(count, seed).tolist()
-    return rows
+    images = [[row] for row in range(rows)] if isinstance(rows, int) else same_images(rows)
+    if len(images) < 2:
+        raise TooFewRows(f"{counted(len(images), 'image')}; the control of another image needs two")
+    others = derangement(len(images), seed).tolist()
+    drawn = {
+        row: images[other][0] for own, other in zip(images, others, strict=True) for row in own
+    }
+    return [drawn[row] for row in range(len(drawn))]

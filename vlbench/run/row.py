@@ -16,7 +16,7 @@ from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import EVERY
 from vlbench.data.pictures import apart_from_regions
-from vlbench.data.records import Data, overlaps
+from vlbench.data.records import Data, copies, overlaps
 from vlbench.digests import digest
 from vlbench.engine.fingerprints import as_path
 from vlbench.identity import library_versions
@@ -178,6 +178,10 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     notes += job.data.notes
     counts = counts_of(outcome, row.primary, sum(missing.values()))
     counts |= {"dropped": sum(job.data.dropped.values())} if job.data.dropped else {}
+    copied = {split: n for split, rows in job.data.splits.items() if (n := copies(rows))}
+    shared = _shared_rows(job.data)
+    counts |= {"copies": sum(copied.values())} if copied else {}
+    counts |= {"shared_rows": sum(shared.values())} if shared else {}
     scores = [with_width(score.within_limits()) for score in outcome.scores]
     scored = replace(row, scores=scores, counts=counts, run=run)
     return replace(
@@ -186,7 +190,8 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
             *notes,
             *_ties(scored),
             *_useless_intervals(scored),
-            *_shared_rows(job.data),
+            *(_COPIES.format(n, split) for split, n in copied.items()),
+            *(_shared_note(job.data, *pair, n) for pair, n in shared.items()),
             *_dropped_arguments(job),
             *_own_regions(job),
             *_of_model(job),
@@ -236,15 +241,17 @@ def _dropped_arguments(job: Job) -> list[str]:
     ]
 
 
-def _shared_rows(data: Data) -> list[str]:
-    """Return a note for each two splits of the data that share rows."""
-    shared = {
-        pair: n for pair, n in overlaps(data).items() if n and pair == _small_first(data, pair)
-    }
-    return [
-        f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
-        for (one, other), n in shared.items()
-    ]
+_COPIES = "data: {} images of {} are copies of others of it, under other names"
+
+
+def _shared_rows(data: Data) -> dict[tuple[str, str], int]:
+    """Return how many rows two splits share, by their names, the smaller first, where it is any."""
+    every = overlaps(data).items()
+    return {pair: n for pair, n in every if n and pair == _small_first(data, pair)}
+
+
+def _shared_note(data: Data, one: str, other: str, n: int) -> str:
+    return f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
 
 
 def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
 from scipy.spatial.distance import pdist
 
 from vlbench.capabilities import TokenVectors
-from vlbench.data.records import Data
+from vlbench.data.records import Data, Split
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import CannotDo, TooFewRows
@@ -109,11 +109,45 @@ def test_another_seed_cuts_other_halves():
 
 
 def test_halves_share_no_image_and_leave_none():
-    rows = [torch.arange(5), torch.arange(5, 9)]
+    rows = [[[i] for i in range(5)], [[i] for i in range(5, 9)]]
     first, second = _halves(rows, np.random.default_rng(0))
     assert [len(row) for row in first] == [2, 2]
-    both = [torch.cat(pair).sort().values for pair in zip(first, second, strict=True)]
-    assert all(torch.equal(*pair) for pair in zip(both, rows, strict=True))
+    both = [torch.cat(pair).sort().values.tolist() for pair in zip(first, second, strict=True)]
+    assert both == [[0, 1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+def test_copies_of_an_image_are_in_one_half():
+    images = [[[0, 3], [1, 4], [2]], [[5], [6, 7, 8], [9]]]
+    for seed in range(9):
+        halves = _halves(images, np.random.default_rng(seed))
+        for own, parts in zip(images, zip(*halves, strict=True), strict=True):
+            shown = [{*part.tolist()} for part in parts]
+            assert all(any({*copies} <= half for half in shown) for copies in own)
+            assert min(map(len, shown)) > 0
+
+
+def test_random_features_of_copied_images_are_not_reliable():
+    """The half of a class's copies would know what the other half is."""
+    values_of_seeds = []
+    for seed in range(8):
+        data = copied(labelled_images(*[1] * 12, test=[8] * 12), every=2)
+        model = PlantedFeatures(torch.zeros(12, 20), copied_noise(96, 20, 2, seed))
+        values_of_seeds.append(values(probe(model, data, trials=2))["reliability"])
+    assert abs(np.mean(values_of_seeds)) < 0.15
+
+
+def copied(data, every):
+    """Return data of which so many test images in a row are copies of one."""
+    column = data.splits["test"]["image"]
+    digests = [str(row // every) for row in column.rows]
+    image = replace(column, digests=digests)
+    split = Split({**data.splits["test"].columns, "image": image})
+    return replace(data, splits={**data.splits, "test": split})
+
+
+def copied_noise(n, width, every, seed):
+    drawn = torch.randn(n // every, width, generator=torch.Generator().manual_seed(seed))
+    return drawn.repeat_interleave(every, 0)
 
 
 def test_classes_of_one_category_are_left_out_together():

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,3 +192,29 @@ def test_too_few_images_are_refused():
         probe(planted(0), planted(1), blocks=31)
     with pytest.raises(TooFewRows, match="50 examples to compare, 51 needed"):
         probe(planted(0), planted(1), k=49)
+
+
+def copied(data, every):
+    """Return data of which so many test images in a row are copies of one."""
+    column = data.splits["test"]["image"]
+    image = replace(column, digests=[str(row // every) for row in column.rows])
+    texts = value_column([f"image {row} shown" for row in column.rows], "text")
+    return replace(data, splits={"test": Split({"image": image, "caption": texts})})
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_independent_models_are_no_more_similar_for_copies_of_images(every):
+    above = Counter()
+    data = copied(IMAGES, every)
+    for seed in range(40):
+        drawn = [torch.Generator().manual_seed(1000 * kind + seed) for kind in (1, 2)]
+        features = [torch.randn(1 + -(-60 // every), 5, generator=rng) for rng in drawn]
+        rows = [torch.cat([one[:1], one[1:].repeat_interleave(every, 0)]) for one in features]
+        model, companion = (PlantedFeatures(one) for one in rows)
+        outcome = similarity(
+            model, data, Engine.for_tests(), companion=companion, k=2, blocks=5, seed=seed
+        )
+        assert {score.n for score in outcome.scores} == {60 // every}
+        for score in outcome.scores:
+            above[score.metric] += score.ci95[0] > score.chance
+    assert max(above.values()) <= 6  # of 40: 1 is expected, and more than 6 has p < .001

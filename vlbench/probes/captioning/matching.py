@@ -99,7 +99,7 @@ def matching_part(
     unit = published_kind(scorer.kind)
     rows = range(len(subjects.before))
     first = subjects.kinds[REFERENCE][0]
-    others = other_images(len(rows), seed)
+    others = other_images(subjects.rows, seed)
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
     printed = published_scores(scores, scorer.kind)

@@ -199,7 +199,7 @@ def compare_texts(
     The texts of all images have the same names. The images are these rows of the model's; another
     image is one of them, drawn by the seed. Raises TooFewRows for fewer than two.
     """
-    others = [rows[i] for i in other_images(len(rows), seed)]
+    others = [rows[i] for i in other_images(model.rows.select(rows), seed)]
     names = list(texts[0])
     listed = [[of_image[name] for name in names] for of_image in texts]
     every = [*chain(*listed)]

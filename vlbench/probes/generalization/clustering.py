@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TestRows, labels
+from vlbench.data.records import TestRows, labels, same_images
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
@@ -144,10 +144,12 @@ def clustering(
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     clustered = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters, by_half, notes = clustered["labels"].numpy(), NO_HALVES, list(clustered["notes"])
-    if len(label) < 2 * k:
+    if len(same_images(test)) < 2 * k:
         notes.append(FEW_NOTE)
     else:
-        halves = draw_halves(tested.examples.ids, seed)
+        # Of copies of an image, one: in both halves they would make these alike.
+        firsts = np.array([first for first, *_ in same_images(test)])
+        halves = firsts[draw_halves([tested.examples.ids[row] for row in firsts], seed)]
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
         parts = zip(again, label[halves], strict=True)

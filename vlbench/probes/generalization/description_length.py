@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, TrainAndTestRows, labels
+from vlbench.data.records import Data, TrainAndTestRows, labels, same_images
 from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import TooFewRows, counted
@@ -66,7 +67,10 @@ PAPER_CODING = OnlineCoding()
 
 
 class Problem(NamedTuple):
-    """Features [N, D] and labels int64 [N] of the train images, and those of the test images."""
+    """Features [N, D] and labels int64 [N] of the train images, and those of the test images.
+
+    `images` are the train rows of each image, copies of it together.
+    """
 
     train: Tensor
     label: Tensor
@@ -74,6 +78,7 @@ class Problem(NamedTuple):
     right: Tensor
     classes: int
     c: float
+    images: Sequence[Sequence[int]]
 
     def fit(self, features: Tensor, label: Tensor) -> Probe:
         """Return the probe trained on these features and labels."""
@@ -136,7 +141,8 @@ def description_length(
         engine.features(model.encode_images, data.splits[split]["image"])
         for split in ("train", "test")
     )
-    problem = Problem(train, label, test, right, len(data.classes), coding.c)
+    images = same_images(data.splits["train"])
+    problem = Problem(train, label, test, right, len(data.classes), coding.c, images)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         measured = _measure(problem, data, ends, types, seeds)
@@ -212,7 +218,9 @@ def _measure(
 def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Sent:
     """Return what it takes to send the labels in a random order."""
     n, classes = len(problem.label), problem.classes
-    order = torch.from_numpy(rng.permutation(n))
+    # Copies of an image come together: the probe of a later block would know their labels.
+    drawn = [problem.images[i] for i in rng.permutation(len(problem.images))]
+    order = torch.tensor([*chain(*drawn)])
     x, y = problem.train[order], problem.label[order]
     probes = {end: problem.fit(x[:end], y[:end]) for end in ends[:-1]}
     code = online_code(x, y, classes, lambda _, known: probes[len(known)], ends)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
-from vlbench.data.records import Data, TestRows, fewest_rows, labels, value_column
+from vlbench.data.records import Data, TestRows, fewest_rows, labels, same_images, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
 from vlbench.engine.layers import TEXTS, TOKENS
@@ -69,18 +70,18 @@ def rsa(
     """Return the reliability of the matrix of test images' class means, and the matrix.
 
     Each trial splits the images of every class into halves; of an odd number, the first half is the
-    smaller. Raises TooFewRows, with the class, for a class of fewer than two images, or fewer than
-    four under `per_dimension`, which needs a deviation of each half. `layers` are those of
-    `few_shot`; the matrices are numbered in order of depth.
+    smaller. Copies of an image are in one half. Raises TooFewRows, with the class, for a class of
+    fewer than two images, or fewer than four under `per_dimension`, which needs a deviation of each
+    half. `layers` are those of `few_shot`; the matrices are numbered in order of depth.
     """
     del layers  # `layered` has read it
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes
     _require_classes(data)
-    rows = _rows(labels(test), names, 4 if rdm == "per_dimension" else 2)
+    rows = _rows(labels(test), same_images(test), names, 4 if rdm == "per_dimension" else 2)
     features = engine.features(model.encode_images, test["image"])
-    whole = rdm_of_classes(features, rows, names, rdm)
+    whole = rdm_of_classes(features, [_joined(own) for own in rows], names, rdm)
     rng = np.random.default_rng(seed)
     halves = [
         [rdm_of_classes(features, half, names, rdm) for half in _halves(rows, rng)]
@@ -134,21 +135,32 @@ def _categories(data: Data) -> Sequence[str]:
     return data.categories or data.classes
 
 
-def _rows(label: NDArray[np.int64], names: Sequence[str], least: int) -> list[Tensor]:
-    """Return the rows of each class's images, int64 [n]."""
-    counts = np.bincount(label, minlength=len(names))
+def _rows(
+    label: NDArray[np.int64], images: Sequence[list[int]], names: Sequence[str], least: int
+) -> list[list[list[int]]]:
+    """Return the images of each class, each as its row and those of its copies in the class."""
+    by_class: list[list[list[int]]] = [[] for _ in names]
+    for rows in images:
+        for number in sorted({int(label[row]) for row in rows}):
+            by_class[number].append([row for row in rows if label[row] == number])
+    counts = np.array([len(own) for own in by_class])
     scarce = int(counts.argmin())
     if counts[scarce] < least:
         present = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
         raise TooFewRows(f"{present}, halves need {least}", fewest_rows(counts.tolist(), least))
-    order = torch.from_numpy(np.argsort(label, kind="stable"))
-    return list(torch.split(order, counts.tolist()))
+    return by_class
 
 
-def _halves(rows: Sequence[Tensor], rng: np.random.Generator) -> list[list[Tensor]]:
-    """Return the first halves of the rows of all classes, and the second halves."""
-    shuffled = [row[torch.from_numpy(rng.permutation(len(row)))] for row in rows]
-    return [[row[: len(row) // 2] for row in shuffled], [row[len(row) // 2 :] for row in shuffled]]
+def _halves(rows: Sequence[list[list[int]]], rng: np.random.Generator) -> list[list[Tensor]]:
+    """Return the rows of the first halves of the images of all classes, and of the second."""
+    shuffled = [[own[i] for i in rng.permutation(len(own))] for own in rows]
+    parts = [(own[: len(own) // 2], own[len(own) // 2 :]) for own in shuffled]
+    return [[_joined(half) for half in halves] for halves in zip(*parts, strict=True)]
+
+
+def _joined(images: Sequence[Sequence[int]]) -> Tensor:
+    """Return the rows of some images, int64 [n]."""
+    return torch.tensor([*chain(*images)])
 
 
 def _name_vectors(

@@ -7,7 +7,8 @@ that a companion reads, and `text_similarity` a model's captions with a companio
 distances between up to 1,000 images. Chance is the mean over all permutations of the companion's
 rows, which is exact for all. That of CKA and of the distances is 0, so that they need no
 calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
-quality: how much it says depends on the companion.
+quality: how much it says depends on the companion. Of images that are copies of each other the
+first counts alone: any two models find copies alike, so that they would look similar.
 
 `similarity` and `text_similarity` keep the kernel of up to 1,000 images, or of their captions, the
 artifact `kernel`, and which they are, by which `vlbench leaderboard build` compares all models with
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
-from vlbench.data.records import TestRows
+from vlbench.data.records import Data, Split, TestRows, same_images
 from vlbench.engine import Engine
 from vlbench.engine.layers import TEXTS
 from vlbench.metrics.ranking import all_equal
@@ -67,13 +68,13 @@ def similarity(
     left.
     """
     del layers  # `layered` has read it
-    images = data.splits["test"]["image"]
-    x, y = (engine.features(one.encode_images, images) for one in (model, companion))
+    test, rows = _without_copies(data)
+    x, y = (engine.features(one.encode_images, test["image"])[rows] for one in (model, companion))
     is_own = engine.name_of(model) == engine.name_of(companion)
     return Outcome(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x)},
-        artifacts=_kernel(x, images.examples().ids, blocks, seed),
+        artifacts=_kernel(x, _ids(test, rows), blocks, seed),
         notes=[*_constant_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
     )
 
@@ -92,9 +93,9 @@ def caption_similarity(
 
     An image's caption is that of the column `caption`. The rest is as for `similarity`.
     """
-    test = data.splits["test"]
-    x = engine.features(model.encode_images, test["image"])
-    y = engine.features(companion.encode_texts, test["caption"])
+    test, rows = _without_copies(data)
+    x = engine.features(model.encode_images, test["image"])[rows]
+    y = engine.features(companion.encode_texts, test["caption"])[rows]
     return Outcome(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
@@ -119,15 +120,26 @@ def text_similarity(
     The rest is as for `caption_similarity`; `layers` are those of the model's texts.
     """
     del layers  # `layered` has read it
-    test = data.splits["test"]
-    x = engine.features(model.encode_texts, test["caption"])
-    y = engine.features(companion.encode_images, test["image"])
+    test, rows = _without_copies(data)
+    x = engine.features(model.encode_texts, test["caption"])[rows]
+    y = engine.features(companion.encode_images, test["image"])[rows]
     return Outcome(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x), **count_truncated(model, list(test["caption"]))},
-        artifacts=_kernel(x, test["image"].examples().ids, blocks, seed),
+        artifacts=_kernel(x, _ids(test, rows), blocks, seed),
         notes=_constant_notes(x, y),
     )
+
+
+def _without_copies(data: Data) -> tuple[Split, list[int]]:
+    """Return the test images, and the rows that have an image for the first time."""
+    test = data.splits["test"]
+    return test, [first for first, *_ in same_images(test)]
+
+
+def _ids(test: Split, rows: Sequence[int]) -> list[str]:
+    ids = test["image"].examples().ids
+    return [ids[row] for row in rows]
 
 
 def _draw(n: int, blocks: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
