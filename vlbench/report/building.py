@@ -20,6 +20,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
+from vlbench.report.data_sets import published_by_data
 from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
 from vlbench.report.leaders import build_leaders, state_of
@@ -90,7 +91,8 @@ def with_matrices(
     grouped = {task for tasks in groups.values() for task in tasks}
     alone: dict[tuple[str, str], dict[str, int]] = {}
     for name in sorted(set(boards) - grouped):
-        kept = publishable(boards[name].results).values()
+        by_name = published_by_data(boards[name].results).values()
+        kept = [row for own in by_name for row in own.values()]
         matrix = matrices_of(boards[name])
         data = Counter(str(row.provenance.get("data")) for row in kept if matrix in row.artifacts)
         for one, count in data.most_common(1):
