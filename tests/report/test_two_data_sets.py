@@ -105,13 +105,19 @@ def test_each_cell_is_that_of_its_column(capsys, output):
     assert {key: cells[*key, "raw-pixels"] for key in wanted} == wanted
 
 
+def test_a_row_has_the_name_of_its_folder_and_not_the_path(output):
+    assert str(output.parent) not in (output / f"{FEW}.json").read_text()
+
+
 def test_python_keeps_them_apart(output):
     boards = vlbench.load(output)
     assert {*boards.frame()["data"]} == {*SIZES}
     pivot = boards.pivot()
     assert {*pivot.columns} == TASKS
     assert pivot.loc["raw-pixels", f"{KNN}: cars"] == value(output, KNN, "cars")
-    with pytest.raises(UnknownNameError, match=r"raw-pixels has 2 rows on few_shot.*cars, flowers"):
+    with pytest.raises(
+        UnknownNameError, match=r"raw-pixels has 2 rows on few_shot.*data=, one of cars, flowers"
+    ):
         boards.items(FEW, "raw-pixels")
     counts = {n: boards.items(FEW, "raw-pixels", data=n)["id"].nunique() for n in SIZES}
     assert counts == SIZES
@@ -142,7 +148,9 @@ def test_the_models_of_one_are_drawn(output):
     pair = pair_of([boards[FEW], boards[KNN]], titles, "cars")
     first, second = pair.scores["raw-pixels"]
     assert (first.value, second.value) == (value(output, FEW, "cars"), value(output, KNN, "cars"))
-    with pytest.raises(UnknownNameError, match="name one as --data: cars, flowers"):
+    with pytest.raises(
+        UnknownNameError, match="give --data, or in Python data=, one of cars, flowers"
+    ):
         pair_of([boards[FEW], boards[KNN]], titles)
 
 
@@ -161,6 +169,7 @@ def planted(model, data, name="", comparable=""):
         ([("1",), ("2", "cars")], ["image_folder", "cars"]),
         ([("1",), ("1", "cars")], ["cars"]),
         ([("1", "a"), ("1", "b")], ["a"]),
+        ([("1", "\x1b[31mred")], ["\\x1b[31mred"]),
     ],
 )
 def test_data_have_the_name_of_their_folder_and_a_digest_if_two_share_it(rows, names):

@@ -13,6 +13,7 @@ from vlbench.boards.board import board_file, read_board
 from vlbench.catalog.data_sets import data_sets
 from vlbench.errors import UnknownNameError, unknown
 from vlbench.report.rows import comparable_sets, publishable
+from vlbench.report.texts import one_line
 from vlbench.results import Result
 
 # The digits of a digest that tell two data sets of one name apart.
@@ -116,11 +117,12 @@ def _name(rows: Sequence[Result]) -> str:
     named = (str(row.provenance.get("data_name", "")) for row in rows)
     loader = loader_of(rows[0])
     published = data_sets().get(loader)
-    return next(filter(None, named), published.name if published else loader.rpartition(":")[2])
+    of_loader = published.name if published else loader.rpartition(":")[2]
+    return one_line(next(filter(None, named), of_loader))
 
 
 def _way_out(names: Collection[str]) -> str:
-    return f"name one as --data: {', '.join(sorted(names))}"
+    return f"give --data, or in Python data=, one of {', '.join(sorted(names))}"
 
 
 def _short(digest: str) -> str:
