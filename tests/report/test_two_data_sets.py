@@ -138,6 +138,14 @@ def test_the_page_names_them_in_tables_columns_and_models(output):
     assert "Items wrong most often: " in text
 
 
+def test_records_of_other_sites_name_them(output, tmp_path):
+    words = ["leaderboard", "export", FEW, "--format", "eee", "--to", str(tmp_path)]
+    assert main([*words, "--output", str(output)]) == 0
+    records = [json.loads(file.read_text()) for file in tmp_path.rglob("*.json")]
+    data = [one["evaluation_results"][0]["source_data"]["additional_details"] for one in records]
+    assert sorted(one["data_name"] for one in data) == ["cars", "cars", "flowers", "flowers"]
+
+
 def test_figures_have_a_panel_for_each(output):
     panels = board_panels(folder_boards(output)[FEW])
     assert {panel.title for panel in panels} == {*SIZES}

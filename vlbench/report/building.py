@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vlbench.boards.board import SCHEMA, Board, folder_boards, read_board
+from vlbench.boards.board import SCHEMA, Board, board_file, folder_boards, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
@@ -34,8 +34,11 @@ def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
     """Return a row for each model that has a publishable row on every board.
 
     It has a score for each metric and conditions that the model has on every board: the mean, with
-    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)).
+    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)). There is
+    no mean if a board has several data sets: nothing says which of them goes with which.
     """
+    if any(len(published_by_data(board.results)) > 1 for board in boards):
+        return []
     tables = [publishable(board.results) for board in boards]
     shared = set(tables[0]).intersection(*tables[1:])
     return [_mean_row(model, [table[model] for table in tables]) for model in sorted(shared)]
@@ -239,6 +242,15 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     ]
     made.save()
     return written
+
+
+def why_no_summary(output: Path, tasks: Sequence[str]) -> str:
+    """Return why a group of tasks has no summary."""
+    boards = [board for task in tasks if (board := read_board(board_file(output, task)))]
+    for board in boards:
+        if len(names := published_by_data(board.results)) > 1:
+            return f"no mean, for {board.task} has several data sets: {', '.join(sorted(names))}"
+    return f"no model has all of {', '.join(tasks)}"
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:
