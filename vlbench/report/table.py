@@ -146,12 +146,12 @@ def _entries(
 def tables_of(
     board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
 ) -> list[ScoreTable]:
-    """Return a table for each set of comparable rows, those of the data with most rows first.
+    """Return a table for each set of comparable rows: data with most rows first, then by name.
 
     A set of one row is put in the first table of its data, marked. `leaders` are given by
     `comparable`.
     """
-    by_size = sorted(by_data(board.results).items(), key=lambda one: -len(one[1]))
+    by_size = sorted(by_data(board.results).items(), key=lambda one: (-len(one[1]), one[0]))
     tables = [
         table._replace(entries=[entry._replace(data=data) for entry in table.entries])
         for data, rows in by_size
