@@ -45,6 +45,7 @@ from vlbench.files import default_cache
 from vlbench.identity import code_digest
 from vlbench.plain import hints
 from vlbench.report.comparing import compare_models
+from vlbench.report.data_sets import data_names, row_of
 from vlbench.results import Outcome, Result, matching
 from vlbench.run.options import Keywords, Options
 
@@ -95,7 +96,8 @@ class Results(list[Result]):
 
     def _repr_html_(self) -> str:
         """Return the primary score of each result as a table."""
-        return _html(["task", "model", "status", "score", "95 % interval", "n"], map(_cells, self))
+        heads = ["task", "data", "model", "status", "score", "95 % interval", "n"]
+        return _html(heads, map(_cells, self, _data_names(self)))
 
 
 def evaluate(
@@ -127,14 +129,15 @@ def evaluate(
 def frame(results: Sequence[Result]) -> pd.DataFrame:
     """Return the scores of results as a pandas frame, one row a score.
 
-    Each condition of a score, such as `shots`, becomes a column, named `at_<name>` if the plain
-    name is taken. A result without scores has one row, with its status and its reason.
+    `data` is the name of a result's data: its folder, or the published set. Each condition of a
+    score, such as `shots`, becomes a column, named `at_<name>` if the plain name is taken. A result
+    without scores has one row, with its status and its reason.
     """
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
-    rows = []
-    for result in results:
-        head = {"task": result.task, "model": result.model, "status": result.status}
+    rows, names = [], _data_names(results)
+    for result, data in zip(results, names, strict=True):
+        head = {"task": result.task, "data": data, "model": result.model, "status": result.status}
         head["reason"] = result.reason
         primary = matching(result.scores, result.primary)
         for score in result.scores:
@@ -319,19 +322,30 @@ class Boards:
         return self.rows.frame()
 
     def pivot(self) -> pd.DataFrame:
-        """Return the primary score of each model (rows) on each task (columns)."""
+        """Return the primary score of each model (rows) on each task (columns).
+
+        Of a task whose board has several data sets, each has a column, `TASK: DATA`. Raises
+        UnknownNameError for a model with several rows of the same data.
+        """
         scores = self.frame()
         primary = scores[scores["is_primary"].fillna(value=False).astype(bool)]
-        return primary.pivot_table(index="model", columns="task", values="value", aggfunc="first")
+        named = primary["task"] + ": " + primary["data"]
+        several = primary.groupby("task")["data"].transform("nunique") > 1
+        primary = primary.assign(task=primary["task"].where(~several, named))
+        for _, row in primary[primary.duplicated(["model", "task"])].iterrows():
+            why = "their parameters or regions differ; `frame` has them all"
+            raise UnknownNameError(f"{row['model']} has several rows on {row['task']}: {why}")
+        return primary.pivot_table(index="model", columns="task", values="value")
 
-    def items(self, task: str, model: str) -> pd.DataFrame:
-        """Return the credit of each example behind a model's scores on a task."""
+    def items(self, task: str, model: str, data: str = "") -> pd.DataFrame:
+        """Return the credit of each example behind a model's scores on a task.
+
+        `data` is the name of the data whose row is meant, if the model has several.
+        """
         if task not in self.boards:
             raise unknown("board", task, self.boards)
-        rows = {row.model: row for row in self.boards[task].results if row.status == "ok"}
-        if model not in rows:
-            raise unknown("model with scores", model, rows)
-        return read_items(self.folder, rows[model]).to_pandas()
+        row = row_of(self.boards[task].results, task, model, data)
+        return read_items(self.folder, row).to_pandas()
 
     def __repr__(self) -> str:
         """Return how many boards and rows there are."""
@@ -411,14 +425,23 @@ def _say_if_not_kept(model: Any) -> None:
     )
 
 
-def _cells(result: Result) -> list[str]:
-    score = result.primary_score
+def _data_names(results: Sequence[Result]) -> list[str]:
+    """Return the name of the data of each result on its board; empty for one without scores."""
+    rows: dict[str, list[Result]] = {}
+    for result in results:
+        rows.setdefault(result.task, []).append(result)
+    names = {task: data_names(own) for task, own in rows.items()}
+    return [names[result.task].get(result.comparable, "") for result in results]
+
+
+def _cells(result: Result, data: str) -> list[str]:
+    score, head = result.primary_score, [result.task, data, result.model, result.status]
     if score is None:
-        return [result.task, result.model, result.status, result.reason, "", ""]
+        return [*head, result.reason, "", ""]
     low, high = score.ci95 or (float("nan"), float("nan"))
     around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
     value = f"{score.metric} {score.value:.3f}"
-    return [result.task, result.model, result.status, value, around, str(score.n)]
+    return [*head, value, around, str(score.n)]
 
 
 def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

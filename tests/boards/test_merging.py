@@ -372,6 +372,11 @@ def test_of_equal_rows_the_one_that_was_finished_first_stands():
     assert found.results[0].provenance["libraries"] == {"torch": "2.8"}
 
 
+def test_the_same_images_under_two_names_are_no_contradiction():
+    one, other = (result("m", score(), provenance={"data_name": name}) for name in ("a", "b"))
+    assert conflicts(board(one), board(other)) == []
+
+
 def test_a_row_without_scores_makes_room_for_any_with_them():
     assert rows(board(without("m", "why")), board(result("m", score()))) == [("m", "a", "")]
 

@@ -17,7 +17,7 @@ from vlbench.cli import main
 from vlbench.drawing.looks import looks
 from vlbench.errors import SpecError
 from vlbench.metrics.representation_similarity import centred_kernel, cka_debiased
-from vlbench.report.building import build, build_summaries, mean_rows, with_matrices
+from vlbench.report.building import build, build_summaries, mean_rows, why_no_summary, with_matrices
 from vlbench.report.figures import similarity_figures
 from vlbench.report.leaders import read_leaders
 
@@ -107,6 +107,19 @@ def test_a_model_with_rows_that_may_not_be_compared_is_left_out():
 
 MATRICES = {"rsa_x_all": ["rsa_x", "rsa_x_text"]}
 LOOKS = looks(["bert", "clip", "rn50"])
+
+
+def test_a_board_of_two_data_sets_makes_no_mean_and_both_are_named(tmp_path):
+    made = [{"data": f"x:y sha256:{name}", "data_name": name} for name in ("cars", "dogs")]
+    rows = [
+        result(model, score(), comparable=one["data_name"], provenance=one)
+        for model, one in zip("ab", made, strict=True)
+    ]
+    boards = [board(*rows), board(*(result(model, score()) for model in "ab"), task="u")]
+    assert mean_rows(boards) == []
+    why = why_no_summary(write(tmp_path, *boards), ["t", "u"])
+    assert why == "no mean, for t has several data sets: cars, dogs"
+    assert why_no_summary(tmp_path, ["u", "v"]) == "no model has all of u, v"
 
 
 @pytest.fixture(autouse=True)

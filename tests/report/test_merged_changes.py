@@ -37,6 +37,13 @@ def test_new_rows_are_listed_by_task_and_are_fine(tmp_path):
     )
 
 
+def test_new_rows_of_two_data_sets_have_their_names(tmp_path):
+    made = [{"data": f"x:y sha256:{name}", "data_name": name} for name in ("cars", "dogs")]
+    rows = [result("m", score(), comparable=one["data_name"], provenance=one) for one in made]
+    lines = proposed(tmp_path, [board(rows[0])], [board(*rows)]).lines
+    assert lines[-1].startswith("- `m` on `dogs`: ")
+
+
 def test_the_first_boards_of_a_project_are_all_new(tmp_path):
     found = changes([write(tmp_path, board(result("m", score())))], tmp_path / "absent")
     assert (found.lines[0], found.are_fine) == ("**1 new row; nothing changed or lost.**", True)

@@ -141,6 +141,15 @@ def test_a_matrix_of_other_data_is_left_out_by_name(tmp_path):
     assert left_out(tmp_path, odd) == "not comparable with the most rows of rsa_x"
 
 
+def test_a_model_with_two_data_sets_is_compared_on_the_one_with_most_rows(tmp_path):
+    first, second = two_boards(tmp_path)
+    clip = next(one for one in first.results if one.model == "clip")
+    twice = replace(clip, comparable="other", provenance={"data": "x sha256:2"})
+    members, reasons = joined(tmp_path, [replace(first, results=[*first.results, twice]), second])
+    assert [member.name for member in members] == COMPARED
+    assert [*reasons.values()] == ["not comparable with the most rows of rsa_x"]
+
+
 def test_a_matrix_that_is_gone_is_named(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     (tmp_path / "artifacts/rsa_x/odd/rdm.safetensors").unlink()

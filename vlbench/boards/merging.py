@@ -15,8 +15,9 @@ from vlbench.boards.board import Board, board_bytes, read_board
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
 from vlbench.results import Result
 
-# What equal rows may differ in: two installations that find the same scores are no contradiction.
-OF_THE_INSTALLATION = ("vlbench", "libraries")
+# What equal rows may differ in: two installations that find the same scores are no contradiction,
+# and a folder of the same content may have another name.
+OF_THE_INSTALLATION = ("vlbench", "libraries", "data_name")
 
 RAISE = "raise the version in one of them"
 WAY_OUT = "keep one of them, or run one again under a --name of its own"

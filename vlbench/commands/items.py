@@ -19,6 +19,7 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
     add_data,
+    add_data_name,
     add_json,
     add_output,
     add_trust,
@@ -28,7 +29,8 @@ from vlbench.data.records import Data, Split
 from vlbench.errors import DataError, UnknownNameError, counted, printed, unknown
 from vlbench.files import safe_name, write_whole
 from vlbench.metrics.items import DIGITS
-from vlbench.report.rows import folder_of, lent, named_row
+from vlbench.report.data_sets import named_row
+from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
@@ -58,6 +60,7 @@ def add_options(items: argparse.ArgumentParser) -> None:
     items.add_argument(
         "--show", action="store_true", help="write a sheet of the images that are wrong most often"
     )
+    add_data_name(items)
     add_json(items)
     add_data(items)
     add_trust(items)
@@ -101,7 +104,7 @@ def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[P
     """
     folder = folder_of(arguments.output, model, arguments.task)
     notes += [lent(model)] if folder != arguments.output else []
-    return folder, named_row(folder, arguments.task, model)
+    return folder, named_row(folder, arguments.task, model, arguments.data)
 
 
 def _items(

@@ -162,6 +162,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def add_data_name(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which rows are meant, if a board has several data sets."""
+    parser.add_argument(
+        "--data",
+        default="",
+        metavar="NAME",
+        help="the rows of these data, if a board has several: the name of their folder",
+    )
+
+
 def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None:
     """Add the options of a command that reads a task's data; `download`, if it may fetch them."""
     parser.add_argument(

@@ -20,13 +20,15 @@ from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import (
     add_cache,
     add_data,
+    add_data_name,
     add_model,
     add_output,
     options_of,
 )
 from vlbench.errors import SpecError, printed
 from vlbench.plain import Misfit, parameters, read
-from vlbench.report.rows import folder_of, lent, named_row
+from vlbench.report.data_sets import named_row
+from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 
@@ -68,6 +70,7 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
     rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
     rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
     add_model(rerun)
+    add_data_name(rerun)
     add_data(rerun)
     add_output(rerun)
     add_cache(rerun)
@@ -114,7 +117,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     output, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
     folder = output if is_file else folder_of(output, arguments.model, task)
     notes = [lent(arguments.model)] if folder != output else []
-    row = named_row(folder, task, arguments.model)
+    row = named_row(folder, task, arguments.model, arguments.data)
     from vlbench.run.functions import names_file
     from vlbench.run.options import model_args  # imports torch
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from vlbench.boards.board import SCHEMA, Board, folder_boards, read_board
+from vlbench.boards.board import SCHEMA, Board, board_file, folder_boards, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
 from vlbench.errors import SpecError
 from vlbench.files import write_whole
+from vlbench.report.data_sets import published_by_data
 from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
 from vlbench.report.leaders import build_leaders, state_of
@@ -33,8 +34,11 @@ def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
     """Return a row for each model that has a publishable row on every board.
 
     It has a score for each metric and conditions that the model has on every board: the mean, with
-    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)).
+    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)). There is
+    no mean if a board has several data sets: nothing says which of them goes with which.
     """
+    if any(len(published_by_data(board.results)) > 1 for board in boards):
+        return []
     tables = [publishable(board.results) for board in boards]
     shared = set(tables[0]).intersection(*tables[1:])
     return [_mean_row(model, [table[model] for table in tables]) for model in sorted(shared)]
@@ -90,7 +94,8 @@ def with_matrices(
     grouped = {task for tasks in groups.values() for task in tasks}
     alone: dict[tuple[str, str], dict[str, int]] = {}
     for name in sorted(set(boards) - grouped):
-        kept = publishable(boards[name].results).values()
+        by_name = published_by_data(boards[name].results).values()
+        kept = [row for own in by_name for row in own.values()]
         matrix = matrices_of(boards[name])
         data = Counter(str(row.provenance.get("data")) for row in kept if matrix in row.artifacts)
         for one, count in data.most_common(1):
@@ -237,6 +242,15 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     ]
     made.save()
     return written
+
+
+def why_no_summary(output: Path, tasks: Sequence[str]) -> str:
+    """Return why a group of tasks has no summary."""
+    boards = [board for task in tasks if (board := read_board(board_file(output, task)))]
+    for board in boards:
+        if len(names := published_by_data(board.results)) > 1:
+            return f"no mean, for {board.task} has several data sets: {', '.join(sorted(names))}"
+    return f"no model has all of {', '.join(tasks)}"
 
 
 def begins(output: Path, tasks: Sequence[str]) -> bool:

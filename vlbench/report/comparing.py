@@ -18,6 +18,7 @@ from vlbench.boards.joins import Items, NoItemsError, compare, items_of
 from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
+from vlbench.report.data_sets import data_names, set_names
 from vlbench.report.leaders import Leaders, read_leaders
 from vlbench.report.rows import comparable_sets, folder_of
 from vlbench.report.texts import score_name
@@ -136,13 +137,12 @@ def _ok(board: Board) -> list[Result]:
 
 
 def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
-    """Return the comparable rows of all models, by the task's name and, where several, the set."""
-    sets = list(comparable_sets(board.results).values())
-    tables = {}
-    for i, same in enumerate(sets):
+    """Return the comparable rows of all models, by the names of the task and of one of its sets."""
+    names, tables = set_names(board.results), {}
+    for key, same in comparable_sets(board.results).items():
         rows = {row.model: row for row in same}
         if set(models) <= set(rows):
-            label = f"{board.task} (set {i + 1})" if len(sets) > 1 else board.task
+            label = f"{board.task} ({names[key]})" if names[key] else board.task
             tables[label] = {model: rows[model] for model in models}
     return tables
 
@@ -169,7 +169,11 @@ def _why(folders: Mapping[str, Path], board: Board, models: Sequence[str]) -> st
         if any(first.get(key) != other.get(key) for other in others)
     ]
     what = " and ".join(differ) or "parameters of the task or regions"
-    return f"the rows of {', '.join(models)} are not comparable: their {what} differ"
+    names, of = data_names(board.results), dict[str, None]()
+    for row in _ok(board):
+        of |= {f"{row.model} on {names[row.comparable]}": None} if row.model in models else {}
+    which = f" ({', '.join(of)})" if "data" in differ else ""
+    return f"the rows of {', '.join(models)} are not comparable: their {what} differ{which}"
 
 
 def _compare(

@@ -35,6 +35,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
 from vlbench.metrics.intervals import Z95
 from vlbench.metrics.items import at_text
+from vlbench.report.data_sets import data_names
 from vlbench.report.rows import publishable
 from vlbench.results import ITEMS, Range, Result, Score, matching
 
@@ -113,19 +114,21 @@ def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lac
         why = f"the board is of version {board.version}, the task of version {spec.version}"
         return Lack(model, spec.name, why)
     result = publishable(board.results).get(model)
-    rows = [row for row in board.results if row.model == model]
-    return result or Lack(model, spec.name, _why_not(rows))
+    return result or Lack(model, spec.name, _why_not(board.results, model))
 
 
-def _why_not(rows: Sequence[Result]) -> str:
-    """Return why none of a model's rows may be published."""
+def _why_not(results: Sequence[Result], model: str) -> str:
+    """Return why none of a model's rows on a board may be published."""
+    rows, names = [row for row in results if row.model == model], data_names(results)
     ok = [row for row in rows if row.status == "ok"]
     if not ok:
         return ", ".join(f"{row.status}: {row.reason}" for row in rows) or "no row"
     if any(row.is_partial for row in ok):
         return "a row of incomplete data"
     if len(ok) > 1:
-        return f"{len(ok)} rows, and nothing says which one counts"
+        data = sorted({names[row.comparable] for row in ok})
+        of = f" of {', '.join(data)}" if len(data) > 1 else ""
+        return f"{len(ok)} rows{of}, and nothing says which one counts"
     return "a row of random weights"
 
 

@@ -6,13 +6,14 @@ Names and reasons come from strangers: all are in code spans, where they mention
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.boards.board import Board
 from vlbench.boards.merging import Source, join, read_folder, read_folders, union
 from vlbench.errors import counted
+from vlbench.report.data_sets import set_names
 from vlbench.report.rows import ties_mark
 from vlbench.report.texts import condition, number
 from vlbench.results import Result, matching
@@ -39,7 +40,7 @@ def changes(folders: Sequence[Path], output: Path) -> Changes:
     # What is published may hold artifacts that only the proposed boards put right.
     old, both = union(published), union([*proposed, *published])
     problems = sorted({*wrong, *both.conflicts, *_lost(old.boards, new.boards), *_hidden(proposed)})
-    listed = {_title(b): [*map(_told, new_rows(b, old.boards))] for b in new.boards.values()}
+    listed = {_title(b): [*_told_rows(b, old.boards)] for b in new.boards.values()}
     count = sum(map(len, listed.values()))
     verdict = counted(len(problems), "problem") if problems else "nothing changed or lost"
     lines = [f"**{counted(count, 'new row')}; {verdict}.**"]
@@ -95,15 +96,23 @@ def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
     ]
 
 
-def _told(row: Result) -> str:
+def _told_rows(board: Board, old: Mapping[str, Board]) -> Iterator[str]:
+    """Yield a line for each new row of a board, with the name of its set if there are several."""
+    names = set_names(board.results)
+    for row in new_rows(board, old):
+        name = names.get(row.comparable, "")
+        yield _told(row, f"{span(row.model)}{f' on {span(name)}' if name else ''}")
+
+
+def _told(row: Result, what: str) -> str:
     scores = matching(row.scores, row.primary)
     if row.status != "ok" or not scores:
-        return f"{span(row.model)}: {row.status}, {span(row.reason)}"
+        return f"{what}: {row.status}, {span(row.reason)}"
     score = scores[0]
     at = "".join(f", {name} {condition(value)}" for name, value in score.at.items())
     partial = " (partial)" if row.is_partial else ""
     value = number(score.value, score.unit) + ties_mark(row)
-    return f"{span(row.model)}: {span(score.metric + at)} {value}, n {score.n}{partial}"
+    return f"{what}: {span(score.metric + at)} {value}, n {score.n}{partial}"
 
 
 def _same(board: Board, boards: Mapping[str, Board]) -> Sequence[Result]:

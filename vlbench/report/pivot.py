@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
+from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
-from vlbench.report.leaders import read_leaders
+from vlbench.report.leaders import Leaders, read_leaders
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
@@ -21,19 +22,28 @@ NO_PAPER = "Other tasks"
 # Beside a score, and what they mean.
 BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
 BEST_NOTE = "* told apart from every other model at 5 % (paired tests, corrected for all pairs)."
-APART_NOTE = "# not comparable with the others of its column: other regions or data."
+APART_NOTE = "# not comparable with the others of its column: other regions or parameters."
 TRAINED_NOTE = "^ of a model that was trained on the task's data set, or a part of it."
 CONTROL_NOTE = "Controls know nothing of their inputs."
 CHANCE = "chance"
 
 
 class Column(NamedTuple):
-    """A task: its title, its primary score, and chance where that is the same for all models."""
+    """A task: its title, its primary score, and chance where that is the same for all models.
+
+    Of a task whose board has several data sets, there is one for each, and `data` is its name.
+    """
 
     task: str
     title: str
     score: str
     chance: str = ""
+    data: str = ""
+
+    @property
+    def key(self) -> str:
+        """What cells are found by."""
+        return f"{self.task}: {self.data}" if self.data else self.task
 
 
 # How many steps there are from chance to the best of a column.
@@ -73,7 +83,7 @@ class Cell(NamedTuple):
 
 
 class Pivot(NamedTuple):
-    """The models of a paper's tasks, by name, controls last, and their cells by task."""
+    """The models of a paper's tasks, by name, controls last, and their cells by column."""
 
     title: str
     columns: Sequence[Column]
@@ -132,7 +142,7 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
 
     Its rows are in the order of the `models`, or by name.
     """
-    columns = {column.task: column for pivot in found for column in pivot.columns}
+    columns = [column for pivot in found for column in pivot.columns]
     rows: dict[bool, dict[str, dict[str, Cell]]] = {False: {}, True: {}}
     for pivot in found:
         for are_controls, own in ((False, pivot.models), (True, pivot.controls)):
@@ -142,7 +152,7 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
         {model: kind[model] for model in models or sorted(kind) if model in kind}
         for kind in (rows[False], rows[True])
     )
-    shown = [columns[board.task] for board in boards if board.task in columns]
+    shown = [column for board in boards for column in columns if column.task == board.task]
     return Pivot("Models by tasks", shown, own, controls)
 
 
@@ -150,7 +160,7 @@ def caption(pivot: Pivot) -> str:
     """Return n and how far the 95 % intervals reach, of each column."""
     parts = []
     for column in pivot.columns:
-        cells = [own[column.task] for own in pivot.models.values() if column.task in own]
+        cells = [own[column.key] for own in pivot.models.values() if column.key in own]
         scores = [cell.entry.primary for cell in cells if cell.entry.primary]
         if scores:
             ns = sorted({score.n for score in scores})
@@ -185,21 +195,18 @@ def _pivot(title: str, output: Path | None, boards: Sequence[Board], catalog: Ca
     for board in boards:
         leaders = read_leaders(output, board.task) if output else {}
         spec = catalog.tasks.get(board.task)
-        # The largest set comes first, whose rows count for models with several.
-        tables = tables_of(board, leaders, spec)
         trained = trained_models({row.model for row in board.results}, catalog.models, spec)
-        for table in tables:
-            controls |= {entry.row.model for entry in table.controls}
-            for entry in table.entries:
+        for column, tables in _columns(board, leaders, spec):
+            columns.append(column)
+            controls |= {entry.row.model for table in tables for entry in table.controls}
+            for table, entry in ((of, entry) for of in tables for entry in of.entries):
                 if not unpublished(entry.row):
                     model, is_apart = entry.row.model, entry.is_apart or table is not tables[0]
                     cell = Cell(entry, is_apart, trained_on=trained.get(model, ""))
-                    rows.setdefault(model, {}).setdefault(board.task, cell)
-        score = score_name(board.primary["metric"], board.primary.get("at", {}))
-        columns.append(Column(board.task, title_of(board.task, spec), score, _chance(tables)))
+                    rows.setdefault(model, {}).setdefault(column.key, cell)
     known = {model: rows[model] for model in sorted(rows)}
     for column in columns:
-        _shade([own for model, own in known.items() if model not in controls], column.task)
+        _shade([own for model, own in known.items() if model not in controls], column.key)
     return Pivot(
         title,
         columns,
@@ -208,9 +215,27 @@ def _pivot(title: str, output: Path | None, boards: Sequence[Board], catalog: Ca
     )
 
 
-def _shade(models: Sequence[dict[str, Cell]], task: str) -> None:
+def _columns(
+    board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None
+) -> Iterator[tuple[Column, list[ScoreTable]]]:
+    """Yield the column of each data set of a board, by name, with its tables.
+
+    The largest set comes first, whose rows count for models with several.
+    """
+    by_name: dict[str, list[ScoreTable]] = {}
+    for table in tables_of(board, leaders, spec):
+        by_name.setdefault(table.data, []).append(table)
+    title = title_of(board.task, spec)
+    score = score_name(board.primary["metric"], board.primary.get("at", {}))
+    for name, tables in sorted(by_name.items()):
+        several = len(by_name) > 1
+        own = f"{title}: {name}" if several else title
+        yield Column(board.task, own, score, _chance(tables), name if several else ""), tables
+
+
+def _shade(models: Sequence[dict[str, Cell]], column: str) -> None:
     """Shade the cells of a column whose scores have a chance, ties alike."""
-    cells = {i: own[task] for i, own in enumerate(models) if task in own}
+    cells = {i: own[column] for i, own in enumerate(models) if column in own}
     gains = {
         i: (score.value - score.chance) * (1 if score.higher_is_better else -1)
         for i, cell in cells.items()
@@ -219,7 +244,7 @@ def _shade(models: Sequence[dict[str, Cell]], task: str) -> None:
     most = max(gains.values(), default=0.0)
     for i, gain in gains.items():
         shade = round(SHADES * max(0.0, gain) / most) if most > 0 else 0
-        models[i][task] = cells[i]._replace(shade=shade)
+        models[i][column] = cells[i]._replace(shade=shade)
 
 
 def _chance(tables: Sequence[ScoreTable]) -> str:
@@ -232,7 +257,7 @@ def grid(pivot: Pivot) -> list[list[str]]:
     """Return the head and the rows of a table: models, chance, controls; a dash for no score."""
 
     def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
-        texts = (cells[c.task].text if c.task in cells else "" for c in pivot.columns)
+        texts = (cells[c.key].text if c.key in cells else "" for c in pivot.columns)
         return [model, *(text or "-" for text in texts)]
 
     chance = [CHANCE, *(column.chance or "-" for column in pivot.columns)]
@@ -244,23 +269,24 @@ def grid(pivot: Pivot) -> list[list[str]]:
     ]
 
 
-COLUMNS = ("paper", "task", "title", "score", "model", "control", "value", "ci95_low", "ci95_high",
-           "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
+COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
+           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each model and task that has a score, for CSV and JSON."""
+    """Yield a line for each model, task and data set that has a score, for CSV and JSON."""
     for pivot in found:
         for is_control, rows in ((False, pivot.models), (True, pivot.controls)):
             for model, cells in rows.items():
                 for column in pivot.columns:
-                    cell = cells.get(column.task)
+                    cell = cells.get(column.key)
                     if cell and cell.entry.primary:
                         score = cell.entry.primary
                         low, high = score.ci95 or (None, None)
                         yield {
                             "paper": pivot.title,
                             "task": column.task,
+                            "data": cell.entry.data,
                             "title": column.title,
                             "score": column.score,
                             "model": model,

@@ -150,20 +150,3 @@ def _has_row(folder: Path, model: str, task: str) -> bool:
     files = [board_file(folder, task)] if task else folder.glob("*.json")
     boards = map(read_board, files)
     return any(row.model == model for board in boards if board for row in board.results)
-
-
-def named_row(output: Path, task: str, model: str) -> Result:
-    """Return the ok row of a model. Raises UnknownNameError if there is none, or several."""
-    board = read_board(board_file(output, task))
-    if board is None:
-        raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})
-    rows = [row for row in board.results if row.status == "ok" and row.model == model]
-    if not rows and (others := [row for row in board.results if row.model == model]):
-        why = others[0].reason or "no reason given"
-        raise UnknownNameError(f"{model} has no scores on {task}: {others[0].status} ({why})")
-    if not rows:
-        raise unknown("model with scores", model, {row.model for row in board.results})
-    if len(rows) > 1:
-        why = "their data or parameters differ; keep one of them in a folder of its own"
-        raise UnknownNameError(f"{model} has {len(rows)} rows on {task}: {why}")
-    return rows[0]

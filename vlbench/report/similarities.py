@@ -31,7 +31,8 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
-from vlbench.report.rows import matrices_of, publishable
+from vlbench.report.data_sets import published_by_data
+from vlbench.report.rows import matrices_of
 from vlbench.results import Result, Score, score_row
 
 
@@ -103,16 +104,19 @@ class Member(NamedTuple):
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
     """Return the models that can be compared, and for each other publishable row why it cannot.
 
-    On each board, the rows with the most frequent `comparable` are taken. All matrices must be of
-    one kind, over the same classes as the first.
+    On each board, the rows with the most frequent `comparable` are taken, of the data with most
+    rows. All matrices must be of one kind, over the same classes as the first.
     """
     kind = kind_of(boards)
     members: list[Member] = []
     left_out: dict[str, str] = {}
     for board in boards:
-        rows = sorted(publishable(board.results).items())
-        common = Counter(row.comparable for _, row in rows).most_common(1)
-        for model, row in rows:
+        by_name = published_by_data(board.results)
+        largest = max(by_name.values(), key=len, default={})
+        common = Counter(row.comparable for _, row in sorted(largest.items())).most_common(1)
+        # Those of the largest come first, and keep the names of their models.
+        in_order = sorted(by_name.values(), key=lambda own: own is not largest)
+        for model, row in (pair for own in in_order for pair in sorted(own.items())):
             name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
             member = _member(output, kind, name, row)
             if isinstance(member, str):

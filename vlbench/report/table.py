@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from vlbench.boards.board import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
+from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
 from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
 from vlbench.report.texts import hardest_floor, lead, number, probability, score_name
@@ -32,7 +33,8 @@ class Entry(NamedTuple):
     `primary` is the score that represents the task, None if the row lacks it; `published` has what
     a paper gives for each score, or None; `standing` is that against the leader, or empty, and `p`
     its p-value where it was tested, and `detectable` the difference that would have been found. A
-    row that `is_apart` is not comparable with the others of its table.
+    row that `is_apart` is not comparable with the others of its table. `data` is the name of its
+    data on its board.
     """
 
     row: Result
@@ -42,6 +44,7 @@ class Entry(NamedTuple):
     p: float | None = None
     detectable: float = 0.0
     is_apart: bool = False
+    data: str = ""
 
     @property
     def label(self) -> str:
@@ -63,8 +66,9 @@ class Entry(NamedTuple):
 class ScoreTable(NamedTuple):
     """Rows that may be compared, best first; those without the score are last, then controls.
 
-    A single row that cannot be compared with them is below, marked. `place` is the number of the
-    table and how many the board has. `leaders` are those of the set where they are known.
+    A single row of the same data that cannot be compared with them is below, marked. `place` is the
+    number of the table and how many the board has, `set_name` what sets it apart from these.
+    `leaders` are those of the set where they are known.
     """
 
     title: str
@@ -72,6 +76,12 @@ class ScoreTable(NamedTuple):
     entries: Sequence[Entry]
     leaders: Leaders | None = None
     place: tuple[int, int] = (1, 1)
+    set_name: str = ""
+
+    @property
+    def data(self) -> str:
+        """The name of the data of its rows."""
+        return self.entries[0].data
 
     @property
     def name(self) -> str:
@@ -136,18 +146,40 @@ def _entries(
 def tables_of(
     board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
 ) -> list[ScoreTable]:
-    """Return a table for each set of comparable rows, the largest first.
+    """Return a table for each set of comparable rows: data with most rows first, then by name.
 
-    A set of one row is put in the first table, marked. `leaders` are given by `comparable`.
+    A set of one row is put in the first table of its data, marked. `leaders` are given by
+    `comparable`.
     """
-    by_size = sorted(comparable_sets(board.results).items(), key=lambda one: -len(one[1]))
+    by_size = sorted(by_data(board.results).items(), key=lambda one: (-len(one[1]), one[0]))
+    tables = [
+        table._replace(entries=[entry._replace(data=data) for entry in table.entries])
+        for data, rows in by_size
+        for table in _tables_of_data(board, rows, leaders, spec)
+    ]
+    if len(tables) < 2:
+        return tables
+    return [
+        table._replace(
+            title=f"{table.title}, not comparable with the others: {table.set_name}",
+            place=(i, len(tables)),
+        )
+        for i, table in enumerate(tables, 1)
+    ]
+
+
+def _tables_of_data(
+    board: Board, rows: Sequence[Result], leaders: Mapping[str, Leaders], spec: TaskSpec | None
+) -> list[ScoreTable]:
+    """Return a table for each set of comparable rows of the same data, the largest first."""
+    names = set_names(board.results)
+    by_size = sorted(comparable_sets(rows).items(), key=lambda one: -len(one[1]))
     sets = [one for i, one in enumerate(by_size) if i == 0 or len(one[1]) > 1]
-    alone = [row for _, rows in by_size[len(sets) :] for row in rows]
+    alone = [row for _, same in by_size[len(sets) :] for row in same]
     tables = []
-    for i, (key, rows) in enumerate(sets, 1):
-        apart = f", not comparable with the others: set {i}" if len(sets) > 1 else ""
-        table = table_of(heading(board, spec) + apart, board.primary, rows, leaders.get(key), spec)
-        tables.append(table._replace(place=(i, len(sets))))
+    for key, same in sets:
+        table = table_of(heading(board, spec), board.primary, same, leaders.get(key), spec)
+        tables.append(table._replace(set_name=names[key]))
     if alone:
         marked = [e._replace(is_apart=True) for e in _entries(board.primary, alone, None, spec)]
         both = [*tables[0].entries, *marked]

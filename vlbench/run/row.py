@@ -12,6 +12,7 @@ import vlbench
 from vlbench.boards import board
 from vlbench.boards.privacy import cleaned, secrets_in, shown
 from vlbench.capabilities import ImageEncoder, has
+from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import EVERY
@@ -57,11 +58,24 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "params": shown_arguments(arguments),
         "weights": shown_weights(arguments, live.weights),
         "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
+        **_data_name(job),
         "companions": companions,
         "dtype": str(models.dtype).removeprefix("torch."),
         "libraries": library_versions([job.task.probe, base.adapter, type(live.adapter)]),
         **({"control": True} if getattr(own, "is_control", False) else {}),
     }
+
+
+def _data_name(job: Job) -> dict[str, str]:
+    """Return the name of the folder, or of the repository, that data without a name are read from.
+
+    Published sets are named by their loaders.
+    """
+    arguments = job.task.loader_arguments
+    given = arguments.get("repository") or arguments.get("root")
+    if given is None or job.task.spec.data["loader"] in data_sets():
+        return {}
+    return {"data_name": str(shown(given))}
 
 
 def comparable_of(job: Job, models: LiveModels) -> str:

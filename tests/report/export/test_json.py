@@ -13,6 +13,7 @@ def test_a_row_is_as_its_board_has_it_with_the_name_of_the_board(tmp_path):
         row.row()["scores"][0] | {"draws": [0.4, 0.6], "published": None}
     ]
     head = {"task": "t", "version": 1, "paper": "", "primary": PRIMARY, "against_leader": ""}
+    head |= {"data_name": "unknown"}
     assert found == {k: v for k, v in row.row().items() if k != "scores"} | head
 
 

@@ -165,8 +165,8 @@ def test_rows_that_may_not_be_compared_have_a_panel_for_each_set():
     rows = [result("a", score(0.5)), result("b", score(0.6), comparable="other")]
     panels = board_panels(board(*rows))
     assert [(panel.title, [*panel.models]) for panel in panels] == [
-        ("set 1, shots 5", ["a"]),
-        ("set 2, shots 5", ["b"]),
+        ("a, shots 5", ["a"]),
+        ("other, shots 5", ["b"]),
     ]
 
 

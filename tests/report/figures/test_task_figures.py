@@ -62,6 +62,33 @@ def test_a_figure_of_a_row_is_drawn_for_each_ok_row_with_its_look(tmp_path):
     assert seen == [*LOOKS.items()]
 
 
+def on(name):
+    """Return a row of one model on data of a name."""
+    made = {"data": f"x:y sha256:{name}", "data_name": name}
+    return result("a", score(), comparable=name, provenance=made)
+
+
+def test_two_data_sets_have_figures_of_their_own(tmp_path):
+    titles = []
+
+    def plain(board, title):
+        titles.append((title, len(board.results)))
+        return Figure()
+
+    files = drawn(write(tmp_path, board(on("cars"), on("dogs"))), plain)
+    assert titles == [("T: cars", 1), ("T: dogs", 1)]
+    assert {"t_cars_plain.svg", "t_dogs_plain.svg"} < {*files}
+
+
+def test_a_models_rows_on_two_data_sets_have_figures_of_their_own(tmp_path):
+    def plain(row):
+        return Figure() if row.model else None
+
+    files = drawn(write(tmp_path, board(on("cars"), on("dogs"), result("b"))), plain)
+    wanted = {"t/a_cars_plain.svg", "t/a_dogs_plain.svg", "t/b_plain.svg"}
+    assert {file for file in files if file.endswith("svg")} == wanted
+
+
 def test_several_pictures_have_names_of_their_own_and_an_image_is_a_png(tmp_path):
     def several(row):
         return {"": Figure(), "sheet": Image.new("RGB", (2, 2), row.reason)}

@@ -19,8 +19,8 @@ def add_options(build: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the files, and return their names and the groups that no model has all tasks of."""
-    from vlbench.report.building import begins, build
+    """Write the files, and return their names and the groups without a summary, and why."""
+    from vlbench.report.building import begins, build, why_no_summary
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no board at all in {arguments.output}")
@@ -34,7 +34,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(
         [
             f"wrote {counted(len(written), 'file')} below {arguments.output}: {written_by_kind}",
-            *(f"{name}: no model has all of {', '.join(groups[name])}" for name in lacking),
+            *(f"{name}: {why_no_summary(arguments.output, groups[name])}" for name in lacking),
             f"next: vlbench leaderboard page{output_option(arguments.output)}",
         ]
     )

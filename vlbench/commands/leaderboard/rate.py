@@ -11,6 +11,7 @@ from vlbench.commands import Answer
 from vlbench.commands.items import images_of
 from vlbench.commands.parser import (
     add_data,
+    add_data_name,
     add_output,
     add_trust,
     positive,
@@ -37,7 +38,7 @@ from vlbench.probes.question_generation.rating.sheets import (
     sample_questions,
     write_sheets,
 )
-from vlbench.report.rows import named_row
+from vlbench.report.data_sets import named_row
 from vlbench.report.texts import plain_table
 
 # The statistics of filled sheets, written beside the key.
@@ -71,6 +72,7 @@ def add_options(rate: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of the sample and the order (default: 0)",
     )
+    add_data_name(rate)
     add_data(rate)
     add_trust(rate)
     add_output(rate)
@@ -84,7 +86,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
 def _write(arguments: argparse.Namespace) -> Answer:
     """Write the sheets, and say what to do next."""
     folder, seed = arguments.folder, arguments.seed
-    row = named_row(arguments.output, *arguments.of)
+    task, model = arguments.of
+    row = named_row(arguments.output, task, model, arguments.data)
     steps = arguments.steps.split(",")
     questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
     shown = sample_questions(row, questions, steps, images=arguments.images, seed=seed)

@@ -7,7 +7,7 @@ from io import BytesIO
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_file, add_output
+from vlbench.commands.parser import add_data_name, add_file, add_output
 from vlbench.errors import counted
 from vlbench.files import write_whole
 from vlbench.report.rows import named_boards
@@ -21,6 +21,7 @@ def add_options(scatter: argparse.ArgumentParser) -> None:
     scatter.add_argument("x", metavar="TASK", help="along the horizontal axis")
     scatter.add_argument("y", metavar="TASK", help="along the vertical axis")
     add_file(scatter, *FORMATS)
+    add_data_name(scatter)
     add_output(scatter)
 
 
@@ -32,7 +33,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, names = load_catalog(arguments.include_path), (arguments.x, arguments.y)
     boards = [board for name in names for board in named_boards(arguments.output, [name])]
     titles = [title_of(name, catalog.tasks.get(name)) for name in names]
-    pair, content = pair_of(boards, titles), BytesIO()
+    pair, content = pair_of(boards, titles, arguments.data), BytesIO()
     with styled():
         scatter(pair).savefig(content, format=arguments.file.suffix[1:], dpi=150)
     write_whole(arguments.file, content.getvalue())

@@ -39,6 +39,7 @@ COLUMNS = (
     "weights",
     "adapter",
     "data",
+    "data_name",
     "vlbench",
     "finished",
     "paper",
@@ -79,6 +80,7 @@ def _line(entry: Entry, i: int) -> dict[str, Any]:
         "comparable": row.comparable,
         "request": row.request,
         **source,
+        "data_name": entry.data,
         "finished": str(row.run.get("finished", "")),
         "paper": row.paper,
     }

@@ -21,8 +21,9 @@ import pyarrow as pa
 from vlbench.boards.artifacts import read_items
 from vlbench.errors import DataError
 from vlbench.metrics.items import STATISTICS, at_text
+from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection
-from vlbench.report.export.hf import hub_set, loader_of, model_id
+from vlbench.report.export.hf import hub_set, model_id
 from vlbench.report.table import Entry
 from vlbench.results import ITEMS, Result, Score
 
@@ -50,7 +51,7 @@ def result_of(entry: Entry, i: int) -> dict[str, Any]:
     return {
         "evaluation_result_id": result_id(row, score),
         "evaluation_name": evaluation_of(row),
-        "source_data": _data(row),
+        "source_data": _data(entry),
         "metric_config": _metric(score),
         "score_details": {
             "score": score.value,
@@ -65,8 +66,9 @@ def evaluation_of(row: Result) -> str:
     return f"{COLLECTION}.{row.task}"
 
 
-def _data(row: Result) -> dict[str, Any]:
-    details = {"data": str(row.provenance.get("data", UNKNOWN))}
+def _data(entry: Entry) -> dict[str, Any]:
+    row = entry.row
+    details = {"data": str(row.provenance.get("data", UNKNOWN)), "data_name": entry.data}
     dataset = hub_set(row)
     if dataset is None:
         return {

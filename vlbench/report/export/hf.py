@@ -15,6 +15,7 @@ from vlbench.catalog.specs import ModelSpec
 from vlbench.data import hub_sets
 from vlbench.data.hub_sets import HubSet
 from vlbench.files import safe_name
+from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection
 from vlbench.report.table import Entry
 from vlbench.report.texts import score_name
@@ -82,11 +83,6 @@ def model_id(name: str, models: Mapping[str, ModelSpec]) -> str:
         return match[1]
     shipped = spec is not None and spec.source == shipped_source()
     return f"{'vlbench' if shipped else 'local'}/{_plain(name)}"
-
-
-def loader_of(row: Result) -> str:
-    """Return the name of the loader that read a row's data; `unknown` where the row lacks it."""
-    return next(iter(str(row.provenance.get("data", "")).split()), "unknown")
 
 
 def hub_set(row: Result) -> HubSet | None:

@@ -23,4 +23,4 @@ def _row(entry: Entry) -> dict[str, Any]:
     for score, paper in zip(row["scores"], entry.published, strict=True):
         score["published"] = paper._asdict() if paper else None
     head = {key: getattr(given, key) for key in ("task", "version", "paper", "primary")}
-    return {**head, "against_leader": entry.standing, **row}
+    return {**head, "data_name": entry.data, "against_leader": entry.standing, **row}

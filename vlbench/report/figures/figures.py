@@ -16,9 +16,10 @@ from vlbench.boards.board import Board, board_digest, read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
+from vlbench.report.data_sets import published_by_data, set_names
 from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
 from vlbench.report.made import Keep, anew
-from vlbench.report.rows import comparable_sets, matrices_of, publishable, ranked
+from vlbench.report.rows import comparable_sets, matrices_of, ranked
 from vlbench.report.table import title_of
 from vlbench.report.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
@@ -68,11 +69,11 @@ def board_panels(board: Board, name: str = "") -> list[Panel]:
 
     None where no row is publishable. Controls, which know nothing of their inputs, are left out.
     """
-    good = publishable([row for row in board.results if not row.is_control])
-    sets = [*comparable_sets([*good.values()]).values()]
-    panels = []
-    for i, rows in enumerate(sets, 1):
-        words = filter(None, (name, f"set {i}" if len(sets) > 1 else ""))
+    shown = published_by_data([row for row in board.results if not row.is_control])
+    good = [row for own in shown.values() for row in own.values()]
+    names, panels = set_names(good), []
+    for key, rows in comparable_sets(good).items():
+        words = filter(None, (name, names[key]))
         of_set = {row.model: row for row in rows}
         panels += _panels(of_set, board.primary["metric"], ", ".join(words))
     return panels

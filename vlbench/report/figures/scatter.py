@@ -13,6 +13,7 @@ from vlbench.boards.board import Board
 from vlbench.drawing.layouts import DIAGONAL, entitle, fitted, grid, name_points, percent
 from vlbench.drawing.looks import CHANCE, looks, style
 from vlbench.errors import DataError, counted
+from vlbench.report.data_sets import by_data, rows_of
 from vlbench.report.rows import comparable_sets, publishable
 from vlbench.report.texts import score_name
 from vlbench.results import Score
@@ -46,21 +47,25 @@ class Pair(NamedTuple):
         return float(spearmanr(*zip(*values, strict=True)).statistic)
 
 
-def pair_of(boards: Sequence[Board], titles: Sequence[str]) -> Pair:
+def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> Pair:
     """Return the models that two boards share, controls left out.
 
-    Of a board with rows that are not comparable, the largest set counts. Raises DataError where no
-    model is on both.
+    Of a board with several data sets, the rows of the named `data` count; of rows of the same data
+    that are not comparable, the largest set. Raises DataError where no model is on both, and
+    UnknownNameError for a board with several data sets if none of them is named.
     """
-    first, second = map(_scores, boards)
+    first, second = (_scores(board, data) for board in boards)
     shared = {name: (first[name], second[name]) for name in sorted(first.keys() & second.keys())}
     if not shared:
         raise DataError(f"no model has comparable scores of both {titles[0]} and {titles[1]}")
     return Pair(titles, shared)
 
 
-def _scores(board: Board) -> dict[str, Score]:
-    rows = publishable([row for row in board.results if not row.is_control])
+def _scores(board: Board, data: str) -> dict[str, Score]:
+    named = data if len(by_data(board.results)) > 1 else ""
+    rows = publishable(
+        [row for row in rows_of(board.results, board.task, named) if not row.is_control]
+    )
     sets = comparable_sets([*rows.values()])
     largest = max(sets.values(), key=len, default=[])
     return {row.model: row.primary_score for row in largest if row.primary_score}

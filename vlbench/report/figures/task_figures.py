@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,10 +23,10 @@ from vlbench.errors import OutputError, described
 from vlbench.files import safe_name, write_whole
 from vlbench.identity import code_digest
 from vlbench.plain import parameters
+from vlbench.report.data_sets import published_by_data, set_names
 from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.leaders import state_of
 from vlbench.report.made import Keep, anew
-from vlbench.report.rows import publishable
 from vlbench.report.table import title_of
 
 # The functions that draw the figures of each task, by their names.
@@ -44,7 +45,8 @@ def draw_task_figures(
 
     A function of a `board` is given its publishable rows alone, and draws `figures/<task>_<name>`;
     one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
-    the function's, or the key of each of several; of the key "" there is no `_<name>`. If it
+    the function's, or the key of each of several; of the key "" there is no `_<name>`. If a board
+    has several data sets, or a model several rows, `_<data>` follows the task or the model. If it
     returns None, the figure is removed; if it raises, no figure is drawn, and why is logged.
     """
     written = []
@@ -82,13 +84,28 @@ def _calls(
     place = output / "figures" / board.task
     given = {"read_table": partial(read_table, output), **shared}
     if "board" in asked:
-        shown = replace(board, results=list(publishable(board.results).values()))
-        several = [(given | {"board": shown}, place)]
-    else:
+        by_name = published_by_data(board.results) or {"": {}}
         several = [
-            (given | {"row": row, "look": shared["looks"][row.model]}, place / safe_name(row.model))
-            for row in board.results
-            if row.status == "ok"
+            (
+                given
+                | {"board": replace(board, results=list(rows.values()))}
+                | ({"title": f"{shared['title']}: {data}"} if len(by_name) > 1 else {}),
+                place.with_name(f"{board.task}_{safe_name(data)}") if len(by_name) > 1 else place,
+            )
+            for data, rows in by_name.items()
+        ]
+    else:
+        ok = [row for row in board.results if row.status == "ok"]
+        often, names = Counter(row.model for row in ok), set_names(board.results)
+        several = [
+            (
+                given | {"row": row, "look": shared["looks"][row.model]},
+                place
+                / safe_name(
+                    f"{row.model}_{names[row.comparable]}" if often[row.model] > 1 else row.model
+                ),
+            )
+            for row in ok
         ]
     for values, where in several:
         yield partial(function, **{key: values[key] for key in values if key in asked}), where

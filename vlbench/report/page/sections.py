@@ -100,9 +100,20 @@ class Section(NamedTuple):
         return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
 
     @property
+    def worst_of(self) -> ScoreTable | None:
+        """The first table whose models get some items wrong most often; None if there is none."""
+        return next((one for one in self.tables if one.leaders and one.leaders.worst), None)
+
+    @property
     def worst(self) -> Sequence[WrongItem]:
-        """The items that models get wrong most often, of the first set that has any."""
-        return next((one.worst for one in self.leaders.values() if one.worst), ())
+        """The items that the models of this table get wrong most often."""
+        leaders = self.worst_of.leaders if self.worst_of else None
+        return leaders.worst if leaders else ()
+
+    @property
+    def has_several_data(self) -> bool:
+        """Whether its rows are of several data sets."""
+        return len({table.data for table in self.tables}) > 1
 
     @property
     def departures(self) -> list[str]:

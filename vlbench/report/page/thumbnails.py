@@ -20,11 +20,10 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
 
     Raises DataError for items that cannot be read.
     """
-    names = {item.id for item in section.worst}
-    leader = next((one.leader for one in section.leaders.values() if one.worst), "")
-    row = next((one for one in section.board.results if one.model == leader and names), None)
-    if row is None:
+    names, of = {item.id for item in section.worst}, section.worst_of
+    if of is None or of.leaders is None:
         return {}
+    row = next(one.row for one in of.entries if one.row.model == of.leaders.leader)
     table = read_items(output, row).select(["id", "digest"]).to_pydict()
     pairs = zip(table["id"], table["digest"], strict=True)
     return {name: digest for name, digest in pairs if name in names and digest}

@@ -1,0 +1,129 @@
+"""The data of a board's rows: which rows share them, and what they are called.
+
+Every view that groups the rows of a board, or picks one, asks here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from vlbench.boards.board import board_file, read_board
+from vlbench.catalog.data_sets import data_sets
+from vlbench.errors import UnknownNameError, unknown
+from vlbench.report.rows import comparable_sets, publishable
+from vlbench.report.texts import one_line
+from vlbench.results import Result
+
+# The digits of a digest that tell two data sets of one name apart.
+DIGITS = 6
+
+# The loader, and the name of the data, of rows that say none, as those of summaries.
+UNKNOWN = "unknown"
+
+
+def by_data(rows: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the ok rows by the name of their data, in the order of each data set's first row.
+
+    That is the name of the folder or of the published set; if a row says none, of the loader. If
+    two data sets share a name, a digest is added to it. Rows that may be compared share their data.
+    """
+    same: dict[str, list[Result]] = {}
+    for comparable in comparable_sets(rows).values():
+        key = str(comparable[0].provenance.get("data", ""))
+        same.setdefault(key, []).extend(comparable)
+    names = {key: _name(own) for key, own in same.items()}
+    often = Counter(names.values())
+    return {
+        f"{names[key]} {_short(key)}" if often[names[key]] > 1 else names[key]: own
+        for key, own in same.items()
+    }
+
+
+def data_names(rows: Sequence[Result]) -> dict[str, str]:
+    """Return the name of the data of each set of comparable rows, by `comparable`."""
+    return {row.comparable: name for name, same in by_data(rows).items() for row in same}
+
+
+def set_names(rows: Sequence[Result]) -> dict[str, str]:
+    """Return the name of each set of comparable rows, by `comparable`; empty if there is one set.
+
+    It is the name of their data, with a digest if other regions, companions or parameters make
+    several sets of the same data.
+    """
+    names = data_names(rows)
+    often = Counter(names.values())
+    if len(names) < 2:
+        return dict.fromkeys(names, "")
+    return {
+        key: f"{name if name != UNKNOWN else ''} {_short(key)}".strip() if often[name] > 1 else name
+        for key, name in names.items()
+    }
+
+
+def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:
+    """Return the ok rows of the named data; without a name, those of the only data there are.
+
+    Raises UnknownNameError, with the names, for another name, and for several data sets.
+    """
+    named = by_data(rows)
+    if data and data not in named:
+        raise unknown(f"data of {task}", data, named)
+    if not data and len(named) > 1:
+        raise UnknownNameError(f"{task} has rows of {len(named)} data sets; {_way_out(named)}")
+    return named[data] if data else [row for own in named.values() for row in own]
+
+
+def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Result:
+    """Return a model's ok row. Raises UnknownNameError if there is none, or several."""
+    within = rows_of(rows, task, data) if data else rows
+    own = [row for row in within if row.model == model]
+    ok = [row for row in own if row.status == "ok"]
+    if own and not ok:
+        why = own[0].reason or "no reason given"
+        raise UnknownNameError(f"{model} has no scores on {task}: {own[0].status} ({why})")
+    if not own:
+        raise unknown("model with scores", model, {row.model for row in within})
+    if len(ok) > 1:
+        names = data_names(rows)
+        named = {names[row.comparable] for row in ok}
+        why = "their parameters or regions differ; keep one of them in a folder of its own"
+        why = _way_out(named) if len(named) > 1 else why
+        raise UnknownNameError(f"{model} has {len(ok)} rows on {task}: {why}")
+    return ok[0]
+
+
+def named_row(output: Path, task: str, model: str, data: str = "") -> Result:
+    """Return a model's ok row on a task's board. Raises UnknownNameError as `row_of` does."""
+    board = read_board(board_file(output, task))
+    if board is None:
+        raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})
+    return row_of(board.results, task, model, data)
+
+
+def published_by_data(rows: Sequence[Result]) -> dict[str, dict[str, Result]]:
+    """Return the publishable rows of the data of each name, by model."""
+    return {name: good for name, own in by_data(rows).items() if (good := publishable(own))}
+
+
+def loader_of(row: Result) -> str:
+    """Return the name of the loader that read a row's data; `unknown` where the row lacks it."""
+    return next(iter(str(row.provenance.get("data", "")).split()), UNKNOWN)
+
+
+def _name(rows: Sequence[Result]) -> str:
+    """Return the first name that rows of the same data have, or that of their loader."""
+    named = (str(row.provenance.get("data_name", "")) for row in rows)
+    loader = loader_of(rows[0])
+    published = data_sets().get(loader)
+    of_loader = published.name if published else loader.rpartition(":")[2]
+    return one_line(next(filter(None, named), of_loader))
+
+
+def _way_out(names: Collection[str]) -> str:
+    return f"give --data, or in Python data=, one of {', '.join(sorted(names))}"
+
+
+def _short(digest: str) -> str:
+    return digest.rpartition(":")[2][:DIGITS]
