@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from fakes import ConstantModel, Reader, labelled_images
@@ -62,12 +64,70 @@ def test_layers_are_those_that_are_asked_for_in_order_of_depth():
     assert layers == ["second", "output"]
 
 
-def test_the_best_layer_is_chosen_on_the_other_half():
-    outcome = run(few_shot, shots=[2], trials=2, layers="all")
-    (best,) = [s for s in outcome.scores if s.metric == "accuracy_best_layer"]
-    assert (best.value, best.n, best.at, best.chance) == (1.0, 24, {"shots": 2}, 1 / 3)
+def best_of(outcome, metric="accuracy"):
+    (best,) = [s for s in outcome.scores if s.metric == f"{metric}_best_layer"]
+    return best
+
+
+def test_the_best_layer_has_the_score_and_the_items_of_that_layer():
+    outcome = run(few_shot, shots=[2], trials=2, layers="all", floors={"colour": "image"})
+    (own,) = [s for s in outcome.scores if (s.metric, s.at.get("layer")) == ("accuracy", "second")]
+    assert best_of(outcome) == replace(own, metric="accuracy_best_layer", at={"shots": 2})
+    assert {"majority_class", "colour"} == own.floors.keys()
     items = outcome.items.to_pylist()
-    assert sum(one["metric"] == "accuracy_best_layer" for one in items) == 24
+    best = [one | {"at": ""} for one in items if one["metric"] == "accuracy_best_layer"]
+    assert {one["trial"] for one in best} == {0, 1}
+    assert best == [
+        one | {"metric": "accuracy_best_layer", "at": ""}
+        for one in items
+        if one["metric"] == "accuracy" and '"second"' in one["at"]
+    ]
+
+
+class SplitMinds(KnowsInTheMiddle):
+    """Tells classes of train images apart at its first layer, of test images at its second."""
+
+    def encode_images_at(self, pixels, layers):
+        known = super().encode_images_at(pixels, ["second"])["second"]
+        is_test = (pixels[:, 1, 0, :1] * 255).round() >= 18
+        at = {"first": torch.where(is_test, 1.0, known), "second": torch.where(is_test, known, 1.0)}
+        return {name: at.get(name, torch.ones_like(known)) for name in layers}
+
+
+def test_test_images_take_no_part_in_the_choice_and_a_note_names_the_layer():
+    outcome = few_shot(SplitMinds(), DATA, Engine.for_tests(), shots=[1], trials=2, layers="all")
+    assert best_of(outcome).value == pytest.approx(1 / 3)
+    (note,) = [note for note in outcome.notes if "best layer" in note]
+    assert "first for accuracy, shots 1 (n 9)" in note
+
+
+@pytest.mark.parametrize(("shots", "held_out"), [(2, 9), (4, 4), (5, 2)])
+def test_so_many_train_images_are_held_out_that_each_class_keeps_its_shots(shots, held_out):
+    outcome = run(few_shot, shots=[shots], trials=2, layers="all")
+    assert best_of(outcome).value == 1
+    assert f"shots {shots} (n {held_out})" in outcome.notes[-1]
+
+
+def test_without_train_images_to_hold_out_a_note_says_why_there_is_no_best_layer():
+    outcome = run(few_shot, shots=[6], trials=2, layers="all")
+    assert not [s for s in outcome.scores if s.metric.endswith("_best_layer")]
+    (note,) = outcome.notes
+    assert note.startswith(
+        "no best layer, too few train rows to hold some out: class 'class 0' has"
+    )
+
+
+def test_one_layer_is_no_choice():
+    outcome = run(few_shot, shots=[2], trials=2, layers=["second"])
+    assert [s.metric for s in outcome.scores if "best" in s.metric] == []
+    assert outcome.notes == []
+
+
+def test_the_score_on_the_rows_that_train_has_no_best_layer():
+    training = PAPER_TRAINING._replace(epochs=2)
+    outcome = run(transfer, training=training, layers="all")
+    best = {s.metric for s in outcome.scores if s.metric.endswith("_best_layer")}
+    assert best == {"accuracy_best_layer"}
 
 
 def test_code_lengths_have_no_best_layer():

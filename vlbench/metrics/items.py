@@ -161,6 +161,25 @@ def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
     return items.set_column(ITEM_COLUMNS.index("at"), "at", renamed)
 
 
+def has_items(items: pa.Table | None, metric: str, at: Mapping[str, Any]) -> bool:
+    """Return whether a table has items of a score."""
+    return items is not None and _of_score(items, metric, at).num_rows > 0
+
+
+def items_as(items: pa.Table, metric: str, at: Mapping[str, Any], name: str) -> pa.Table:
+    """Return the items of a score under the name of another metric."""
+    own = _of_score(items, metric, at)
+    names = _texts([name], np.zeros(own.num_rows, int))
+    return own.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
+
+
+def _of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    is_own = (pc.equal(items["metric"], metric), pc.equal(items["at"], at_text(at)))
+    return items.filter(pc.and_(*is_own))
+
+
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None for none."""
     if not tables:
