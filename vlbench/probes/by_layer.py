@@ -5,6 +5,9 @@ many layers on a test set is better there than elsewhere. If the data have a tra
 runs once more at each layer with some train rows held out as its test rows: `..._best_layer` is the
 test score of the layer that is best on these rows, with the same interval, floors and items, and a
 note names the layer. No test row takes part in the choice, so that the interval is an ordinary one.
+Without train rows to choose by, each half of the test rows (`metrics.best_of_halves`) has the layer
+that is best on the other half, and the interval holds the choice; its bootstrap samples, which are
+the same for all models, are the score's `halves`, by which `compare` tests two models.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
+
 from vlbench.data.records import Data, draw_rows
 from vlbench.engine import Engine
 from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
 from vlbench.errors import TooFewRows
-from vlbench.metrics.items import has_items, items_as, join_items, under
+from vlbench.metrics.best_of_halves import KEPT, best_of_halves
+from vlbench.metrics.items import credit_of, groups_of, has_items, items_as, join_items, under
 from vlbench.results import Outcome, Score
 
 # Which layers a task asks for.
@@ -147,10 +153,10 @@ def best_layers(
             return _at_best(outcomes, at_each(data, options))
         except TooFewRows as error:
             refused = refused or str(error)
-    why = (
-        f"too few train rows to hold some out: {refused}" if refused else "no rows to choose it on"
-    )
-    return Outcome([], notes=[f"no best layer, {why}"])
+    if refused:
+        note = f"no best layer, too few train rows to hold some out: {refused}"
+        return Outcome([], notes=[note])
+    return _by_halves(outcomes)
 
 
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
@@ -170,10 +176,52 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
         metric = f"{score.metric}_{BEST}"
         scores.append(replace(found, metric=metric))
         tables.append(items_as(items, found.metric, found.at, metric))
-        at = "".join(f", {key} {value}" for key, value in score.at.items())
-        chosen.append(f"{best} for {score.metric}{at} (n {values[best].n})")
+        chosen.append(f"{best} for {score.metric}{_conditions(score)} (n {values[best].n})")
     note = f"best layers, chosen on held-out train rows: {'; '.join(chosen)}"
     return Outcome(scores, notes=[note], items=join_items(tables))
+
+
+def _by_halves(outcomes: ByLayer) -> Outcome:
+    """Return each score on halves of its items, each half at the layer best on the other."""
+    scores, tables, notes = list[Score](), list[Any](), list[str]()
+    names, of_layers = [*outcomes], [*outcomes.values()]
+    for i, score in enumerate(of_layers[0].scores):
+        if not _has_best(of_layers[0], score) or score.range or not score.higher_is_better:
+            continue
+        metric, at = f"{score.metric}_{BEST}", score.at
+        earned = [credit_of(one.items, score.metric, at) for one in of_layers]
+        examples, groups = earned[0][0], groups_of(earned[0][0])
+        is_joint = any(one.scores[i].halves for one in of_layers)
+        if is_joint or groups.max() < 1 or any(one.ids != examples.ids for one, _ in earned):
+            notes.append(f"no {metric}: its items have no independent halves")
+            continue
+        found = best_of_halves(np.stack([credit for _, credit in earned]), groups)
+        parts = [*zip(found.chosen, (found.first, ~found.first), strict=True)]
+        floors = {
+            name: sum(of_layers[k].scores[i].floors[name] * float(part.mean()) for k, part in parts)
+            for name in score.floors
+        }
+        by_trial = np.nanmean(found.credit, 1).tolist()
+        scores.append(
+            replace(
+                score,
+                metric=metric,
+                floors=floors,
+                draws=by_trial if score.draws else [],
+                halves=found.samples[:KEPT].tolist(),
+                **found.estimate._asdict(),
+            )
+        )
+        for k, part in parts:
+            ids = np.array(examples.ids)[part].tolist()
+            tables.append(items_as(of_layers[k].items, score.metric, at, metric, ids))
+        layers = " and ".join(names[k] for k in found.chosen)
+        notes.append(f"{metric}{_conditions(score)}: {layers}, each chosen on half of the items")
+    return Outcome(scores, notes=notes, items=join_items(tables))
+
+
+def _conditions(score: Score) -> str:
+    return "".join(f", {key} {value}" for key, value in score.at.items())
 
 
 def _has_best(outcome: Outcome, score: Score) -> bool:
