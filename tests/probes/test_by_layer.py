@@ -107,15 +107,16 @@ class SplitMinds(KnowsInTheMiddle):
 def test_test_images_take_no_part_in_the_choice_and_a_note_names_the_layer():
     outcome = few_shot(SplitMinds(), DATA, Engine.for_tests(), shots=[1], trials=2, layers="all")
     assert best_of(outcome).value == pytest.approx(1 / 3)
-    (note,) = [note for note in outcome.notes if "best layer" in note]
-    assert "first for accuracy, shots 1 (n 9)" in note
+    note, few = outcome.notes
+    assert few.startswith("fewer than 250 train rows chose a best layer")
+    assert "first for accuracy, accuracy_cosine, accuracy_euclidean, shots 1 (n 9)" in note
 
 
 @pytest.mark.parametrize(("shots", "held_out"), [(2, 9), (4, 4), (5, 2)])
 def test_so_many_train_images_are_held_out_that_each_class_keeps_its_shots(shots, held_out):
     outcome = run(few_shot, shots=[shots], trials=2, layers="all")
     assert best_of(outcome).value == 1
-    assert f"shots {shots} (n {held_out})" in outcome.notes[-1]
+    assert f"shots {shots} (n {held_out})" in outcome.notes[0]
 
 
 def test_without_train_images_to_hold_out_a_note_says_why_there_is_no_best_layer():
@@ -242,7 +243,7 @@ def test_the_interval_of_the_best_layer_covers_what_that_layer_scores(kind):
     for _ in range(25):
         (outcome,) = planted(rng, kind)
         best = best_of(outcome)
-        (layer,) = re.findall(r": (\d) for accuracy", outcome.notes[-1])
+        (layer,) = re.findall(r": (\d) for accuracy", outcome.notes[0])
         truth = LAYERS[kind][int(layer)]
         held.append(best.ci95[0] <= truth <= best.ci95[1])
         lost.append(LAYERS[kind].max() - truth)

@@ -34,7 +34,14 @@ Asked = Literal["all"] | list[str] | None
 BEST = "best_layer"
 
 # At most this many train rows are held out to choose a layer.
-HELD_OUT = 1_000
+HELD_OUT = 500
+
+# If fewer choose it, the chosen layer may be worse than the best by as much as models differ.
+FEW = 250
+FEW_NOTE = (
+    f"fewer than {FEW} train rows chose a best layer: a better one may be missed, and a comparison "
+    "of two models is one of the layers that were chosen"
+)
 
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
 
@@ -161,7 +168,7 @@ def best_layers(
 
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
     """Return each score at the layer where the same score is best on held-out rows."""
-    scores, tables, chosen = list[Score](), list[Any](), list[str]()
+    scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
     first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
     if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
         return Outcome([], notes=["no best layer: fewer train rows have other scores"])
@@ -176,9 +183,13 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
         metric = f"{score.metric}_{BEST}"
         scores.append(replace(found, metric=metric))
         tables.append(items_as(items, found.metric, found.at, metric))
-        chosen.append(f"{best} for {score.metric}{_conditions(score)} (n {values[best].n})")
-    note = f"best layers, chosen on held-out train rows: {'; '.join(chosen)}"
-    return Outcome(scores, notes=[note], items=join_items(tables))
+        where = f"{_conditions(score)} (n {values[best].n})"
+        chosen.setdefault((best, where), []).append(score.metric)
+    each = [f"{best} for {', '.join(of)}{where}" for (best, where), of in chosen.items()]
+    notes = [f"best layers, chosen on held-out train rows: {'; '.join(each)}"]
+    if any(score.n < FEW for score in tried.scores if _has_best(tried, score)):
+        notes.append(FEW_NOTE)
+    return Outcome(scores, notes=notes, items=join_items(tables))
 
 
 def _by_halves(outcomes: ByLayer) -> Outcome:
