@@ -22,7 +22,9 @@ import numpy as np
 import torch
 from scipy.special import ndtr, ndtri
 
+from vlbench.errors import counted
 from vlbench.metrics import intervals, rdm_correlation
+from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.paired import (
     among_all_pairs,
@@ -102,6 +104,106 @@ def captions(rng: Random, images: int, models: int = 1) -> Array:
     matched = rng.binomial(guessed, right[..., None] ** np.arange(1, 5))
     reference = rng.integers(6, 14, images) * np.ones((models, 1))
     return np.concatenate([matched, guessed, words[..., None], reference[..., None]], -1) * 1.0
+
+
+# The accuracies of layers, for the choice of the best of them.
+LAYERS = {
+    "12 equal layers": np.full(12, 0.5),
+    "12 layers from 20 to 70 %": np.linspace(0.2, 0.7, 12),
+    "12 layers, one better by 10 points": np.array([0.6] + [0.5] * 11),
+}
+
+
+def credits_of_layers(
+    rng: Random, accuracies: Array, trials: int, items: int, models: int = 1
+) -> Array:
+    """Return [models, layers, trials, items] credits; items and, of several trials, trials vary.
+
+    On a probit scale items vary by .8, at each layer by another .4, and trials by .15 twice.
+    """
+    several, seeds = (models, len(accuracies)), 0.15 * (trials > 1)
+    shared = rng.normal(0, 0.8, items) + rng.normal(0, seeds, (trials, 1))
+    own = rng.normal(0, 0.4, (*several, 1, items)) + rng.normal(0, seeds, (*several, trials, 1))
+    spread = math.sqrt(1 + 0.8**2 + 0.4**2 + 2 * seeds**2)
+    threshold = ndtri(accuracies)[:, None, None] * spread
+    noise = rng.normal(size=(*several, trials, items))
+    return (noise < threshold + shared + own).astype(float)
+
+
+class ChosenLayer(NamedTuple):
+    """Credit [T, N] at the layer that is chosen, what is estimated, the truth, and the samples."""
+
+    credit: Array
+    estimate: intervals.Estimate
+    truth: float
+    samples: Array | None = None
+
+
+def layer_of_held_out(held_out: Array, tested: Array, accuracies: Array) -> ChosenLayer:
+    """Choose the layer on other items in other trials than those that score it."""
+    best = int(held_out.mean((1, 2)).argmax())
+    estimate = intervals.mean_of_trials(tested[best])
+    return ChosenLayer(tested[best], estimate, float(accuracies[best]))
+
+
+def layers_of_halves(credit: Array, accuracies: Array) -> ChosenLayer:
+    """Choose the layer of each half of the items on the other half."""
+    found = best_of_halves(credit, np.arange(credit.shape[-1]))
+    truth = float(accuracies[[*found.chosen]].mean())
+    return ChosenLayer(found.credit, found.estimate, truth, found.samples[:KEPT])
+
+
+# How the best layer is chosen: on so many held-out items, or by halves (None).
+CHOICES = {"chosen on 500 held-out images": 500, "chosen on 100": 100, "by halves": None}
+
+
+def chosen_layers(
+    rng: Random, accuracies: Array, trials: int, held_out: int | None, models: int = 1
+) -> list[ChosenLayer]:
+    """Return the chosen layer of each model, scored on 200 items."""
+    tested = credits_of_layers(rng, accuracies, trials, 200, models)
+    if held_out is None:
+        return [layers_of_halves(credit, accuracies) for credit in tested]
+    choosing = credits_of_layers(rng, accuracies, trials, held_out, models)
+    pairs = zip(choosing, tested, strict=True)
+    return [layer_of_held_out(own, credit, accuracies) for own, credit in pairs]
+
+
+def planted_layers() -> Iterator[Planted]:
+    """Yield the intervals of the best layer, less the truth of the layers that were chosen."""
+    for kind, accuracies in LAYERS.items():
+        for trials in (1, 10):
+            for choice, held_out in CHOICES.items():
+
+                def error(
+                    rng: Random, p: Array = accuracies, t: int = trials, n: int | None = held_out
+                ) -> intervals.Estimate:
+                    (chosen,) = chosen_layers(rng, p, t, n)
+                    value, stderr, (low, high) = chosen.estimate
+                    truth = chosen.truth
+                    return intervals.Estimate(value - truth, stderr, (low - truth, high - truth))
+
+                name = f"best layer, {choice}: {kind}, {counted(trials, 'trial')} of 200 items"
+                yield Planted(name, error, 0.0, slower=2 if held_out is None else 1)
+
+
+def planted_layer_tests() -> Iterator[Planted]:
+    """Yield the tests of two models whose layers are equally good."""
+    for kind, accuracies in LAYERS.items():
+        for trials in (1, 10):
+            for choice, held_out in CHOICES.items():
+
+                def test(
+                    rng: Random, p: Array = accuracies, t: int = trials, n: int | None = held_out
+                ) -> float:
+                    a, b = chosen_layers(rng, p, t, n, models=2)
+                    no_samples = a.samples is None or b.samples is None
+                    halves = None if no_samples else a.samples - b.samples
+                    items = np.arange(a.credit.shape[1])
+                    return compare_items(a.credit, b.credit, items, halves=halves, flips=999).p
+
+                name = f"best layer, {choice}: {kind}, {counted(trials, 'trial')} of 200 items"
+                yield Planted(name, test, slower=2)
 
 
 def features(rng: Random, images: int, models: int = 1) -> tuple[list[torch.Tensor], Array]:
@@ -197,6 +299,7 @@ def planted_intervals() -> Iterator[Planted]:
     yield from planted_sums()
     yield Planted("correlation of judged pairs, Fisher: 100", pearson, 0.5)
     yield from planted_matrices()
+    yield from planted_layers()
 
 
 def planted_clusters() -> Iterator[Planted]:
@@ -323,6 +426,7 @@ def planted_tests() -> Iterator[Planted]:
         yield Planted(name, lambda rng, s=sections: pairs(rng, s))
     yield Planted("clustering, t: 200 images of 4 classes", clustering_test, slower=SLOW)
     yield Planted("corpora, swapped: BLEU-4 of 100 captions", corpora)
+    yield from planted_layer_tests()
 
 
 def covered(planted: Planted, draws: int) -> float:

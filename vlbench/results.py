@@ -73,10 +73,11 @@ class Score:
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
     working model should beat; `no_chance` says why there is neither. `draws` has the value of each
-    trial of a mean. `halves` has the values on random halves of the items, the same for all models,
-    where items depend on each other: they vary as much as the score would with other items. `range`
-    is given where it is not that of the unit, as for a difference of two fractions. Raises
-    ValueError where a number is not finite, and TypeError for what a board cannot hold.
+    trial of a mean. `halves` has the values on random halves of the items, or on bootstrap samples,
+    the same for all models, where items depend on each other or choose what is scored: they vary as
+    much as the score would with other items. `range` is given where it is not that of the unit, as
+    for a difference of two fractions. Raises ValueError where a number is not finite, and TypeError
+    for what a board cannot hold.
     """
 
     metric: str

@@ -65,6 +65,18 @@ def test_maps_are_averaged_over_their_positions_and_the_output_is_the_encoders(p
     assert torch.equal(found["output"], model(pixels))
 
 
+def test_asking_for_names_leaves_a_network_in_training_as_it_was():
+    model = Convolutions()
+    model.blocks.insert(1, nn.BatchNorm2d(3))
+    model.train()
+    model.stem.eval()
+    before = {name: value.clone() for name, value in model.named_buffers()}
+    assert "blocks.1_mean" in HookedLayers(model, model.forward, small).names
+    assert all(torch.equal(before[name], value) for name, value in model.named_buffers())
+    assert not model.stem.training
+    assert all(module.training for module in [model, *model.blocks, *model.head])
+
+
 def test_of_tokens_the_class_token_is_taken_where_there_is_one(pixels):
     model = Tokens()
     found = hooked(model).encode_at(pixels, ["blocks.1_cls", "blocks.0_cls"])

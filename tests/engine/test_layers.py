@@ -128,6 +128,23 @@ def test_a_layer_of_another_shape_is_named(column):
         values(model, engine_of(model), column)
 
 
+@pytest.mark.parametrize(
+    ("value", "why"), [(torch.nan, "NaN or infinite"), (1e20, r"row 1 values of up to 1e\+20")]
+)
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_layer_that_gives_no_numbers_is_named_with_its_row(value, why, stored, tmp_path):
+    class Broken(Layered):
+        def encode_images_at(self, pixels, layers):
+            given = super().encode_images_at(pixels, layers)
+            is_broken = (pixels[:, 1, :1, 0] * 255).round() == 8
+            return given | {"second": torch.where(is_broken, value, given["second"])}
+
+    column = labelled_images(4, 3, test=(300, 300)).splits["test"]["image"]
+    model = Broken()
+    with pytest.raises(ValueError, match=f"^encode_images_at second gave .*{why}"):
+        values(model, engine_of(model, tmp_path if stored else None), column)
+
+
 class Letters:
     """Gives texts the number of their letters, times 1 at the first layer and 2 at the output."""
 

@@ -1,9 +1,20 @@
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, Reader, labelled_images
+from scipy.special import ndtri
 
+from vlbench.boards.joins import compare, items_of
+from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, UnknownNameError
+from vlbench.metrics.intervals import mean_of_trials
+from vlbench.metrics.items import Measured, outcome_of
+from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.description_length import OnlineCoding, description_length
 from vlbench.probes.generalization.few_shot import few_shot
@@ -11,6 +22,7 @@ from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import PAPER_TRAINING
 from vlbench.probes.generalization.rsa import rsa
 from vlbench.probes.generalization.transfer import transfer
+from vlbench.results import Score
 
 HALVES = OnlineCoding(percent=[50, 100], seeds=1)
 
@@ -62,12 +74,72 @@ def test_layers_are_those_that_are_asked_for_in_order_of_depth():
     assert layers == ["second", "output"]
 
 
-def test_the_best_layer_is_chosen_on_the_other_half():
-    outcome = run(few_shot, shots=[2], trials=2, layers="all")
-    (best,) = [s for s in outcome.scores if s.metric == "accuracy_best_layer"]
-    assert (best.value, best.n, best.at, best.chance) == (1.0, 24, {"shots": 2}, 1 / 3)
+def best_of(outcome, metric="accuracy"):
+    (best,) = [s for s in outcome.scores if s.metric == f"{metric}_best_layer"]
+    return best
+
+
+def test_the_best_layer_has_the_score_and_the_items_of_that_layer():
+    outcome = run(few_shot, shots=[2], trials=2, layers="all", floors={"colour": "image"})
+    (own,) = [s for s in outcome.scores if (s.metric, s.at.get("layer")) == ("accuracy", "second")]
+    assert best_of(outcome) == replace(own, metric="accuracy_best_layer", at={"shots": 2})
+    assert {"majority_class", "colour"} == own.floors.keys()
     items = outcome.items.to_pylist()
-    assert sum(one["metric"] == "accuracy_best_layer" for one in items) == 24
+    best = [one | {"at": ""} for one in items if one["metric"] == "accuracy_best_layer"]
+    assert {one["trial"] for one in best} == {0, 1}
+    assert best == [
+        one | {"metric": "accuracy_best_layer", "at": ""}
+        for one in items
+        if one["metric"] == "accuracy" and '"second"' in one["at"]
+    ]
+
+
+class SplitMinds(KnowsInTheMiddle):
+    """Tells classes of train images apart at its first layer, of test images at its second."""
+
+    def encode_images_at(self, pixels, layers):
+        known = super().encode_images_at(pixels, ["second"])["second"]
+        is_test = (pixels[:, 1, 0, :1] * 255).round() >= 18
+        at = {"first": torch.where(is_test, 1.0, known), "second": torch.where(is_test, known, 1.0)}
+        return {name: at.get(name, torch.ones_like(known)) for name in layers}
+
+
+def test_test_images_take_no_part_in_the_choice_and_a_note_names_the_layer():
+    outcome = few_shot(SplitMinds(), DATA, Engine.for_tests(), shots=[1], trials=2, layers="all")
+    assert best_of(outcome).value == pytest.approx(1 / 3)
+    note, few = outcome.notes
+    assert few.startswith("fewer than 250 train rows chose a best layer")
+    assert "first for accuracy, accuracy_cosine, accuracy_euclidean, shots 1 (n 9)" in note
+
+
+@pytest.mark.parametrize(("shots", "held_out"), [(2, 9), (4, 4), (5, 2)])
+def test_so_many_train_images_are_held_out_that_each_class_keeps_its_shots(shots, held_out):
+    outcome = run(few_shot, shots=[shots], trials=2, layers="all")
+    assert best_of(outcome).value == 1
+    assert f"shots {shots} (n {held_out})" in outcome.notes[0]
+
+
+def test_without_train_images_to_hold_out_a_note_says_why_there_is_no_best_layer():
+    outcome = run(few_shot, shots=[6], trials=2, layers="all")
+    assert not [s for s in outcome.scores if s.metric.endswith("_best_layer")]
+    (note,) = outcome.notes
+    assert note.startswith(
+        "no best layer, too few train rows to hold some out: class 'class 0' has"
+    )
+
+
+def test_a_clustering_of_test_images_alone_has_no_best_layer_and_says_why():
+    data = Data(splits={"test": DATA.splits["test"]}, classes=DATA.classes)
+    outcome = clustering(KnowsInTheMiddle(), data, Engine.for_tests(), layers="all")
+    assert not [s for s in outcome.scores if s.metric.endswith("_best_layer")]
+    assert "no accuracy_best_layer: its items have no independent halves" in outcome.notes
+
+
+def test_the_score_on_the_rows_that_train_has_no_best_layer():
+    training = PAPER_TRAINING._replace(epochs=2)
+    outcome = run(transfer, training=training, layers="all")
+    best = {s.metric for s in outcome.scores if s.metric.endswith("_best_layer")}
+    assert best == {"accuracy_best_layer"}
 
 
 def test_code_lengths_have_no_best_layer():
@@ -79,7 +151,7 @@ def test_code_lengths_have_no_best_layer():
 def test_where_layers_know_nothing_the_best_of_them_is_at_chance():
     class Noise(KnowsInTheMiddle):
         def layers(self):
-            return [f"{i}" for i in range(40)] + ["output"]
+            return [f"{i}" for i in range(25)] + ["output"]
 
         def encode_images_at(self, pixels, layers):
             number = pixels[:, 1, 0, 0] * 255
@@ -115,3 +187,99 @@ def test_a_model_without_layers_is_told_what_it_lacks():
 def test_a_layer_that_there_is_not_is_refused():
     with pytest.raises(UnknownNameError, match="no layer is named 'third'"):
         run(few_shot, shots=[1], layers=["third"])
+
+
+EQUAL = "equal"
+LAYERS = {
+    EQUAL: np.full(5, 0.5),
+    "rising": np.linspace(0.3, 0.7, 5),
+    "one better": np.array([0.6] + [0.5] * 4),
+}
+
+
+class Planted:
+    """Answers rows, in 5 trials, at layers of these accuracies, where items and trials vary."""
+
+    def __init__(self, rng, accuracies, rows):
+        self.names = [*map(str, range(len(accuracies)))]
+        shared = rng.normal(0, 0.8, rows) + rng.normal(0, 0.6, (5, 1))
+        own = rng.normal(0, 0.4, (len(self.names), 1, rows))
+        threshold = ndtri(accuracies)[:, None, None] * math.sqrt(1 + 0.64 + 0.36 + 0.16)
+        noise = rng.normal(size=(len(self.names), 5, rows))
+        self.right = torch.from_numpy(noise < threshold + shared + own).float()
+
+    def layers(self):
+        return self.names
+
+    def encode_images_at(self, rows, layers):
+        return {name: self.right[int(name)][:, rows].T for name in layers}
+
+    def encode_images(self, rows):
+        return self.encode_images_at(rows, self.names[-1:])[self.names[-1]]
+
+
+@layered()
+def planted_accuracy(model, data, engine):
+    rows = data.splits["test"]["image"]
+    credit = engine.features(model.encode_images, rows).T.double().numpy()
+    draws = credit.mean(1).tolist()
+    estimate = mean_of_trials(credit)._asdict()
+    floors = {"floor": 0.1}
+    score = Score("accuracy", n=len(rows), chance=0.0, draws=draws, floors=floors, **estimate)
+    return outcome_of([Measured(score, rows.examples(), credit)])
+
+
+def planted(rng, kind, *, splits=("train", "test"), models=1):
+    """Return the outcomes of models on 100 test rows, and the accuracies of their layers."""
+    column = replace(value_column(range(400), "text"), digests=[*map(str, range(400))])
+    rows = {"train": range(300), "test": range(300, 400)}
+    data = Data(splits={name: Split({"image": column.select(rows[name])}) for name in splits})
+    several = [Planted(rng, LAYERS[kind], 400) for _ in range(models)]
+    return [planted_accuracy(one, data, Engine.for_tests(), layers="all") for one in several]
+
+
+@pytest.mark.parametrize("splits", [["train", "test"], ["test"]])
+def test_the_interval_of_the_best_of_equal_layers_covers_over_draws(splits):
+    rng, held = np.random.default_rng(0), []
+    for _ in range(25):
+        best = best_of(*planted(rng, EQUAL, splits=splits))
+        held.append(best.ci95[0] <= 0.5 <= best.ci95[1])
+    assert np.mean(held) >= 0.88
+
+
+@pytest.mark.parametrize("kind", [*LAYERS][1:])
+def test_the_interval_of_the_best_layer_covers_what_that_layer_scores(kind):
+    rng, held, lost = np.random.default_rng(0), [], []
+    for _ in range(25):
+        (outcome,) = planted(rng, kind)
+        best = best_of(outcome)
+        (layer,) = re.findall(r": (\d) for accuracy", outcome.notes[0])
+        truth = LAYERS[kind][int(layer)]
+        held.append(best.ci95[0] <= truth <= best.ci95[1])
+        lost.append(LAYERS[kind].max() - truth)
+    assert np.mean(held) >= 0.85
+    assert np.mean(lost) <= 0.01
+
+
+@pytest.mark.parametrize("kind", [*LAYERS][1:])
+def test_without_train_rows_the_interval_covers_what_the_layers_of_both_halves_score(kind):
+    rng, held = np.random.default_rng(0), []
+    for _ in range(25):
+        (outcome,) = planted(rng, kind, splits=["test"])
+        best = best_of(outcome)
+        (layers,) = re.findall(r"accuracy_best_layer: (\d) and (\d),", outcome.notes[-1])
+        truth = LAYERS[kind][[*map(int, layers)]].mean()
+        held.append(best.ci95[0] <= truth <= best.ci95[1])
+        assert best.floors == {"floor": pytest.approx(0.1)}
+        assert np.mean(best.draws) == pytest.approx(best.value)
+    assert np.mean(held) >= 0.85
+
+
+@pytest.mark.parametrize("splits", [["train", "test"], ["test"]])
+def test_two_models_of_equal_layers_are_seldom_told_apart(splits):
+    rng, p = np.random.default_rng(0), []
+    for _ in range(25):
+        outcomes = planted(rng, "rising", splits=splits, models=2)
+        a, b = (items_of("m", one.items, best_of(one)) for one in outcomes)
+        p.append(compare(a, b, higher_is_better=True).p)
+    assert np.mean(np.array(p) < 0.05) <= 0.16

@@ -10,7 +10,8 @@ the last of them is not yet the output, which goes through a norm, a pooling or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -86,7 +87,7 @@ class HookedLayers:
         ]
         pixels = self._preprocess(PilImage.new("RGB", (256, 256)))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), evaluating(self._model):
                 self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
         finally:
             for hook in hooks:
@@ -136,6 +137,18 @@ class LayersOfModel:
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some layers, in one pass."""
         return self._hooked.encode_at(pixels, layers)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode, and each module back into training that was in it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _tensor(output: Any) -> Any:

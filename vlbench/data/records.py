@@ -175,7 +175,8 @@ class Data:
         """Return a seeded sample of at most n >= 0 rows per split, stratified by label."""
         if n < 0:
             raise ValueError(f"{n} rows requested per split; the number is 0 or more")
-        splits = {name: split.select(_draw(split, n, seed)) for name, split in self.splits.items()}
+        some = {name: draw_rows(split, n, seed) for name, split in self.splits.items()}
+        splits = {name: self.splits[name].select(rows) for name, rows in some.items()}
         return replace(self, splits=splits, expected={})
 
 
@@ -213,7 +214,7 @@ def fewest_rows(counts: Sequence[int], least: int) -> int:
     return max(least * len(counts), math.ceil(by_fraction), rows + 1)
 
 
-def _draw(split: Split, n: int, seed: int) -> list[int]:
+def draw_rows(split: Split, n: int, seed: int) -> list[int]:
     """Return n row numbers, ascending: a seeded sample with the label fractions of the split."""
     order = np.random.default_rng(seed).permutation(len(split))
     by_label = labels(split)[order] if "label" in split.columns else np.zeros(len(split), int)

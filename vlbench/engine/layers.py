@@ -13,7 +13,7 @@ from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
-from vlbench.engine.passes import Encode
+from vlbench.engine.passes import Encode, checked_features
 from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
 from vlbench.errors import CannotDo, require_known
 
@@ -143,7 +143,7 @@ class Layers:
         return self._kept[selected, name]
 
     def _parts(self, joined: _AllLayers, column: Column) -> Parts:
-        encode = Encode(self.engine.checked(joined), column, self.engine.settings)
+        encode = _EncodeLayers(joined, self.engine, column)
         size = self.engine.settings.rows_per_batch
         return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
@@ -192,6 +192,7 @@ class _AllLayers:
         # An engine knows a method that it has checked by its name.
         self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
+        self.part_names = [f"{tower.encode}_at {name}" for name in names]
         self._encode = getattr(model, f"{tower.encode}_at")
 
     def __call__(self, values: Any) -> Tensor:
@@ -203,6 +204,19 @@ class _AllLayers:
                 raise ValueError(f"layer {name} gave {shape} for {len(values)} rows")
         self.widths = [part.shape[1] for part in parts]
         return torch.cat(parts, 1)
+
+
+class _EncodeLayers(Encode):
+    """Passes rows through a method for several layers, and checks each layer by itself."""
+
+    def __init__(self, joined: _AllLayers, engine: Engine, column: Column) -> None:
+        super().__init__(engine.checked(joined), column, engine.settings)
+        self._joined = joined
+
+    def _check(self, rows: list[int], values: Tensor) -> Tensor:
+        parts = torch.split(values, self._joined.widths, 1)
+        named = zip(self._joined.part_names, parts, strict=True)
+        return torch.cat([checked_features(name, rows, part) for name, part in named], 1)
 
 
 class _AtLayer:

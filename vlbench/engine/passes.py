@@ -82,23 +82,29 @@ class Encode:
         return torch.cat(parts)[order.argsort().to(parts[0].device)]
 
     def _check(self, rows: list[int], values: Tensor) -> Tensor:
-        if values.ndim != 2 or len(values) != len(rows):
-            shape = list(values.shape)
-            raise ValueError(f"{self.name} gave {shape} for {len(rows)} rows; wanted [N, D]")
-        if not values.is_floating_point() or values.shape[1] == 0:
-            raise ValueError(
-                f"{self.name} gave {values.dtype} {list(values.shape)}; wanted float32"
-            )
-        # A copy, because an adapter may use its memory again for the next batch.
-        values = values.detach().to("cpu", torch.float32, copy=True)
-        bad = (~values.isfinite()).any(1)
-        if bad.any():
-            row = rows[int(bad.nonzero()[0])]
-            raise ValueError(f"{self.name} gave NaN or infinite values for row {row}")
-        if found := first_outside(values):
-            i, why = found
-            raise ValueError(f"{self.name} gave row {rows[i]} {why}")
-        return values
+        return checked_features(self.name, rows, values)
+
+
+def checked_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
+    """Return a float32 copy on the CPU of what a method of this name gave of some rows, [N, D].
+
+    Raises ValueError for another shape or kind, and for numbers too large or too small, or NaN.
+    """
+    if values.ndim != 2 or len(values) != len(rows):
+        shape = list(values.shape)
+        raise ValueError(f"{name} gave {shape} for {len(rows)} rows; wanted [N, D]")
+    if not values.is_floating_point() or values.shape[1] == 0:
+        raise ValueError(f"{name} gave {values.dtype} {list(values.shape)}; wanted float32")
+    # A copy, because an adapter may use its memory again for the next batch.
+    values = values.detach().to("cpu", torch.float32, copy=True)
+    bad = (~values.isfinite()).any(1)
+    if bad.any():
+        row = rows[int(bad.nonzero()[0])]
+        raise ValueError(f"{name} gave NaN or infinite values for row {row}")
+    if found := first_outside(values):
+        i, why = found
+        raise ValueError(f"{name} gave row {rows[i]} {why}")
+    return values
 
 
 class Apply:

@@ -161,6 +161,70 @@ def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
     return items.set_column(ITEM_COLUMNS.index("at"), "at", renamed)
 
 
+def has_items(items: pa.Table | None, metric: str, at: Mapping[str, Any]) -> bool:
+    """Return whether a table has items of a score."""
+    return items is not None and _of_score(items, metric, at).num_rows > 0
+
+
+def items_as(
+    items: pa.Table,
+    metric: str,
+    at: Mapping[str, Any],
+    name: str,
+    ids: Sequence[str] | None = None,
+) -> pa.Table:
+    """Return the items of a score, or some by their ids, under the name of another metric."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    own = _of_score(items, metric, at)
+    if ids is not None:
+        own = own.filter(pc.is_in(own["id"].cast(pa.string()), value_set=pa.array(ids)))
+    names = _texts([name], np.zeros(own.num_rows, int))
+    return own.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
+
+
+def credit_of(
+    items: pa.Table, metric: str, at: Mapping[str, Any]
+) -> tuple[Examples, NDArray[np.float64]]:
+    """Return the examples of a score, sorted by id, and their credit [T, N] as `item_table` has it.
+
+    An example without a cluster is a cluster of its own.
+    """
+    columns = ["id", "digest", "cluster", "trial", "credit"]
+    rows = _of_score(items, metric, at).select(columns).to_pylist()
+    first = {row["id"]: row for row in reversed(rows)}
+    ids = sorted(first)
+    place = {name: i for i, name in enumerate(ids)}
+    trial = [row["trial"] or 0 for row in rows]
+    credit = np.full((max(trial) + 1, len(ids)), np.nan)
+    credit[trial, [place[row["id"]] for row in rows]] = [row["credit"] for row in rows]
+    clusters = [first[name]["cluster"] or name for name in ids]
+    return Examples(ids, [first[name]["digest"] for name in ids], clusters), credit
+
+
+def groups_of(examples: Examples) -> NDArray[np.intp]:
+    """Return the group of each example, int [N] from 0: those of a cluster, and their copies."""
+    from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 - slow to import
+
+    clusters, digests = (
+        np.unique(names, return_inverse=True)[1] for names in (examples.clusters, examples.digests)
+    )
+    count = int(clusters.max()) + 1
+    nodes = count + int(digests.max()) + 1
+    links = coo_array((np.ones(len(clusters)), (clusters, count + digests)), (nodes, nodes))
+    of_node: NDArray[Any] = connected_components(links, directed=False)[1]
+    groups: NDArray[np.intp] = np.unique(of_node[clusters], return_inverse=True)[1]
+    return groups
+
+
+def _of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
+
+    is_own = (pc.equal(items["metric"], metric), pc.equal(items["at"], at_text(at)))
+    return items.filter(pc.and_(*is_own))
+
+
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the items of several scores as one table; None for none."""
     if not tables:

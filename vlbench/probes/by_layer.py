@@ -1,28 +1,31 @@
-"""A probe at each layer of a model: scores under `layer`, and the layer that half the items choose.
+"""A probe at each layer of a model: scores under `layer`, and that of a layer chosen beforehand.
 
 All layers are computed in one pass, and one layer's features are in memory at a time. The best of
-many layers on a test set is better there than elsewhere: `..._best_layer` is the credit of each
-half of the items (whole clusters, parted by a seed) at the layer that was best on the other half;
-its interval is over items, not over trials.
+many layers on a test set is better there than elsewhere. If the data have a train split, the probe
+runs once more at each layer with some train rows held out as its test rows: `..._best_layer` is the
+test score of the layer that is best on these rows, with the same interval, floors and items, and a
+note names the layer. No test row takes part in the choice, so that the interval is an ordinary one.
+Without train rows to choose by, each half of the test rows (`metrics.best_of_halves`) has the layer
+that is best on the other half, and the interval holds the choice; its bootstrap samples, which are
+the same for all models, are the score's `halves`, by which `compare` tests two models.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
+from vlbench.data.records import Data, draw_rows
 from vlbench.engine import Engine
 from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
-from vlbench.metrics.intervals import clustered_fraction
-from vlbench.metrics.items import Examples, Measured, join_items, under
+from vlbench.errors import TooFewRows
+from vlbench.metrics.best_of_halves import KEPT, best_of_halves
+from vlbench.metrics.items import credit_of, groups_of, has_items, items_as, join_items, under
 from vlbench.results import Outcome, Score
 
 # Which layers a task asks for.
@@ -30,68 +33,90 @@ Asked = Literal["all"] | list[str] | None
 
 BEST = "best_layer"
 
+# At most this many train rows are held out to choose a layer.
+HELD_OUT = 500
+
+# If fewer choose it, the chosen layer may be worse than the best by as much as models differ.
+FEW = 250
+FEW_NOTE = (
+    f"fewer than {FEW} train rows chose a best layer: a better one may be missed, and a comparison "
+    "of two models is one of the layers that were chosen"
+)
+
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
+
+# The outcome at each layer, in order of depth.
+ByLayer = Mapping[str, Outcome]
+
+# Data and options for the runs that choose a layer; later ones are for when rows are too few.
+Trials = Iterable[tuple[Data, dict[str, Any]]]
 
 # Counts that are sums over layers; others are the same at each.
 SUMMED = ("ties", "choices")
 
 
-def each_layer(
-    model: Any,
-    engine: Engine,
-    asked: Literal["all"] | list[str],
-    probe: Callable[[Engine], Outcome],
-    *,
-    tower: Tower = IMAGES,
-    seed: int = 0,
-) -> Outcome:
-    """Return what a probe finds at each layer that is asked for, in order of depth.
+def hold_out(data: Data, options: Mapping[str, Any]) -> Trials:
+    """Yield data with half of the train rows as test rows; then with a quarter, and an eighth.
 
-    The probe uses the method of the model's tower, by default that of its images, by the engine
-    that it is given. Raises CannotDo for a model without layers, and UnknownNameError for a layer
-    that it lacks.
+    The held-out rows are HELD_OUT at most, stratified by label, drawn with the option `seed` (0 if
+    there is none). The choice needs no floors. Yields nothing if the data have no train split.
     """
-    wanted = [asked] if isinstance(asked, str) else asked
-    names = layers_of(model, engine.name_of(model), wanted, tower)
-    layers, outcomes = Layers(model, engine, names, tower), dict[str, Outcome]()
-    for name in names:
-        at = layers.engine_at(name)
-        outcomes[name] = probe(at)
-        engine.trained = engine.trained or at.trained
-    return join_layers(outcomes, seed=seed)
+    if "train" not in data.splits:
+        return
+    train, kept = data.splits["train"], {k: v for k, v in options.items() if k != "floors"}
+    for part in (2, 4, 8):
+        held = draw_rows(train, min(len(train) // part, HELD_OUT), options.get("seed", 0))
+        rest = sorted({*range(len(train))} - {*held})
+        splits = {"train": train.select(rest), "test": train.select(held)}
+        yield replace(data, splits=splits, expected={}), kept
 
 
 def layered(
-    tower_of: Callable[[Any], Tower] = lambda _: IMAGES, *, artifacts: bool = True
+    tower_of: Callable[[Any], Tower] = lambda _: IMAGES,
+    *,
+    artifacts: bool = True,
+    trials_of: Callable[[Data, Mapping[str, Any]], Trials] = hold_out,
 ) -> Callable[[Probe], Probe]:
     """Let a probe with a parameter `layers` score each layer of a tower that is asked for.
 
     The probe itself need not read the parameter. Its artifacts are kept by layer, unless nothing
-    reads them.
+    reads them. `trials_of` returns what the probe is run on to choose a layer. The probe raises
+    CannotDo for a model without layers, and UnknownNameError for a layer that the model lacks.
     """
 
     def decorate(probe: Probe) -> Probe:
         @wraps(probe)
         def run(model: Any, data: Any, engine: Engine, **options: Any) -> Outcome:
-            layers = options.pop("layers", None)
-            if layers is None:
+            asked = options.pop("layers", None)
+            if asked is None:
                 return probe(model, data, engine, **options)
-            outcome = each_layer(
-                model,
-                engine,
-                layers,
-                lambda at: probe(model, data, at, **options),
-                tower=tower_of(model),
-            )
-            return outcome if artifacts else replace(outcome, artifacts={})
+            wanted, tower = [asked] if isinstance(asked, str) else asked, tower_of(model)
+            names = layers_of(model, engine.name_of(model), wanted, tower)
+            layers = Layers(model, engine, names, tower)
+
+            def at_each(data: Any, options: Mapping[str, Any]) -> ByLayer:
+                outcomes = dict[str, Outcome]()
+                for name in names:
+                    at = layers.engine_at(name)
+                    outcomes[name] = probe(model, data, at, **options)
+                    engine.trained = engine.trained or at.trained
+                return outcomes
+
+            outcomes = at_each(data, options)
+            best = best_layers(outcomes, at_each, trials_of(data, options))
+            joined = join_layers(outcomes, best)
+            return joined if artifacts else replace(joined, artifacts={})
 
         return cast("Probe", run)
 
     return decorate
 
 
-def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
-    """Return the outcomes of layers as one, with the layer among each score's conditions."""
+def join_layers(outcomes: ByLayer, best: Outcome) -> Outcome:
+    """Return the outcomes of layers as one, with the layer in each score's conditions, and `best`.
+
+    `best` is the outcome of `best_layers`.
+    """
     counts: Counter[str] = Counter()
     for outcome in outcomes.values():
         counts.update({name: outcome.counts.get(name, 0) for name in SUMMED})
@@ -99,8 +124,6 @@ def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
     fixed = {name: n for name, n in first.counts.items() if name not in {*SUMMED, "n"}}
     notes = [f"{name}: {note}" for name, one in outcomes.items() for note in one.notes]
     tables = [under(x.items, {"layer": n}) for n, x in outcomes.items() if x.items is not None]
-    best = _best_layers(outcomes, seed)
-    items = [table for one in best if (table := one.items) is not None]
     return Outcome(
         scores=[
             *(
@@ -108,7 +131,7 @@ def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
                 for name, outcome in outcomes.items()
                 for score in outcome.scores
             ),
-            *(one.score for one in best),
+            *best.scores,
         ],
         counts=fixed | dict(counts),
         artifacts={
@@ -116,69 +139,103 @@ def join_layers(outcomes: Mapping[str, Outcome], *, seed: int) -> Outcome:
             for number, outcome in enumerate(outcomes.values())
             for artifact, value in outcome.artifacts.items()
         },
-        notes=notes,
-        items=join_items([*tables, *items]),
+        notes=[*notes, *best.notes],
+        items=join_items([*tables, *([] if best.items is None else [best.items])]),
     )
 
 
-def _best_layers(outcomes: Mapping[str, Outcome], seed: int) -> list[Measured]:
-    """Return each fraction that has items, at the layer that the other half of them chooses."""
-    tables = {name: one.items for name, one in outcomes.items() if one.items is not None}
-    if len(tables) < len(outcomes) or len(outcomes) < 2:
-        return []
-    first = next(iter(outcomes.values()))
-    chosen, one = [], next(iter(tables.values()), None)
-    for score in first.scores:
-        if score.unit != "fraction":
+def best_layers(
+    outcomes: ByLayer, at_each: Callable[[Data, Mapping[str, Any]], ByLayer], trials: Trials
+) -> Outcome:
+    """Return the scores of the layers that a trial chooses: of fractions with chance and items.
+
+    Later trials run only if the rows of earlier ones are too few. The first of layers that are
+    equally good is chosen.
+    """
+    first, refused = next(iter(outcomes.values())), ""
+    if len(outcomes) < 2 or not any(_has_best(first, score) for score in first.scores):
+        return Outcome([])
+    for data, options in trials:
+        try:
+            return _at_best(outcomes, at_each(data, options))
+        except TooFewRows as error:
+            refused = refused or str(error)
+    if refused:
+        note = f"no best layer, too few train rows to hold some out: {refused}"
+        return Outcome([], notes=[note])
+    return _by_halves(outcomes)
+
+
+def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
+    """Return each score at the layer where the same score is best on held-out rows."""
+    scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
+    first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
+    if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
+        return Outcome([], notes=["no best layer: fewer train rows have other scores"])
+    for i, score in enumerate(first.scores):
+        if not _has_best(first, score):
             continue
-        earned = [_credit(table, score) for table in tables.values()]
-        if one and all(earned) and len({tuple(each) for each in earned}) == 1:
-            chosen.append(_chosen(score, earned, _examples(one, score), seed))
-    return chosen
+        # Scores of other numbers of train rows have other conditions, but stand in the same place.
+        values = {name: one.scores[i] for name, one in held_out.items()}
+        sign = 1 if score.higher_is_better else -1
+        best = max(values, key=lambda name: sign * values[name].value)
+        found, items = outcomes[best].scores[i], outcomes[best].items
+        metric = f"{score.metric}_{BEST}"
+        scores.append(replace(found, metric=metric))
+        tables.append(items_as(items, found.metric, found.at, metric))
+        where = f"{_conditions(score)} (n {values[best].n})"
+        chosen.setdefault((best, where), []).append(score.metric)
+    each = [f"{best} for {', '.join(of)}{where}" for (best, where), of in chosen.items()]
+    notes = [f"best layers, chosen on held-out train rows: {'; '.join(each)}"]
+    if any(score.n < FEW for score in tried.scores if _has_best(tried, score)):
+        notes.append(FEW_NOTE)
+    return Outcome(scores, notes=notes, items=join_items(tables))
 
 
-def _rows(table: pa.Table, score: Score) -> list[dict[str, Any]]:
-    at = dict(score.at)
-    return [
-        row
-        for row in table.select(["id", "digest", "cluster", "metric", "at", "credit"]).to_pylist()
-        if row["metric"] == score.metric and json.loads(row["at"]) == at
-    ]
+def _by_halves(outcomes: ByLayer) -> Outcome:
+    """Return each score on halves of its items, each half at the layer best on the other."""
+    scores, tables, notes = list[Score](), list[Any](), list[str]()
+    names, of_layers = [*outcomes], [*outcomes.values()]
+    for i, score in enumerate(of_layers[0].scores):
+        if not _has_best(of_layers[0], score) or score.range or not score.higher_is_better:
+            continue
+        metric, at = f"{score.metric}_{BEST}", score.at
+        earned = [credit_of(one.items, score.metric, at) for one in of_layers]
+        examples, groups = earned[0][0], groups_of(earned[0][0])
+        is_joint = any(one.scores[i].halves for one in of_layers)
+        if is_joint or groups.max() < 1 or any(one.ids != examples.ids for one, _ in earned):
+            notes.append(f"no {metric}: its items have no independent halves")
+            continue
+        found = best_of_halves(np.stack([credit for _, credit in earned]), groups)
+        parts = [*zip(found.chosen, (found.first, ~found.first), strict=True)]
+        floors = {
+            name: sum(of_layers[k].scores[i].floors[name] * float(part.mean()) for k, part in parts)
+            for name in score.floors
+        }
+        by_trial = np.nanmean(found.credit, 1).tolist()
+        scores.append(
+            replace(
+                score,
+                metric=metric,
+                floors=floors,
+                draws=by_trial if score.draws else [],
+                halves=found.samples[:KEPT].tolist(),
+                **found.estimate._asdict(),
+            )
+        )
+        for k, part in parts:
+            ids = np.array(examples.ids)[part].tolist()
+            tables.append(items_as(of_layers[k].items, score.metric, at, metric, ids))
+        layers = " and ".join(names[k] for k in found.chosen)
+        notes.append(f"{metric}{_conditions(score)}: {layers}, each chosen on half of the items")
+    return Outcome(scores, notes=notes, items=join_items(tables))
 
 
-def _credit(table: pa.Table, score: Score) -> dict[str, float]:
-    """Return the mean credit over trials of each item of a score."""
-    sums: dict[str, list[float]] = {}
-    for row in _rows(table, score):
-        sums.setdefault(row["id"], []).append(row["credit"])
-    return {name: float(np.mean(values)) for name, values in sums.items()}
+def _conditions(score: Score) -> str:
+    return "".join(f", {key} {value}" for key, value in score.at.items())
 
 
-def _examples(table: pa.Table, score: Score) -> Examples:
-    rows = {row["id"]: row for row in _rows(table, score)}
-    digests, clusters = ([row[key] for row in rows.values()] for key in ("digest", "cluster"))
-    names = [cluster or name for name, cluster in zip(rows, clusters, strict=True)]
-    return Examples([*rows], digests, names)
-
-
-def _chosen(
-    score: Score, earned: Sequence[Mapping[str, float]], examples: Examples, seed: int
-) -> Measured:
-    """Return the mean credit of each half at the layer that is best on the other half."""
-    table = np.array([[one[name] for name in examples.ids] for one in earned])
-    clusters, places = np.unique(examples.clusters, return_inverse=True)
-    half = np.random.default_rng(seed).permutation(len(clusters)) < len(clusters) // 2
-    first: NDArray[np.bool_] = half[places]
-    credit = np.empty(table.shape[1])
-    for judged, choosing in ((first, ~first), (~first, first)):
-        credit[judged] = table[int(table[:, choosing].mean(1).argmax())][judged]
-    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
-    best = Score(
-        f"{score.metric}_{BEST}",
-        at=score.at,
-        n=len(credit),
-        chance=score.chance,
-        no_chance=score.no_chance,
-        **estimate._asdict(),
-    )
-    return Measured(best, examples, credit)
+def _has_best(outcome: Outcome, score: Score) -> bool:
+    """Return whether a score has a best layer; one without chance is a score of train rows."""
+    is_fraction = score.unit == "fraction" and score.chance is not None
+    return is_fraction and has_items(outcome.items, score.metric, score.at)

@@ -17,18 +17,20 @@ which. What the caption adds to its words stays with them, as in the task itself
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
+from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.probes.by_layer import Asked, layered
+from vlbench.probes.by_layer import Asked, Trials, layered
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -50,7 +52,17 @@ from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTrainin
 from vlbench.results import Outcome, Score
 
 
-@layered(lambda _: TOKENS)
+def choose_on_train(data: Data, options: Mapping[str, Any]) -> Trials:
+    """Yield the same data with the train splits' images of several objects as test images.
+
+    Networks are trained on images of one object. Yields nothing if a train split is tested on.
+    """
+    splits: Splits = options.get("splits", TRAIN_AND_TEST)
+    if not {*splits.train} & {*splits.test}:
+        yield data, {**options, "splits": splits._replace(test=splits.train)}
+
+
+@layered(lambda _: TOKENS, trials_of=choose_on_train)
 def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     model: TokenEncoder,
     data: SplitRows,

@@ -1,0 +1,114 @@
+"""The best of several candidates, such as layers, where only the items that score it can choose it.
+
+Each half of the items is scored by the candidate that is best on the other half. The interval holds
+the choice, which a jackknife would not: leaving out one item of many hardly ever changes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlbench.metrics.intervals import (
+    Estimate,
+    Floats,
+    crossed_variance,
+    fraction,
+    variance_of_mean,
+    variance_of_ratios,
+)
+
+# Bootstrap samples of an interval, and those of them that a score keeps for paired tests.
+SAMPLES, KEPT = 1_000, 100
+
+# Weights that are drawn at once.
+AT_ONCE = 1 << 22
+
+
+class BestOfHalves(NamedTuple):
+    """The candidates of both halves, which items are in the `first`, and their credit [T, N].
+
+    `samples` are values of the same on bootstrap samples, which the same items share among models.
+    """
+
+    chosen: tuple[int, int]
+    first: NDArray[np.bool_]
+    credit: Floats
+    estimate: Estimate
+    samples: Floats
+
+
+def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -> BestOfHalves:
+    """Return the mean of [K, T, N] credits in [0, 1], each half at the best of K for the other.
+
+    T are trials, in which NaN is left out. `groups` [N], numbered from 0, says which items belong
+    together: a group is in one half, and so are its copies in a bootstrap sample, which repeats the
+    choice. What trials vary by beyond what items explain is added, as in
+    `crossed_variance`. Raises ValueError for fewer than two groups.
+    """
+    if groups.max() < 1:
+        raise ValueError("one group of items has no halves")
+    rng, sizes = np.random.default_rng(seed), np.bincount(groups)
+    half = rng.permutation(len(sizes)) < len(sizes) // 2
+    first = half[groups]
+    by_other = [int(_means(credit[..., items]).argmax()) for items in (~first, first)]
+    own = np.where(first, credit[by_other[0]], credit[by_other[1]])
+    value = float(_means(own))
+    parts = _by_group(own - value, groups) * len(sizes) / (~np.isnan(own)).sum(1)[:, None]
+    among, freedom = _beyond_items(parts)
+    samples = _bootstrap(credit, groups, half, rng)
+    chosen = float(samples.var(ddof=1))
+    effects = parts.mean(1)
+    if among > 0:
+        drawn = rng.standard_normal((len(samples), len(effects))) @ effects
+        samples = samples + drawn * math.sqrt(among / float((effects**2).sum()))
+    _, by_groups = variance_of_ratios(np.zeros((len(sizes), 1)), sizes)
+    terms = chosen**2 / by_groups + among**2 / freedom
+    variance = chosen + among
+    estimate = fraction(value, variance, variance**2 / terms if terms else math.inf, len(sizes))
+    return BestOfHalves((by_other[0], by_other[1]), first, own, estimate, samples)
+
+
+def _means(credit: Floats) -> Any:
+    """Return the mean over trials of the means [..., T] over items."""
+    return np.nanmean(credit, -1).mean(-1)
+
+
+def _by_group(values: Floats, groups: NDArray[np.intp]) -> Floats:
+    """Return the sums [..., C] over groups of [..., N] values without NaN."""
+    rows = np.nan_to_num(values.reshape(-1, len(groups)))
+    sums: Floats = np.stack([np.bincount(groups, row) for row in rows]).astype(np.float64)
+    return sums.reshape(*values.shape[:-1], -1)
+
+
+def _beyond_items(parts: Floats) -> tuple[float, int]:
+    """Return what trials add to the variance of the mean of [T, C] parts, and their freedom."""
+    if len(parts) == 1:
+        return 0.0, 1
+    return crossed_variance(parts)[0] - variance_of_mean(parts.mean(0))[0], len(parts) - 1
+
+
+def _bootstrap(
+    credit: Floats, groups: NDArray[np.intp], half: NDArray[np.bool_], rng: np.random.Generator
+) -> Floats:
+    """Return values on samples of the groups of each half, whose choices are repeated."""
+    candidates, trials, _ = credit.shape
+    sums = _by_group(credit, groups).reshape(candidates * trials, -1)
+    counts = _by_group((~np.isnan(credit[0])).astype(float), groups)
+    width, values = counts.shape[1], []
+    most = max(1, AT_ONCE // width)
+    for count in [min(most, SAMPLES - done) for done in range(0, SAMPLES, most)]:
+        weights = rng.poisson(1.0, (count, width)).astype(float)
+        halves = []
+        for own in (half, ~half):
+            totals = (weights[:, own] @ sums[:, own].T).reshape(count, candidates, trials)
+            halves.append((totals, weights[:, own] @ counts[:, own].T))
+        (a, of_a), (b, of_b) = halves
+        rows = np.arange(count)
+        best_a, best_b = ((x / np.maximum(n, 1)[:, None]).mean(2).argmax(1) for x, n in halves)
+        hits = a[rows, best_b] + b[rows, best_a]
+        values.append((hits / np.maximum(of_a + of_b, 1)).mean(1))
+    return np.concatenate(values)
