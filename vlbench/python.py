@@ -32,6 +32,7 @@ from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine, Progress
 from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.passes import checked_features
 from vlbench.errors import CannotDo, UnknownNameError, unknown
 from vlbench.extraction import (
     Features,
@@ -263,7 +264,7 @@ class VectorEngine(Engine):
 
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
         del encode, most
-        return torch.stack(list(column))
+        return checked_features("features", column.rows, torch.stack(list(column)))
 
 
 def _split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:

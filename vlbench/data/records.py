@@ -203,6 +203,13 @@ def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(list(split["label"]), dtype=np.int64)
 
 
+def require_classes(data: Data) -> None:
+    """Raise DataError for data of fewer than two classes: there is nothing to tell apart."""
+    if len(data.classes) < 2:
+        there = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
+        raise DataError(f"the data have {there}; telling classes apart takes two or more")
+
+
 def fewest_rows(counts: Sequence[int], least: int) -> int:
     """Return how many rows a stratified sample has at least in which every class has `least`.
 

@@ -245,8 +245,19 @@ def _refuse_scale(scale: Tensor) -> None:
         raise ValueError(f"the scale of row {row} is {float(scale[row])}; wanted a finite number")
 
 
+def require_finite(features: Tensor) -> None:
+    """Raise ValueError, with the row, for [N, D] numbers that are not all finite."""
+    bad = (~features.isfinite()).any(1).nonzero()
+    if len(bad):
+        raise ValueError(f"row {int(bad[0])} has NaN or infinite values")
+
+
 def all_equal(features: Tensor) -> bool:
-    """Return whether two or more rows of [N, D] are equal, within 1e-6 of the largest |x|."""
+    """Return whether two or more rows of [N, D] are equal, within 1e-6 of the largest |x|.
+
+    Raises ValueError for numbers that are not finite.
+    """
+    require_finite(features)
     low, high = features.aminmax(dim=0)
     largest = torch.maximum(low.abs(), high.abs()).amax()
     return len(features) > 1 and bool((high - low <= TIED * largest).all())
@@ -256,7 +267,9 @@ def all_parallel(features: Tensor) -> bool:
     """Return whether all rows of [N, D] are zero, or point the same or the opposite way.
 
     They do where every |cosine| to the first row is within 1e-6 of 1: the affinities are tied.
+    Raises ValueError for numbers that are not finite.
     """
+    require_finite(features)
     from sklearn.preprocessing import normalize  # noqa: PLC0415 - slow to import, for one probe
 
     unit = normalize(features.double().numpy(), copy=False)

@@ -28,7 +28,7 @@ from vlbench.metrics.intervals import (
     student_quantile,
     unvaried,
 )
-from vlbench.metrics.ranking import TIED
+from vlbench.metrics.ranking import TIED, require_finite
 
 # HSIC has a factor 1 / (n - 3).
 FEWEST = 4
@@ -44,7 +44,8 @@ def cka_debiased(x: Tensor, y: Tensor) -> float:
     """Return the debiased linear CKA of [N, D1] and [N, D2], -1..1.
 
     It is 0 where a representation tells no examples apart, or all of them equally. Raises
-    TooFewRows for fewer than 4 examples, ValueError for different numbers of them.
+    TooFewRows for fewer than 4 examples, ValueError for different numbers of them, and for numbers
+    that are not finite.
     """
     return float(cka_left_out(x, y, [])[0])
 
@@ -148,6 +149,8 @@ def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
     """Return which rows there are of all, then without each block, bool [1 + G, N]."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} and {len(y)} rows; both are of the same examples")
+    require_finite(x)
+    require_finite(y)
     kept = torch.ones(1 + len(blocks), len(x), dtype=torch.bool)
     for row, block in zip(kept[1:], blocks, strict=True):
         row[block] = False

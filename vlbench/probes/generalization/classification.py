@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier
-from vlbench.data.records import TestRows, labels
+from vlbench.data.records import TestRows, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
@@ -40,6 +40,7 @@ def classification(
     ValueError for logits that are not [N, C].
     """
     data = data if categories is None else of_classes(data, categories)
+    require_classes(data)
     test, names = data.splits["test"], data.classes
     logits = engine.features(model.logits, test["image"])
     pairs = pair_classes(model, data, logits)

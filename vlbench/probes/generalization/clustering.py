@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TestRows, labels, same_images
+from vlbench.data.records import TestRows, labels, require_classes, same_images
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
@@ -132,6 +132,7 @@ def clustering(
     del layers  # `layered` has read it
     if categories is not None:
         return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
+    require_classes(data)
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
         raise TooFewRows(f"the test split has {counted(len(test), 'image')}, {k} clusters asked", k)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, TrainAndTestRows, labels, same_images
+from vlbench.data.records import Data, TrainAndTestRows, labels, require_classes, same_images
 from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import TooFewRows, counted
@@ -39,7 +39,7 @@ from vlbench.metrics.probe_worth import (
     online_code,
     selectivity,
 )
-from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, require_finite
 from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import require_train_images
@@ -133,6 +133,7 @@ def description_length(
         return in_parts(
             data, categories, lambda part: description_length(model, part, engine, **options)
         )
+    require_classes(data)
     seeds = [one.seed for one in each_seed(coding)]
     label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(label, right, data.classes)
@@ -161,8 +162,9 @@ def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Prob
 
     Class k has the probability (n p_k + 1 / K) / (n + 1). Dimensions that are constant, within 1e-6
     of their largest |x|, are left out. Where all are, or only one class is there, p are the
-    frequencies of classes.
+    frequencies of classes. Raises ValueError for features that are not finite.
     """
+    require_finite(features)
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
 
     n, x = len(label), features.double()

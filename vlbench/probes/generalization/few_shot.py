@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, TrainAndTestRows, fewest_rows, labels
+from vlbench.data.records import Data, TrainAndTestRows, fewest_rows, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
@@ -69,6 +69,7 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
     if categories is not None:
         return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
+    require_classes(data)
     drawn = _draw(labels(data.splits["train"]), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)
     examples = torch.from_numpy(places.reshape(drawn.shape))

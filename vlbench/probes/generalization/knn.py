@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TrainAndTestRows, labels
+from vlbench.data.records import TrainAndTestRows, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
@@ -59,6 +59,7 @@ def knn(
             f"k {list(k)} and temperature {temperature}: each k must be 1 or more, and the "
             "temperature above 0"
         )
+    require_classes(data)
     train_label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     if len(train_label) < max(k):
         present = counted(len(train_label), "train image")

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
-from vlbench.data.records import Data, Split, labels
+from vlbench.data.records import Data, Split, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.intervals import wilson
@@ -91,6 +91,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     images than the sample.
     """
     data = data if categories is None else of_classes(data, categories)
+    require_classes(data)
     classes = len(data.classes)
     _refuse_attacks(epsilons, goals, attack)
     if target_offset % classes == 0:

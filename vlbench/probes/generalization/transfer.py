@@ -24,7 +24,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Column, Data, TrainAndTestRows, labels
+from vlbench.data.records import Column, Data, TrainAndTestRows, labels, require_classes
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
@@ -143,6 +143,7 @@ def transfer(
     options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
     if categories is not None:
         return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
+    require_classes(data)
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)
     test = engine.features(model.encode_images, data.splits["test"]["image"])

@@ -29,7 +29,7 @@ from vlbench.capabilities import (
     is_log_odds,
     score_kind,
 )
-from vlbench.data.records import Data, Split, TestRows, labels, value_column
+from vlbench.data.records import Data, Split, TestRows, labels, require_classes, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
@@ -92,6 +92,7 @@ def _zero_shot(
     prompts: list[str] | str,
     class_names: list[str] | str | None,
 ) -> Outcome:
+    require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
     templates = _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
