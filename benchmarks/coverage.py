@@ -15,6 +15,7 @@ import argparse
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,8 @@ from vlbench.metrics.paired import (
     holm,
 )
 from vlbench.probes.generalization import clustering
-from vlbench.probes.generalization.word_evaluation import fisher
+from vlbench.probes.generalization.similarity import scores_of
+from vlbench.probes.generalization.word_similarity import agreement
 from vlbench.report.leaders import LEVEL
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
@@ -297,7 +299,15 @@ def planted_intervals() -> Iterator[Planted]:
         yield Planted(f"analogies: {23 * sections} word pairs, 23 a section", pairs)
     yield Planted("clustering: 200 images of 4 classes", clustering_estimate, slower=SLOW)
     yield from planted_sums()
-    yield Planted("correlation of judged pairs, Fisher: 100", pearson, 0.5)
+    for effect, pairs, words in ((0.0, 200, 400), (0.7, 200, 120), (0.7, 100, 40)):
+        yield Planted(
+            f"correlation of judged pairs: {pairs} of {words} words, effects of words {effect}",
+            lambda rng, p=pairs, w=words, e=effect: word_pairs(rng, p, w, e),
+            slower=2,
+        )
+    yield from planted_similarities()
+    yield Planted("code length: 600 train images", lambda rng: code_length(rng, 1))
+    yield Planted("code length: 600 train images in 60 types", lambda rng: code_length(rng, 10))
     yield from planted_matrices()
     yield from planted_layers()
 
@@ -361,10 +371,54 @@ def planted_sums() -> Iterator[Planted]:
     yield Planted("corpus score: BLEU-4 of 100 captions", bleu)
 
 
-def pearson(rng: Random) -> intervals.Estimate:
-    """Return the correlation of 100 pairs whose true one is 1/2."""
-    first, noise = rng.normal(size=(2, 100))
-    return fisher(float(np.corrcoef(first, first + math.sqrt(3) * noise)[0, 1]), 100)
+def word_pairs(rng: Random, pairs: int, words: int, effect: float) -> intervals.Estimate:
+    """Return Spearman's correlation over pairs of words that have effects of their own."""
+    places = np.stack([rng.permutation(words)[:2] for _ in range(pairs)])
+    shared, *own = rng.normal(size=(3, words)) * effect
+    ease = [(shared + one)[places].sum(1) for one in own]
+    common = rng.normal(size=pairs)
+    alike, human = (one + common + rng.normal(size=pairs) for one in ease)
+    return agreement(alike, human, places)
+
+
+# How vectors of images are planted: as Gaussian points, in six classes, or of heavy-tailed length.
+VECTORS = ("Gaussian vectors", "vectors in 6 classes", "vectors of heavy-tailed length")
+
+
+def similar_vectors(rng: Random, images: int, kind: str) -> list[torch.Tensor]:
+    """Return two models' vectors of the same images, [images, D] each, which share a part."""
+    shared = rng.normal(size=(images, 8))
+    if kind == VECTORS[1]:
+        shared = 0.7 * shared + 2 * rng.normal(size=(6, 8))[rng.integers(0, 6, images)]
+    if kind == VECTORS[2]:
+        shared *= np.abs(rng.standard_t(3, size=(images, 1)))
+    fixed = np.random.default_rng(0)
+    return [
+        torch.from_numpy(
+            shared @ fixed.normal(size=(8, width)) + 1.5 * rng.normal(size=(images, width))
+        )
+        for width in (30, 20)
+    ]
+
+
+def planted_similarities() -> Iterator[Planted]:
+    """Yield the intervals of similarities with a companion."""
+    places = {"debiased CKA": 0, "correlation of distances": 1, "mutual 5-NN": 2}
+    for (name, place), kind in product(places.items(), VECTORS):
+
+        def similarity(rng: Random, place: int = place, kind: str = kind) -> Any:
+            x, y = similar_vectors(rng, 100, kind)
+            return scores_of(x, y, 5, 20, int(rng.integers(1 << 31)))[place]
+
+        yield Planted(f"{name}, 100 images, {kind}", similarity, slower=4)
+
+
+def code_length(rng: Random, per_type: int) -> intervals.Estimate:
+    """Return the bits per label of 600 train images, in types whose images are alike easy."""
+    types = np.arange(600) // per_type
+    bits = rng.gamma(2, 0.5, 600) * rng.lognormal(0, 0.4, types.max() + 1)[types]
+    sums = np.stack([np.bincount(types, bits), np.bincount(types).astype(float)], 1)
+    return intervals.estimate_of_sums(sums, intervals.ratio)
 
 
 def reaches(estimate: intervals.Estimate, floor: float) -> float:

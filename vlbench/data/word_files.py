@@ -45,17 +45,17 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def pair_delimiter(path: Path) -> str:
-    """Return what separates the columns of a file of word pairs: a comma in .csv, else a tab."""
-    return "," if path.suffix.lower() == ".csv" else "\t"
-
-
 def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """Return the word pairs of a file of lines `word, tab, word, tab, number`. Raises DataError.
+    """Return the word pairs of a file that `read_judged_pairs` reads."""
+    return [(first, second) for first, second, _ in read_judged_pairs(path)]
+
+
+def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
+    """Return the pairs and judgements of lines `word, tab, word, tab, number`. Raises DataError.
 
     A .csv has commas and no quotes, and may have a header.
     """
-    delimiter, pairs = pair_delimiter(path), []
+    delimiter, pairs = "," if path.suffix.lower() == ".csv" else "\t", []
     between = "comma" if delimiter == "," else "tab"
     for number, line in enumerate(_lines(path), 1):
         parts = line.split(delimiter)
@@ -65,7 +65,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
         if not is_pair:
             wanted = f"word, {between}, word, {between}, number"
             raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
-        pairs.append((parts[0], parts[1]))
+        pairs.append((parts[0], parts[1], float(parts[2])))
     return pairs
 
 

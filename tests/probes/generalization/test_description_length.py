@@ -207,3 +207,32 @@ def test_a_probe_that_did_not_converge_is_told(monkeypatch):
     data = labelled_images(20, 20)
     outcome = probe(PlantedFeatures(gaussian(80, 8)), data, percent=[50, 100], seeds=1)
     assert outcome.notes == ["3 probes had not converged after 1 iterations"]
+
+
+def test_lengths_of_images_in_types_vary_by_type():
+    data = labelled_images(90, 90)
+    types = np.repeat(range(12), 15).tolist() * 2
+    easy = torch.from_numpy(np.random.default_rng(1).permutation([0.0, 4.0] * 6))
+    features = signal(data) * easy[torch.tensor(types)][:, None].float() + 0.3 * gaussian(360, 8)
+    typed = with_types(data, types)
+    by_type, by_image = (
+        probe(PlantedFeatures(features), one, types=kind, seeds=1)
+        for one, kind in ((typed, "type"), (data, None))
+    )
+    for metric in ("bits_per_label", "compression"):
+        one, other = (score_of(found, metric) for found in (by_type, by_image))
+        assert one.value == pytest.approx(other.value)
+        assert one.stderr > 1.5 * other.stderr
+    rows = [row for row in by_type.items.to_pylist() if row["metric"] == "bits_per_label"]
+    assert {row["cluster"] for row in rows} == {f"type {i}" for i in range(12)}
+
+
+def test_copies_of_noise_are_not_coded_shorter():
+    data = labelled_images(40, 40, 40)
+    column = data.splits["train"]["image"]
+    copied = replace(column, digests=[str(row // 2) for row in column.rows])
+    train = Split({**data.splits["train"].columns, "image": copied})
+    data = replace(data, splits={**data.splits, "train": train})
+    features = gaussian(60, 200, seed=3).repeat_interleave(2, 0)
+    model = PlantedFeatures(torch.cat([features, gaussian(120, 200, seed=4)]))
+    assert score_of(probe(model, data, seeds=4, c=0.01), "compression").value < 1

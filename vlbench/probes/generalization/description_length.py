@@ -119,9 +119,10 @@ def description_length(
 
     `compression` is how many times shorter it is than the code of equally likely classes, given the
     mean length over random orders. Neither length has a chance level: a model that knows nothing
-    has the code of `class_frequencies`. Intervals of lengths are over images, whose probes stay as
-    they are, and over orders. `types` is a column with the type of each image, for selectivity.
-    Where all test images have the same features, within 1e-6, accuracies are chance. Raises
+    has the code of `class_frequencies`. Intervals of lengths are over images, or over their types,
+    and over orders; probes stay as they are. `types` is a column with the type of
+    each image, for selectivity. Where all test images have the same features, within 1e-6,
+    accuracies are chance. Raises
     TooFewRows for a single block, and for a class without train images. `categories` and `layers`
     are those of `few_shot`.
     """
@@ -211,7 +212,7 @@ def _measure(
     by_end = [*zip(*(one.choices for one in sent), strict=True)]
     by_end.append((problem.answer(whole, problem.right),))
     return [
-        *_code_lengths(sent, problem.classes, data),
+        *_code_lengths(sent, problem.classes, data, _clusters(problem, data, types)),
         *(_accuracy(end, of_end, data) for end, of_end in zip(ends, by_end, strict=True)),
         *([_selectivity(problem, whole, data, types, seeds)] if types is not None else []),
     ]
@@ -234,11 +235,26 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Se
     return Sent(bits, shuffled.bits, without.bits, choices)
 
 
-def _code_lengths(sent: Sequence[Sent], classes: int, data: Data) -> list[Measured]:
+def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
+    """Return what train images are not independent by: their types, or that they are copies."""
+    if types is not None:
+        return [str(one) for one in data.splits["train"][types]]
+    number = {row: str(i) for i, rows in enumerate(problem.images) for row in rows}
+    return [number[row] for row in range(len(number))]
+
+
+def _code_lengths(
+    sent: Sequence[Sent], classes: int, data: Data, clusters: Sequence[str]
+) -> list[Measured]:
     bits = torch.stack([one.bits for one in sent]).numpy()
     n, uniform, mean = bits.shape[1], math.log2(classes), bits.mean(0)
     by_seed, ones = bits.mean(1), np.ones(len(mean))
     both = np.stack([uniform * ones, mean], 1)
+    places = np.unique(clusters, return_inverse=True)[1]
+
+    def by_cluster(statistics: Any) -> Any:
+        return np.stack([np.bincount(places, column) for column in statistics.T], 1)
+
     floors = {
         "shuffled_labels": float(np.mean([one.shuffled for one in sent])) / n,
         "class_frequencies": float(np.mean([one.frequencies for one in sent])) / n,
@@ -251,7 +267,10 @@ def _code_lengths(sent: Sequence[Sent], classes: int, data: Data) -> list[Measur
         floors={name: uniform / value for name, value in floors.items()},
         draws=_draws(uniform / by_seed),
         **estimate_of_sums(
-            both, CORPORA["compression"].formula, by_seed=uniform / by_seed, ends=log_ends
+            by_cluster(both),
+            CORPORA["compression"].formula,
+            by_seed=uniform / by_seed,
+            ends=log_ends,
         )._asdict(),
     )
     length = Score(
@@ -262,9 +281,11 @@ def _code_lengths(sent: Sequence[Sent], classes: int, data: Data) -> list[Measur
         higher_is_better=False,
         floors=floors,
         draws=_draws(by_seed),
-        **estimate_of_sums(np.stack([mean, ones], 1), ratio, by_seed=by_seed)._asdict(),
+        **estimate_of_sums(by_cluster(np.stack([mean, ones], 1)), ratio, by_seed=by_seed)._asdict(),
     )
     examples = data.splits["train"]["image"].examples()
+    if places.max() + 1 < n:
+        examples = examples._replace(clusters=clusters)
     return [
         Measured(compression, examples, uniform / mean, statistics=both),
         Measured(length, examples, trials(bits)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,18 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from vlbench.data.word_files import pair_delimiter, read_pairs
+from vlbench.data.word_files import read_judged_pairs
 from vlbench.digests import digest
 from vlbench.metrics import items
-from vlbench.metrics.intervals import Z95, Estimate, mean_over_pairs
+from vlbench.metrics.intervals import Estimate, mean_over_pairs
 from vlbench.metrics.items import BOTH, Measured
+from vlbench.probes.generalization.word_similarity import (
+    FEWEST_PAIRS,
+    agreement,
+    pearson,
+    spearman,
+)
 from vlbench.results import Score
 
-# The fewest pairs for which Fisher's interval exists, and those whose analogies have a score.
-FEWEST_PAIRS, FEWEST_OF_ANALOGIES = 4, 10
-
-# The variance of Fisher's z of a Spearman coefficient, as a multiple of Pearson's.
-SPEARMAN = 1.06
+# The fewest word pairs whose analogies have a score.
+FEWEST_OF_ANALOGIES = 10
 
 
 class Answers(NamedTuple):
@@ -111,27 +113,17 @@ def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
 
 def similarity(vectors: Any, pairs: Path) -> Agreement:
     """Return the agreement of cosines with the judgements in a file of pairs, ignoring case."""
-    vocabulary = {word.upper() for word in vectors.index_to_key}
-    used = sum(a.upper() in vocabulary and b.upper() in vocabulary for a, b in read_pairs(pairs))
-    if used < FEWEST_PAIRS:
-        return Agreement(None, None, used)
-    # gensim passes over a line without a number, such as the header of a .csv.
-    results = vectors.evaluate_word_pairs(
-        str(pairs), delimiter=pair_delimiter(pairs), restrict_vocab=len(vectors)
-    )
-    pearson, spearman = (float(result[0]) for result in results[:2])
-    return Agreement(fisher(pearson, used), fisher(spearman, used, spread=SPEARMAN), used)
-
-
-def fisher(correlation: float, n: int, *, spread: float = 1.0) -> Estimate:
-    """Return a correlation of n >= 4 independent pairs with the interval of Fisher's z.
-
-    `spread` multiplies the variance of z. Raises ValueError for fewer pairs, and for NaN, the
-    correlation of values that do not vary.
-    """
-    if n < FEWEST_PAIRS or math.isnan(correlation):
-        raise ValueError(f"correlation {correlation} of {n} pairs: wanted 4 or more that vary")
-    error = math.sqrt(spread / (n - 3))
-    z = math.atanh(float(np.clip(correlation, -1 + 1e-12, 1 - 1e-12)))
-    interval = (math.tanh(z - Z95 * error), math.tanh(z + Z95 * error))
-    return Estimate(correlation, (1 - correlation**2) * error, interval)
+    # Of words that differ in case alone the first counts, as in gensim.
+    names = {word.upper(): word for word in reversed(vectors.index_to_key)}
+    judged = [
+        (names[a.upper()], names[b.upper()], score)
+        for a, b, score in read_judged_pairs(pairs)
+        if a.upper() in names and b.upper() in names
+    ]
+    if len(judged) < FEWEST_PAIRS:
+        return Agreement(None, None, len(judged))
+    alike = np.array([float(vectors.similarity(a, b)) for a, b, _ in judged])
+    human = np.array([score for *_, score in judged])
+    words = np.unique([one[:2] for one in judged], return_inverse=True)[1].reshape(-1, 2)
+    by_value, by_rank = (agreement(alike, human, words, rule) for rule in (pearson, spearman))
+    return Agreement(by_value, by_rank, len(judged))

@@ -22,7 +22,7 @@ simulations, and 80 to 94 of Fisher's for independent pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from vlbench.results import Outcome, Score
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
+Correlation = Callable[[Floats, Floats], float]
 
 # Without one of them, the others must have a correlation that may be other than 1 or -1.
 FEWEST_PAIRS = 4
@@ -108,8 +109,15 @@ def spearman(first: Floats, second: Floats) -> float:
 
     if is_constant(first) or is_constant(second):
         return 0.0
-    ranks = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
-    one, other = (centred / np.linalg.norm(centred) for centred in ranks)
+    return pearson(rankdata(first), rankdata(second))
+
+
+def pearson(first: Floats, second: Floats) -> float:
+    """Return Pearson's correlation of two [N]; 0 for constants."""
+    if is_constant(first) or is_constant(second):
+        return 0.0
+    centred = (values - values.mean() for values in (first, second))
+    one, other = (values / np.linalg.norm(values) for values in centred)
     return float(np.clip(one @ other, -1, 1))
 
 
@@ -118,14 +126,16 @@ def is_constant(values: Floats) -> bool:
     return bool(np.ptp(values) <= CONSTANT)
 
 
-def agreement(alike: Floats, human: Floats, pairs: Places) -> Estimate:
-    """Return Spearman's correlation of N >= 4 pairs with its interval.
+def agreement(
+    alike: Floats, human: Floats, pairs: Places, correlation: Correlation = spearman
+) -> Estimate:
+    """Return the correlation of N >= 4 pairs, by default Spearman's, with its interval.
 
     `pairs` [N, 2] are the numbers of their words, from 0. Where no pair changes the correlation, as
     many as are unseen may be at either end.
     """
-    n, value = len(pairs), spearman(alike, human)
-    less = [spearman(np.delete(alike, i), np.delete(human, i)) for i in range(n)]
+    n, value = len(pairs), correlation(alike, human)
+    less = [correlation(np.delete(alike, i), np.delete(human, i)) for i in range(n)]
     on_scale = np.arctanh(np.clip(less, -NEAREST, NEAREST))
     parts = (n - 1) * (on_scale.mean() - on_scale)
     variance, freedom = variance_over_pairs(parts[None], pairs)

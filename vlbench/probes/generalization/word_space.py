@@ -49,13 +49,13 @@ from vlbench.probes.generalization.visual_words import (
 )
 from vlbench.probes.generalization.word_evaluation import (
     FEWEST_OF_ANALOGIES,
-    FEWEST_PAIRS,
     Agreement,
     Answers,
     analogies,
     keyed_vectors,
     similarity,
 )
+from vlbench.probes.generalization.word_similarity import FEWEST_PAIRS
 from vlbench.results import Outcome, Score
 
 KINDS = ("semantic", "morphology")
