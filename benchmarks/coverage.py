@@ -43,7 +43,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 Random = np.random.Generator
 Array = np.ndarray
 
-# Clusterings take longer than all else: so many draws fewer.
+# Clusterings and similarities take longer than all else: so many draws fewer.
 SLOW = 20
 
 
@@ -410,7 +410,7 @@ def planted_similarities() -> Iterator[Planted]:
             x, y = similar_vectors(rng, 100, kind)
             return scores_of(x, y, 5, 20, int(rng.integers(1 << 31)))[place]
 
-        yield Planted(f"{name}, 100 images, {kind}", similarity, slower=4)
+        yield Planted(f"{name}, 100 images, {kind}", similarity, slower=SLOW)
 
 
 def code_length(rng: Random, per_type: int) -> intervals.Estimate:
