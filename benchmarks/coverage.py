@@ -22,20 +22,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.special import ndtr, ndtri
+from torch.nn.functional import normalize
 
 from vlbench.errors import counted
 from vlbench.metrics import intervals, rdm_correlation
 from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.items import Examples
 from vlbench.metrics.paired import (
     among_all_pairs,
     compare_corpora,
     compare_items,
     holm,
 )
+from vlbench.metrics.ranking import right_ranks
 from vlbench.probes.generalization import clustering
 from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.generalization.word_similarity import agreement
+from vlbench.probes.matching.pools import Captions, draw_pools
+from vlbench.probes.matching.retrieval import Queries, Ranks, by_image_and_by_caption
 from vlbench.report.leaders import LEVEL
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
@@ -48,12 +53,16 @@ SLOW = 20
 
 
 class Planted(NamedTuple):
-    """What is planted, how one draw of it is estimated or tested, its truth, and if it is slow."""
+    """What is planted, how one draw of it is estimated or tested, its truth, and if it is slow.
+
+    Without a truth, it is the centre of the values of all draws.
+    """
 
     name: str
     draw: Callable[[Random], intervals.Estimate | float]
     truth: float | None = None
     slower: int = 1
+    centre: Callable[[Sequence[float]], Any] = np.mean
 
 
 def chances(rng: Random, mean: float, spread: float, size: int | tuple[int, ...]) -> Array:
@@ -298,6 +307,7 @@ def planted_intervals() -> Iterator[Planted]:
 
         yield Planted(f"analogies: {23 * sections} word pairs, 23 a section", pairs)
     yield Planted("clustering: 200 images of 4 classes", clustering_estimate, slower=SLOW)
+    yield from planted_retrieval()
     yield from planted_sums()
     for effect, pairs, words in ((0.0, 200, 400), (0.7, 200, 120), (0.7, 100, 40)):
         yield Planted(
@@ -329,6 +339,57 @@ def planted_clusters() -> Iterator[Planted]:
 
         name = f"fraction over clusters: {clusters} of {sizes}, {mean:.0%} right"
         yield Planted(name, share, mean)
+
+
+def queries(rng: Random, images: int, each: int, noise: float) -> list[Queries]:
+    """Return images that retrieve their captions, `each` of them, and captions their images.
+
+    Vectors of captions are those of images with noise, of which a part is that of the image; images
+    differ in how much they have.
+    """
+    owner = np.repeat(np.arange(images), each)
+    shown, shared = rng.normal(size=(2, images, 32))
+    own = noise * np.exp(0.5 * rng.normal(size=(images, 1)))
+    said = (shown + 0.6 * own * shared)[owner] + 0.8 * own[owner] * rng.normal(
+        size=(len(owner), 32)
+    )
+    cosines = normalize(torch.from_numpy(shown), dim=1) @ normalize(torch.from_numpy(said), dim=1).T
+    (pool,) = draw_pools(torch.full((images,), each), None, 0)
+    ranks = Ranks(
+        right_ranks(cosines, pool.right_captions), right_ranks(cosines.T, pool.right_images)
+    )
+    examples = Examples(*[[str(i) for i in range(images)]] * 2)
+    texts = [str(i) for i in range(len(owner))]
+    return by_image_and_by_caption(Captions(texts, texts, pool.sizes, examples), [pool], [ranks])
+
+
+# Images, captions of each, and noise: recall at 1 of captions is about .98, .77, .54 and .25.
+RETRIEVED = ((300, 1, 0.6), (200, 5, 1.4), (100, 5, 2.25), (100, 5, 4.0))
+
+
+def planted_retrieval() -> Iterator[Planted]:
+    """Yield the intervals of both ways of retrieval."""
+    for images, each, noise in RETRIEVED:
+        for way, retrieved in enumerate(("captions", "images")):
+            for metric in ("recall", "median_rank", "mean_average_precision"):
+
+                def estimate(
+                    rng: Random,
+                    shape: Any = (images, each, noise),
+                    way: int = way,
+                    metric: str = metric,
+                ) -> intervals.Estimate:
+                    measured = queries(rng, *shape)[way].measure([1], {})
+                    score = next(x.score for x in measured if x.score.metric == metric)
+                    assert score.ci95
+                    return intervals.Estimate(score.value, score.stderr or 0, score.ci95)
+
+                yield Planted(
+                    f"{metric.replace('_', ' ')} of {retrieved}: {images} x {each}, noise {noise}",
+                    estimate,
+                    slower=5,
+                    centre=np.median if metric == "median_rank" else np.mean,
+                )
 
 
 def planted_matrices() -> Iterator[Planted]:
@@ -487,7 +548,7 @@ def covered(planted: Planted, draws: int) -> float:
     """Return how often the interval of a draw holds the truth, or the mean over draws."""
     rng = np.random.default_rng(0)
     found = [planted.draw(rng) for _ in range(draws)]
-    truth = planted.truth if planted.truth is not None else np.mean([one.value for one in found])
+    truth = planted.truth if planted.truth is not None else planted.centre([x.value for x in found])
     return float(np.mean([one.ci95[0] <= truth <= one.ci95[1] for one in found]))
 
 

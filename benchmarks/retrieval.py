@@ -2,9 +2,9 @@
 
 5,000 images x 25,000 captions x 512 random numbers, one thread, both ways: as in COCO's test split.
 The alternative multiplies in the same blocks and takes the ten best of each row, which gives recall
-without ties or mean rank. Both alternate in one process, whose CPU times are compared; each has a
-process of its own for its peak memory. The target is a ratio of at most 1.2, and the memory of one
-block.
+without ties, median rank and average precision. Both alternate in one process, whose CPU times are
+compared; each has a process of its own for its peak memory. The target is a ratio of at most 1.2,
+and the memory of one block.
 """
 
 import resource

@@ -34,6 +34,7 @@ def test_the_first_of_four_options_is_the_caption(tmp_path):
     assert test["foils"][1] == ["left", "right", "under"]
     assert list(test["category"]) == ["left_of", "on"]
     assert list(test["cluster"]) == ["mug table", "mug table"]
+    assert list(test["pair"]) == ["mug table, left_of or right_of", "mug table, on or under"]
     assert test["image"].examples().ids == ["mug_left_of_table.jpeg", "mug_on_table.jpeg"]
 
 
@@ -43,6 +44,7 @@ def test_clevr_images_are_in_front_and_behind(tmp_path):
     test = whats_up(root=tmp_path, subset="controlled_clevr").splits["test"]
     assert list(test["category"]) == ["in-front_of", "behind"]
     assert list(test["cluster"]) == ["cup bowl"] * 2
+    assert list(test["pair"]) == ["cup bowl, in-front_of or behind"] * 2
 
 
 def test_an_image_of_coco_is_named_by_its_id_and_stored_once(tmp_path):
@@ -54,7 +56,7 @@ def test_an_image_of_coco_is_named_by_its_id_and_stored_once(tmp_path):
     assert list(test["image"].rows) == list(test["picture"].rows) == [0, 1, 0]
     assert len(test["image"].stored) == 2
     assert test["image"].examples().ids[0] == "000000000139.jpg"
-    assert "cluster" not in test.columns
+    assert not {"cluster", "pair"} & {*test.columns}
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,21 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
 from vlbench.metrics.ranking import (
     TIED,
     all_equal,
     all_parallel,
-    best_rank,
+    average_precision,
     choose,
     choose_any,
     credit_among,
-    expected_rank,
     join_choices,
+    median_rank,
     ranks_of_chance,
     recall_at,
+    right_ranks,
 )
 
 
@@ -67,7 +69,7 @@ def test_log_odds_are_tied_by_what_they_are_compared_with(margin):
     choices = [
         choose(scores.double(), right, log_odds=True).credit,
         choose_any(scores.double(), torch.eye(3)[[0, 0]].bool(), log_odds=True).credit,
-        recall_at(best_rank(scores.double(), right[:, None], log_odds=True), 1),
+        recall_at(right_ranks(scores.double(), right[:, None], log_odds=True), 1),
         credit_among(scores.double(), right, 1, log_odds=True),
     ]
     assert [credit.tolist() for credit in choices] == [[0.5, 1.0]] * 4
@@ -105,7 +107,7 @@ def test_a_score_that_is_not_finite_is_refused_with_its_row_by_every_function(va
     with pytest.raises(ValueError, match=message):
         credit_among(scores, right, 1)
     with pytest.raises(ValueError, match=message):
-        best_rank(scores, right[:, None])
+        right_ranks(scores, right[:, None])
     with pytest.raises(ValueError, match=message):
         choose_any(scores, several)
     with pytest.raises(ValueError, match=message):
@@ -216,8 +218,9 @@ def test_a_row_of_zeros_is_parallel_to_no_other():
 
 
 def ranked(scores, right):
-    """Return better, tied and own of one query."""
-    return [int(x) for x in best_rank(torch.tensor([scores]), torch.tensor([right]))]
+    """Return better, tied and right_tied of the best right candidate of one query."""
+    found = right_ranks(torch.tensor([scores]), torch.tensor([right]))
+    return [int(x[0, 0]) for x in (found.better, found.tied, found.right_tied)]
 
 
 def test_the_best_of_several_right_candidates_counts():
@@ -232,52 +235,106 @@ def test_right_and_wrong_candidates_within_a_millionth_are_tied():
 
 
 def test_rows_with_fewer_right_candidates_are_filled_up():
-    found = best_rank(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 1], [1, -1]]))
-    assert [x.tolist() for x in found] == [[0, 1], [1, 1], [1, 1]]
+    found = right_ranks(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 1], [1, -1]]))
+    assert found.better.tolist() == [[0, 1], [1, 0]]
+    assert found.tied.tolist() == [[1, 1], [1, 0]]
+    assert (found.right_better.tolist(), found.right_tied.tolist()) == (
+        [[0, 1], [0, 0]],
+        [[1, 1], [1, 0]],
+    )
 
 
 def test_two_places_of_four_hold_one_of_two_right_ones_five_times_of_six():
     found = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
     assert recall_at(found, 2).tolist() == [pytest.approx(5 / 6)]
     assert [recall_at(found, k).item() for k in (1, 3, 9)] == [0.5, 1, 1]
-    assert expected_rank(found).tolist() == [pytest.approx(5 / 3)]
+    # The first right one of two among four is at place 1 in 3 orders of 6, at 2 in 2, at 3 in 1.
+    assert median_rank(found, 4) == 1.5
 
 
 SMALL = [(s, r) for s in product([0.0, 1.0, 2.0], repeat=4) for r in ([0], [0, 1], [0, 1, 3])]
 
 
+def orders_of(scores):
+    """Return the candidates from the highest score on, in all orders of those that are tied."""
+    return [sorted(order, key=lambda i: -scores[i]) for order in permutations(range(len(scores)))]
+
+
 def by_every_order(scores, right, k):
-    """Return recall at k and the best rank, from 1, as means over all orders of tied candidates."""
-    orders = [sorted(order, key=lambda i: -scores[i]) for order in permutations(range(len(scores)))]
-    best = np.array([min(order.index(i) for i in right) for order in orders])
-    return (best < k).mean(), best.mean() + 1
+    """Return recall at k and the median of the best rank, over all orders of tied candidates."""
+    best = np.array([min(order.index(i) for i in right) for order in orders_of(scores)])
+    return (best < k).mean(), np.median(best) + 1
+
+
+def precision_by_loop(order, right):
+    """Return the average precision of one order of candidates, place by place."""
+    hits, precisions = 0, []
+    for place, candidate in enumerate(order, 1):
+        if candidate in right:
+            hits += 1
+            precisions.append(hits / place)
+    return np.mean(precisions)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_recall_and_rank_are_means_over_every_order_of_tied_candidates(k):
-    found = [best_rank(torch.tensor([s]), torch.tensor([r])) for s, r in SMALL]
-    values = [(recall_at(one, k).item(), expected_rank(one).item()) for one in found]
+    found = [right_ranks(torch.tensor([s]), torch.tensor([r])) for s, r in SMALL]
+    values = [(recall_at(one, k).item(), median_rank(one, 4)) for one in found]
     wanted = [by_every_order(s, r, k) for s, r in SMALL]
     assert np.allclose(values, wanted, rtol=0, atol=1e-12)
+
+
+def test_average_precision_is_its_mean_over_every_order_of_tied_candidates():
+    found = [right_ranks(torch.tensor([s]), torch.tensor([r])) for s, r in SMALL]
+    wanted = [np.mean([precision_by_loop(o, r) for o in orders_of(s)]) for s, r in SMALL]
+    assert np.allclose([average_precision(x).item() for x in found], wanted, rtol=0, atol=1e-12)
+
+
+def test_average_precision_is_scikit_learns_where_nothing_is_tied():
+    scores = torch.randn(40, 300, generator=torch.Generator().manual_seed(0))
+    right = torch.arange(40)[:, None] + torch.tensor([0, 40, 80, 120, 160])
+    right[::3, 3:] = -1
+    found = average_precision(right_ranks(scores, right))
+    for row, own in enumerate(right.tolist()):
+        target = np.isin(np.arange(300), own)
+        wanted = average_precision_score(target, scores[row].numpy())
+        assert found[row].item() == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_average_precision_of_chance_is_that_of_a_constant_score():
+    right = torch.tensor([[0, 1, 2], [4, -1, -1]])
+    constant = average_precision(right_ranks(torch.ones(2, 5), right))
+    chance = average_precision(ranks_of_chance(torch.tensor([5, 5]), torch.tensor([3, 1])))
+    assert torch.allclose(constant, chance, rtol=0, atol=1e-12)
+    # One right of five: the mean of 1, 1/2, ..., 1/5.
+    assert chance[1].item() == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5) / 5)
+
+
+def test_the_median_rank_is_numpys():
+    for queries in (7, 8):
+        scores = torch.randn(queries, 90, generator=torch.Generator().manual_seed(queries))
+        found = right_ranks(scores, torch.arange(queries)[:, None])
+        ranks = (scores > scores.diagonal()[:, None]).sum(1).numpy() + 1
+        assert median_rank(found, 90) == np.median(ranks)
 
 
 def test_recall_of_one_right_candidate_is_credit_among_guesses():
     scores = torch.randint(4, (50, 6), generator=torch.Generator().manual_seed(0)).float()
     right = torch.arange(50) % 6
     for k in (1, 2, 5):
-        credit = recall_at(best_rank(scores, right[:, None]), k)
+        credit = recall_at(right_ranks(scores, right[:, None]), k)
         assert torch.allclose(credit, credit_among(scores, right, k), rtol=0, atol=1e-12)
 
 
 def test_ranks_are_the_same_in_blocks_and_of_a_transposed_matrix(monkeypatch):
     scores = torch.randint(9, (40, 7), generator=torch.Generator().manual_seed(0)).float()
     right = (torch.arange(40) % 7)[:, None]
-    whole, transposed = best_rank(scores, right), best_rank(scores.T.contiguous().T, right)
+    whole, transposed = right_ranks(scores, right), right_ranks(scores.T.contiguous().T, right)
     monkeypatch.setattr("vlbench.metrics.ranking.COMPARED", 21)
-    for other in (transposed, best_rank(scores, right)):
+    for other in (transposed, right_ranks(scores, right)):
         assert all(torch.equal(x, y) for x, y in zip(whole, other, strict=True))
 
 
 def test_a_query_without_a_right_candidate_is_named():
     with pytest.raises(ValueError, match="row 1 has no right candidate"):
-        best_rank(torch.ones(2, 3), torch.tensor([[0], [-1]]))
+        right_ranks(torch.ones(2, 3), torch.tensor([[0], [-1]]))

@@ -216,6 +216,14 @@ def test_a_score_must_exceed_its_hardest_floor_and_not_chance_alone(tmp_path):
     assert found(tmp_path, entry, lower).verdict == "supported"
 
 
+def test_a_score_that_has_floors_and_no_chance_is_judged_by_its_floors(tmp_path):
+    entry = "model: a, greater: [{}, {floor: chance}]"
+    why = "a blind rule of another taste beats chance; compare with the floors"
+    for floor, outcome in ((0.7, "contradicted"), (0.4, "supported")):
+        row = result("a", wald(0.6, 0.01, floors={"longest": 0.1, "b": floor}, no_chance=why))
+        assert found(tmp_path, entry, row).verdict == outcome
+
+
 @pytest.mark.parametrize(
     ("floor", "verdict"), [(0.3, "supported"), (0.5, "undecided"), (0.8, "undecided")]
 )

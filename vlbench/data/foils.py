@@ -28,6 +28,7 @@ class Foiled(NamedTuple):
     """The name of an image, its right caption, one or more wrong ones, and the item's category.
 
     `cluster` names what items that are not independent have in common; without it, it is the image.
+    `pair` names the two items of a cluster whose captions are opposite.
     """
 
     image: str
@@ -35,6 +36,7 @@ class Foiled(NamedTuple):
     foils: list[str]
     category: str
     cluster: str = ""
+    pair: str = ""
 
 
 class Twins(NamedTuple):
@@ -93,17 +95,18 @@ def foil_data(
 ) -> Data:
     """Return the split test of items with the columns that the choice between captions reads.
 
-    Columns: `image`, `picture`, `caption` (text), `foils` (list of texts), `category` and, where
-    items have one, `cluster`. `images` makes the column of distinct names. Items whose caption is
-    among their foils are left out and counted.
+    Columns: `image`, `picture`, `caption` (text), `foils` (list of texts), `category` and, if items
+    have them, `cluster` and `pair`. `images` makes the column of distinct names. Items whose
+    caption is among their foils are left out and counted.
     """
     kept = [item for item in items if item.caption not in item.foils]
     (columns,) = _image_columns(images, [item.image for item in kept])
     columns["caption"] = value_column([item.caption for item in kept], "text")
     columns["foils"] = value_column([item.foils for item in kept])
     columns["category"] = value_column([item.category for item in kept])
-    if any(item.cluster for item in kept):
-        columns["cluster"] = value_column([item.cluster for item in kept])
+    for name in ("cluster", "pair"):
+        if any(own := [getattr(item, name) for item in kept]):
+            columns[name] = value_column(own)
     return _test_data(columns, expected, len(items) - len(kept))
 
 

@@ -54,7 +54,7 @@ SUBSETS: Mapping[str, Subset] = {
     "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291),
 }
 
-# The prepositions in names of files.
+# The prepositions in names of files: the first two are opposite, and the last two.
 IN_NAMES = {
     "controlled_images": ("left_of", "right_of", "on", "under"),
     "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
@@ -75,7 +75,8 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
 
     `root` holds the files and the folders of images, as `data` of a clone; `images` is the subset's
     folder if it is elsewhere. The columns are those of `vlbench.data.foils.foil_data`. Controlled
-    images have three foils, and `cluster` is the pair of objects. Raises DataAbsent and DataError.
+    images have three foils; `cluster` is the two objects, four items with all prepositions, and
+    `pair` the two of these with opposite prepositions. Raises DataAbsent and DataError.
     """
     if subset not in SUBSETS:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
@@ -96,11 +97,15 @@ def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
     if not isinstance(options, list) or len(options) != 4:
         raise ValueError(f"{options!r:.80} are not four captions")
     caption, *foils = map(said, options)
-    places = [place for place in IN_NAMES[subset] if f"_{place}_" in path.stem]
+    prepositions = IN_NAMES[subset]
+    places = [place for place in prepositions if f"_{place}_" in path.stem]
     if not places:
         raise ValueError(f"{path.name!r:.80} has no preposition of {subset}")
     first, *_, last = path.stem.split("_")
-    return Foiled(image_file(path.name), caption, foils, places[0], f"{first} {last}")
+    objects = f"{first} {last}"
+    opposite = prepositions[:2] if places[0] in prepositions[:2] else prepositions[2:]
+    pair = f"{objects}, {' or '.join(opposite)}"
+    return Foiled(image_file(path.name), caption, foils, places[0], objects, pair)
 
 
 def _asked(subset: str, entry: Sequence[Any]) -> Foiled:

@@ -7,12 +7,17 @@ clear win or a clear loss.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
+
+from vlbench.metrics.intervals import ROUNDING
 
 # Scores are tied within this fraction of the largest magnitude that entered them: exact equality
 # misses ties after the rounding of a matrix product.
@@ -100,44 +105,56 @@ def credit_among(
     return ((guesses - better).double() / tied).clamp(0, 1)
 
 
-class BestRank(NamedTuple):
-    """The rank of the best right candidate of each of N queries; int64 [N] each.
+class RightRanks(NamedTuple):
+    """The ranks of R right candidates of each of N queries, the best first; int64 [N, R] each.
 
-    `better` candidates score higher than it; `tied` are tied with it, itself among them, and `own`
-    of these are right, so that 1 <= own <= tied.
+    `better` candidates score higher than a right one; `tied` are tied with it, itself among them.
+    Of these, `right_better` and `right_tied` are right. Queries with fewer right candidates have
+    `tied` 0 in the last columns.
     """
 
     better: Tensor
     tied: Tensor
-    own: Tensor
+    right_better: Tensor
+    right_tied: Tensor
 
 
-def best_rank(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> BestRank:
-    """Return the rank of the best right candidate in each row of [N, C] scores.
+def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> RightRanks:
+    """Return the ranks of the right candidates in each row of [N, C] scores.
 
     `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
-    fewer. Scores within the `tie_margin` of the best right one are tied with it. Nothing is sorted.
-    Raises ValueError, with the row, for a score that is not finite and for no right candidate.
+    fewer. Scores within the `tie_margin` of a right one are tied with it. Nothing is sorted but the
+    right candidates. Raises ValueError, with the row, for a score that is not finite and for no
+    right candidate.
     """
-    lacking = (right < 0).all(1).nonzero()
-    if len(lacking):
+    sizes = (right >= 0).sum(1)
+    if len(lacking := (sizes == 0).nonzero()):
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
     rows, right = _rows(scores, log_odds=log_odds), right.to(scores.device)
     own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
-    best = own.amax(1, keepdim=True)
-    margin = rows.margin(best)
-    better, reached = _count_above(rows.scores, best + margin, best - margin)
-    tied_own = (own >= best - margin).sum(1)
-    return BestRank(*(count.cpu() for count in (better, reached - better, tied_own)))
+    own = own.sort(1, descending=True).values
+    absent = own.isinf()
+    margin = torch.where(absent, 0.0, rows.margin(own))
+    above, least = own + margin, own - margin
+    better, reached = _count_above(rows.scores, above, least, sizes.tolist())
+    right_better, right_reached = (
+        torch.stack([compare(own, bound[:, None]).sum(1) for bound in bounds.unbind(1)], 1)
+        for compare, bounds in ((torch.gt, above), (torch.ge, least))
+    )
+    counts = (better, reached - better, right_better, right_reached - right_better)
+    return RightRanks(*(count.masked_fill(absent, 0).cpu() for count in counts))
 
 
-def _count_above(scores: Tensor, bound: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many of [N, C] scores exceed a bound [N, 1], and how many reach the least one.
+def _count_above(
+    scores: Tensor, bounds: Tensor, least: Tensor, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Return how many of [N, C] scores exceed each bound [N, R], and how many reach each least one.
 
-    Pieces that lie together in memory are compared at a time, also of a transposed matrix.
+    A row has the first `sizes` of the bounds. Pieces that lie together in memory are compared at a
+    time, also of a transposed matrix.
     """
     above, reached = (
-        torch.zeros(len(scores), dtype=torch.int64, device=scores.device) for _ in "12"
+        torch.zeros(bounds.shape, dtype=torch.int64, device=scores.device) for _ in "12"
     )
     by_row = scores.stride(0) >= scores.stride(1)
     size = max(1, COMPARED // scores.shape[1 if by_row else 0])
@@ -145,44 +162,83 @@ def _count_above(scores: Tensor, bound: Tensor, least: Tensor) -> tuple[Tensor, 
         piece = slice(start, start + size)
         rows, columns = (piece, slice(None)) if by_row else (slice(None), piece)
         x = scores[rows, columns]
-        above[rows] += (x > bound[rows]).sum(1, dtype=torch.int32)
-        reached[rows] += (x >= least[rows]).sum(1, dtype=torch.int32)
+        # As numbers of the same kind: comparing into bools takes PyTorch five times as long.
+        hits = torch.empty_like(x)
+        for r in range(max(sizes[rows])):
+            above[rows, r] += torch.gt(x, bounds[rows, r, None], out=hits).sum(1).long()
+            reached[rows, r] += torch.ge(x, least[rows, r, None], out=hits).sum(1).long()
     return above, reached
 
 
-def recall_at(found: BestRank, k: int) -> Tensor:
+def recall_at(found: RightRanks, k: int) -> Tensor:
     """Return how likely one right candidate or more is among the first k, float64 [N].
 
     The order of t tied candidates is chance: with r places left for them, of which o are right, it
     is 1 - C(t - o, r) / C(t, r).
     """
-    tied, left = found.tied.double(), (k - found.better).double()
+    better, own = found.better[:, 0], found.right_tied[:, 0]
+    tied, left = found.tied[:, 0].double(), (k - better).double()
     left = torch.minimum(left.clamp(min=0), tied)
     # If the right ones take random places in turn, the i-th gets one of r among t - i.
     hit = torch.zeros_like(tied)
-    for i in range(int(found.own.max()) if len(tied) else 0):
+    for i in range(int(own.max()) if len(tied) else 0):
         gets = (left / (tied - i).clamp(min=1)).clamp(max=1)
-        hit += (1 - hit) * torch.where(i < found.own, gets, 0.0)
+        hit += (1 - hit) * torch.where(i < own, gets, 0.0)
     return hit
 
 
-def expected_rank(found: BestRank) -> Tensor:
-    """Return the expected rank, from 1, of the best right candidate, float64 [N].
+def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], bool]) -> int:
+    """Return the first rank k of `most` where the recall at k, float64 [N], holds.
 
-    Of t tied in random order, o of them right, the first right one is expected at place
-    (t + 1) / (o + 1).
+    What holds at a rank must hold at all later ones.
     """
-    return found.better + (found.tied + 1).double() / (found.own + 1)
+    return 1 + bisect_left(range(1, most), True, key=lambda k: holds(recall_at(found, k).numpy()))
 
 
-def ranks_of_chance(candidates: Tensor, right: Tensor) -> BestRank:
-    """Return the rank of the best of `right` [N] candidates if all `candidates` [N] are tied."""
-    return BestRank(torch.zeros_like(candidates), candidates, right)
+def median_rank(found: RightRanks, most: int) -> float:
+    """Return the median rank of `most`, from 1, of the best right candidates, tied in any order.
+
+    Where recall is 1/2 at a rank, it is the mean of that rank and of the first that exceeds 1/2.
+    """
+    reached = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 - ROUNDING))
+    exceeded = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 + ROUNDING))
+    return (reached + exceeded) / 2
 
 
-def join_ranks(parts: Sequence[BestRank]) -> BestRank:
+def average_precision(found: RightRanks) -> Tensor:
+    """Return the average precision of all right candidates, float64 [N] in (0, 1].
+
+    It is the mean over right candidates of the fraction of right ones among those that rank as high
+    or higher: of ties, its expectation over their random orders (McSherry and Najork 2008,
+    doi:10.1007/978-3-540-78646-7_38). Each place b + j, j = 1..t, is as likely; there, s + 1 right
+    ones are expected, and of the o - 1 others of the tie (j - 1) / (t - 1) of them.
+    """
+    better, tied, right_better, right_tied = (x.double() for x in found)
+    # The sum of 1 / (b + j) over j = 1..t, exact where nothing is tied.
+    harmonic = torch.digamma(better + tied + 1) - torch.digamma(better + 1)
+    inverse = torch.where(tied == 1, 1 / (better + 1), harmonic)
+    others = (right_tied - 1) / (tied - 1).clamp(min=1)
+    hits = (right_better + 1) * inverse + others * (tied - (better + 1) * inverse)
+    present = found.tied > 0
+    return (hits / tied.clamp(min=1) * present).sum(1) / present.sum(1)
+
+
+def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
+    """Return the ranks of `right` [N] candidates if all `candidates` [N] are tied.
+
+    They are all the same, so that each query has one column.
+    """
+    none = torch.zeros_like(candidates)
+    return RightRanks(*(x[:, None] for x in (none, candidates, none, right)))
+
+
+def join_ranks(parts: Sequence[RightRanks]) -> RightRanks:
     """Return the ranks of several blocks of rows as one."""
-    return BestRank(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+    width = max(part.tied.shape[1] for part in parts)
+    columns = zip(*parts, strict=True)
+    return RightRanks(
+        *(torch.cat([pad(x, (0, width - x.shape[1])) for x in column]) for column in columns)
+    )
 
 
 def join_choices(parts: Sequence[Choice]) -> Choice:

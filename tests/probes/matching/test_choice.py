@@ -164,6 +164,96 @@ def test_what_the_longer_text_tells_is_counted_and_the_rest_has_its_score():
     assert values(outcome, "text_accuracy_where_blind_fails") == {"": 1.0}
 
 
+def test_where_a_blind_rule_fails_there_is_no_chance_and_floors_of_the_same_items():
+    data = rows(
+        caption=["a long one", "another long one", "s", "t"], foils=[["b"], ["b"], ["long"], ["u"]]
+    )
+    outcome = run(Likes("s"), data)
+    (score,) = [s for s in outcome.scores if s.metric.endswith("where_blind_fails")]
+    assert (score.chance, score.n) == (None, 2)
+    assert score.no_chance == "a blind rule of another taste beats chance; compare with the floors"
+    # Of "s" and "long", the shortest is right; "t" and "u" are as long.
+    assert (score.floors["shortest_text"], score.floors["longest_text"]) == (0.75, 0.25)
+
+
+def in_fours(options="left right on under", sets=2):
+    """Return sets of four images of the same objects, which differ in the right of four words."""
+    words = options.split()
+    right = words * sets
+    return rows(
+        caption=right,
+        foils=[[w for w in words if w != own] for own in right],
+        cluster=[f"set {i // 4}" for i in range(4 * sets)],
+        pair=[f"pair {i // 2}" for i in range(4 * sets)],
+    )
+
+
+SETS = {"pair_accuracy": "pair", "set_accuracy": "cluster"}
+
+
+def of_sets(model, data=None, **params):
+    outcome = run(model, data or in_fours(), sets=SETS, **params)
+    return {s.metric: s for s in outcome.scores if s.metric in SETS}, outcome
+
+
+class Knows:
+    """Scores 1 the word that is right for an image of `in_fours`; of others the first."""
+
+    words = ("left", "right", "on", "under")
+
+    def __init__(self, *images):
+        self.images = images
+
+    def score_pairs(self, pictures, texts):
+        said = [self.words[i % 4] if i in self.images else self.words[0] for i in pictures]
+        return torch.tensor([float(t == s) for t, s in zip(texts, said, strict=True)])
+
+
+def test_a_set_is_right_if_all_of_its_items_are():
+    found, outcome = of_sets(Knows(0, 1, 2, 3, 6, 7))
+    # Of the second set, "left" is right whatever the image, and the pair of 6 and 7.
+    assert {m: s.value for m, s in found.items()} == {"pair_accuracy": 3 / 4, "set_accuracy": 1 / 2}
+    assert {m: s.n for m, s in found.items()} == {"pair_accuracy": 4, "set_accuracy": 2}
+    assert values(outcome, "text_accuracy") == {"": 7 / 8}
+
+
+def test_the_same_answer_to_all_has_no_set_right():
+    found, outcome = of_sets(Likes("left"))
+    assert [s.value for s in found.values()] == [0, 0]
+    assert values(outcome, "text_accuracy") == {"": 1 / 4}
+
+
+def test_a_constant_score_has_the_chance_of_sets():
+    found, _ = of_sets(Always())
+    for metric, chance in {"pair_accuracy": 1 / 16, "set_accuracy": 1 / 256}.items():
+        score = found[metric]
+        assert score.value == score.chance == score.floors["another_image"] == chance
+
+
+def test_blind_rules_are_floors_of_sets():
+    found, _ = of_sets(Always(), in_fours("a bb cc ddd"))
+    assert found["pair_accuracy"].floors["longest_text"] == 0
+    found, _ = of_sets(Always(), in_fours("aa bb c dd"))
+    # Three are as long: one of them is right by 1/3, "c" never.
+    assert found["pair_accuracy"].floors["longest_text"] == pytest.approx((1 / 9 + 0) / 2)
+
+
+def test_sets_are_the_items_of_their_scores_and_pairs_of_a_set_its_cluster():
+    _, outcome = of_sets(Knows(0, 1, 2, 3, 6, 7))
+    items = [x for x in outcome.items.to_pylist() if x["metric"] == "pair_accuracy"]
+    found = {x["id"]: (x["cluster"], x["credit"]) for x in items}
+    assert found == {
+        "pair 0": ("set 0", 1), "pair 1": ("set 0", 1),
+        "pair 2": ("set 1", 0), "pair 3": ("set 1", 1),
+    }  # fmt: skip
+    assert len({x["digest"] for x in items}) == 4
+
+
+def test_a_column_of_sets_that_is_none_is_named():
+    with pytest.raises(DataError, match="the data have no column 'four'"):
+        run(Always(), in_fours(), sets={"set_accuracy": "four"})
+
+
 def test_a_category_that_a_blind_floor_tells_is_named():
     data = rows(caption=["long"] * 4, foils=[["b"]] * 4, category=["p", "p", "q", "q"])
     assert run(Always(), data).notes[0] == "text_accuracy: longest text alone is right in 100.0%"

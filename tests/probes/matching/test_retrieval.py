@@ -1,9 +1,11 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
 from fakes import PlantedFeatures, planted_image
 from item_means import item_means, scores_with_items
-from sklearn.metrics import top_k_accuracy_score
+from sklearn.metrics import average_precision_score, top_k_accuracy_score
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import Picture
@@ -93,7 +95,7 @@ def only(outcome, metric, **at):
 
 
 def by_numpy(model, counts, k):
-    """Return recall at k and the mean rank, of captions and of images, from whole matrices."""
+    """Return recall, median rank and mean average precision both ways, from whole matrices."""
     images, texts = (x.double().numpy() for x in (model.features, model.texts))
     cosines = (images @ texts.T) / np.linalg.norm(images, axis=1)[:, None]
     cosines /= np.linalg.norm(texts, axis=1)
@@ -103,7 +105,12 @@ def by_numpy(model, counts, k):
     to_image = (-cosines.T).argsort(1).argsort(1)[range(len(owner)), owner]
     ranks = {"text": to_text, "image": to_image}
     found = {("recall", to, n): (rank < n).mean() for to, rank in ranks.items() for n in k}
-    return found | {("mean_rank", to, None): rank.mean() + 1 for to, rank in ranks.items()}
+    found |= {("median_rank", to, None): np.median(rank) + 1 for to, rank in ranks.items()}
+    precision = {
+        to: np.mean([average_precision_score(y, x) for y, x in zip(*of_queries, strict=True)])
+        for to, of_queries in {"text": (right, cosines), "image": (right.T, cosines.T)}.items()
+    }
+    return found | {("mean_average_precision", to, None): x for to, x in precision.items()}
 
 
 @pytest.mark.parametrize("counts", [FIVE, (1,) * 9, (3, 1, 7, 2, 2, 1)])
@@ -138,7 +145,7 @@ def test_a_constant_model_scores_exactly_chance(which, counts):
     rows = (v.float().expand(n, -1) for v, n in ((image, len(counts)), (text, sum(counts))))
     outcome = probe(which, Towers(*rows), captioned(*counts), pool=3, k=[1, 2, 5])
     assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
-    ranked = sum(x["metric"] == "mean_rank" for x in outcome.items.to_pylist())
+    ranked = sum(x["metric"] == "mean_average_precision" for x in outcome.items.to_pylist())
     assert outcome.counts["ties"] == outcome.counts["choices"] == ranked
 
 
@@ -171,10 +178,15 @@ def test_chance_is_that_of_drawing_candidates():
         {
             ("recall", "text", 1): 2 / 8,
             ("recall", "text", 2): 1 - (6 * 5) / (8 * 7),
-            ("mean_rank", "text", None): 9 / 3,
+            # Of 8, 2 are right: the first is at place 2 or before in 13 of 28 draws, at 3 in 18.
+            ("median_rank", "text", None): 3,
+            ("mean_average_precision", "text", None): np.mean(
+                [(1 / a + 2 / b) / 2 for a, b in combinations(range(1, 9), 2)]
+            ),
             ("recall", "image", 1): 1 / 4,
             ("recall", "image", 2): 2 / 4,
-            ("mean_rank", "image", None): 5 / 2,
+            ("median_rank", "image", None): 5 / 2,
+            ("mean_average_precision", "image", None): (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4,
         }
     )
 
@@ -193,8 +205,10 @@ def test_tied_images_share_the_credit_of_a_caption():
     outcome = probe(retrieval, model, captioned(1, 1, 1), k=[1, 2])
     assert only(outcome, "recall", retrieve="image", k=1).value == pytest.approx((0.5 + 1 + 0) / 3)
     assert only(outcome, "recall", retrieve="image", k=2).value == pytest.approx((1 + 1 + 0.5) / 3)
-    rank = only(outcome, "mean_rank", retrieve="image").value
-    assert rank == pytest.approx((1.5 + 1 + 2.5) / 3)
+    # Ranks are 1 or 2, 1, and 2 or 3: recall at 1 is exactly 1/2.
+    assert only(outcome, "median_rank", retrieve="image").value == (1 + 2) / 2
+    precision = only(outcome, "mean_average_precision", retrieve="image").value
+    assert precision == pytest.approx(((1 + 1 / 2) / 2 + 1 + (1 / 2 + 1 / 3) / 2) / 3)
 
 
 def test_several_right_captions_tied_with_wrong_ones_share_their_credit():
@@ -205,8 +219,13 @@ def test_several_right_captions_tied_with_wrong_ones_share_their_credit():
     items = outcome.items.to_pylist()
     found = {x["id"]: x["credit"] for x in items if '"text"' in x["at"] and '"k"' in x["at"]}
     assert found == {"0.png": pytest.approx(2 / 3), "1.png": 0}
-    ranks = {x["id"]: x["credit"] for x in items if x["metric"] == "mean_rank"}
-    assert (ranks["0.png"], ranks["1.png"]) == pytest.approx((4 / 3, 1 + 4 / 2))
+    several = [x for x in items if x["metric"] == "mean_average_precision"]
+    precision = {x["id"]: x["credit"] for x in several}
+    # The wrong caption of image 0 is before, between or after its two tied ones; the last is 4th.
+    of_orders = [(1 / 2 + 2 / 3), (1 + 2 / 3), (1 + 1)]
+    assert precision["0.png"] == pytest.approx((np.mean(of_orders) + 3 / 4) / 3)
+    # The caption of image 1 is worse than one, and tied with none; then two.
+    assert precision["1.png"] == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
 
 
 def test_captions_of_the_same_words_are_tied_encoded_once_and_counted():
@@ -236,7 +255,7 @@ def test_pools_are_ranked_by_themselves_and_the_rest_is_counted(which):
     assert counts == {"left_out": 2, "clusters": 10, "captions": 50}
     score = only(outcome, "recall", retrieve="image", k=1)
     assert (score.at["pool"], score.n, score.chance) == (5, 50, pytest.approx(0.2))
-    assert only(outcome, "mean_rank", retrieve="image").range == (1, 5)
+    assert only(outcome, "median_rank", retrieve="image").range == (1, 5)
 
 
 def test_pools_are_drawn_with_the_seed():
@@ -278,8 +297,53 @@ def test_every_score_has_an_interval_and_the_mean_of_its_items(which):
     outcome = probe(which, noise(12, 60), captioned(*FIVE), pool=6, k=[1, 2, 5])
     assert all(s.ci95[0] < s.value < s.ci95[1] for s in outcome.scores)
     means = item_means(outcome.items)
-    assert len(means) == len(outcome.scores) == 8
+    ranked = [s.metric for s in outcome.scores if s.metric == "median_rank"]
+    assert len(means) == len(outcome.scores) - len(ranked) == 8
     assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
+
+
+def test_the_interval_of_a_median_that_is_one_rank_has_its_rounding():
+    counts = (2,) * 30
+    outcome = probe(retrieval, oracle(*counts), captioned(*counts))
+    assert only(outcome, "median_rank", retrieve="image").ci95 == (0.5, 1.5)
+    # So few queries may have any median.
+    few = probe(retrieval, oracle(1, 1), captioned(1, 1))
+    assert only(few, "median_rank", retrieve="image").ci95 == (1, 2)
+
+
+class Reads(Towers):
+    """Keeps the texts that it reads, whose last word but one is a number."""
+
+    def encode_texts(self, texts):
+        self.seen = [*getattr(self, "seen", []), *texts]
+        return self.texts[[int(text.split()[-2]) for text in texts]]
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_the_model_reads_captions_in_the_prompt_and_items_keep_them_as_written(which):
+    model = Reads(torch.eye(2), torch.eye(3)[:, :2])
+    data, params = captioned(2, 1), {"k": [1], "pool": 2}
+    plain = probe(which, noise(2, 3), data, **params)
+    prompted = probe(which, model, data, **params, prompt="a photo of {}")
+    assert set(model.seen) == {f"a photo of {i} said" for i in range(3)}
+    digests = [outcome.items["digest"].to_pylist() for outcome in (plain, prompted)]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_the_first_captions_of_an_image_alone_are_queries(which):
+    outcome = probe(which, noise(3, 9), captioned(5, 1, 3), pool=3, captions=2)
+    assert outcome.counts["captions"] == 2 + 1 + 2
+    ids = {x["id"] for x in outcome.items.to_pylist() if x["cluster"]}
+    assert ids == {"0.png/0", "0.png/1", "1.png/0", "2.png/0", "2.png/1"}
+
+
+@pytest.mark.parametrize("which", BOTH)
+def test_no_captions_and_a_prompt_without_a_place_are_refused(which):
+    with pytest.raises(ValueError, match="captions 0: wanted 1 or more"):
+        probe(which, noise(12, 60), captioned(*FIVE), captions=0)
+    with pytest.raises(ValueError, match=r"prompt 'a photo' has no \{\} for the caption"):
+        probe(which, noise(12, 60), captioned(*FIVE), prompt="a photo")
 
 
 def test_captions_of_an_image_are_one_cluster():

@@ -11,8 +11,11 @@ What an item asks is told by the columns of its row:
   `text_score`, both images have their caption; `image_score`, both captions have their image;
   `group_score`, both. Chance is 1/4, 1/4 and 1/6.
 
-Tied candidates share the credit, as if each order of theirs were as likely; so does the group
-score. Items of one `cluster` (by default of one image) depend on each other.
+A column that names sets of items, `sets: {pair_accuracy: pair}`, gives how often all items of a set
+are right, as to the first question. Who answers all items alike has no set right.
+
+Tied candidates share the credit, as if each order of theirs were as likely; so do the group score
+and sets. Items of one `cluster` (by default of one image) depend on each other.
 
 Floors are what is chosen without looking: the longest or the shortest text, the most probable one
 under a trigram model of the captions of the splits `language_model`, and what the model itself
@@ -40,7 +43,7 @@ from vlbench.errors import DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
-from vlbench.probes.matching.credits import Asked, group_choice, report
+from vlbench.probes.matching.credits import Asked, all_right, group_choice, report
 from vlbench.results import Outcome
 
 # `language_model` names splits whose captions are read.
@@ -55,7 +58,7 @@ TRIGRAM = "trigram"
 WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `caption`"
 
 
-def choice(
+def choice(  # noqa: PLR0913 - tasks fill them by name
     model: ImageTextScorer | DualEncoder,
     data: ChoiceRows,
     engine: Engine,
@@ -64,12 +67,14 @@ def choice(
     language_model: Sequence[str] = (),
     omitted: Sequence[str] = (),
     least: int = 1,
+    sets: dict[str, str] | None = None,
     seed: int = 0,
 ) -> Outcome:
     """Return how often the right text, the right image, or both score highest.
 
     Items of `omitted` categories are left out. Categories with fewer than `least` items have no
-    score of their own, and no part in the mean over categories, `..._macro`. The seed draws other
+    score of their own, and no part in the mean over categories, `..._macro`. `sets` has by metric
+    the column that names the set of each item. The seed draws other
     images. Raises DataError for rows that ask nothing, or whose foil is the caption, and TooFewRows
     for fewer than two clusters.
     """
@@ -83,7 +88,11 @@ def choice(
         raise DataError(f"the rows ask for no choice: wanted is {WANTED}; they have {columns}")
     counts = {"omitted": len(every) - len(rows)} if omitted else {}
     counts |= count_truncated(model, questions.texts)
-    return report(asked, questions.categories, least, counts)
+    grouped = [
+        all_right(asked[0], metric, [*map(str, rows[column])])
+        for metric, column in (sets or {}).items()
+    ]
+    return report(asked, questions.categories, least, counts, grouped)
 
 
 def _suffixes(rows: Split) -> list[str]:

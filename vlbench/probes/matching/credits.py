@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, tie_margin
 from vlbench.results import At, Outcome, Score
 
@@ -26,6 +28,9 @@ MOST_CATEGORIES = 150
 
 # A floor nearer to 1 than to chance is told of.
 TOLD = 0.5
+
+
+BEYOND_CHANCE = "a blind rule of another taste beats chance; compare with the floors"
 
 
 class Asked(NamedTuple):
@@ -64,13 +69,54 @@ def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     return Choice(credit, tied, torch.full(tied.shape, -1))
 
 
+def all_right(asked: Asked, metric: str, names: Sequence[str]) -> Asked:
+    """Return whether all items of a set are right; `names` has the set of each row.
+
+    Credit, floors and chance are the product of those of the items, as tied candidates of each item
+    are in random order. A set is of the cluster of its first item.
+    """
+    several, firsts, places = np.unique(
+        [names[row] for row in asked.rows], return_index=True, return_inverse=True
+    )
+    of_items, index = asked.examples, torch.from_numpy(places)
+
+    def product(credit: Tensor) -> Tensor:
+        return torch.ones(len(several), dtype=torch.float64).scatter_reduce(
+            0, index, credit, "prod"
+        )
+
+    digests = [
+        digest([of_items.digests[i] for i in np.flatnonzero(places == place).tolist()])
+        for place in range(len(several))
+    ]
+    examples = Examples(
+        several.tolist(),
+        [one.removeprefix("sha256:")[:DIGITS] for one in digests],
+        [of_items.clusters[i] for i in firsts.tolist()],
+    )
+    tied = product((~asked.own.tied).double()) == 0
+    return Asked(
+        metric,
+        Choice(product(asked.own.credit), tied, torch.full(tied.shape, -1)),
+        {name: product(floor) for name, floor in asked.floors.items()},
+        product(asked.chance),
+        examples,
+        [asked.rows[i] for i in firsts.tolist()],
+    )
+
+
 def report(
-    asked: Sequence[Asked], categories: Sequence[str], least: int, counts: Mapping[str, int]
+    asked: Sequence[Asked],
+    categories: Sequence[str],
+    least: int,
+    counts: Mapping[str, int],
+    sets: Sequence[Asked] = (),
 ) -> Outcome:
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
     Categories with fewer than `least` rows have no score of their own. For the first metric, the
-    mean over categories is added. Raises TooFewRows if no category has as many.
+    mean over categories is added. `sets` have no score by category. Raises TooFewRows if no
+    category has as many.
     """
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)
@@ -95,6 +141,7 @@ def report(
         measured += beside
         counts_by_rule |= by_rule
         notes += _notes(one, by_category)
+    measured += [score(one, {}, np.ones(len(one.rows), bool)) for one in sets]
     first = asked[0]
     pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
@@ -156,7 +203,8 @@ def _of_same_words(asked: Asked) -> list[Measured]:
 def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
     """Return the score of items that the hardest blind floor does not tell, and how many it tells.
 
-    The hardest is the one that is right most often.
+    The hardest is the one that is right most often. Its items have no chance: they were chosen by
+    what a blind rule gets wrong, so that a rule of the opposite taste is right.
     """
     if not asked.blind:
         return [], {}
@@ -165,7 +213,9 @@ def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
     counts = {f"told_by_{name}": int(solved.sum())}
     if solved.all() or not solved.any():
         return [], counts
-    return [score(asked, {}, ~solved, metric=f"{asked.metric}_where_blind_fails")], counts
+    rest = score(asked, {}, ~solved, metric=f"{asked.metric}_where_blind_fails")
+    without_chance = replace(rest.score, chance=None, no_chance=BEYOND_CHANCE)
+    return [rest._replace(score=without_chance)], counts
 
 
 def _notes(asked: Asked, by_category: Mapping[str, Kept]) -> list[str]:

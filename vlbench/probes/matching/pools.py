@@ -20,10 +20,11 @@ from vlbench.metrics.items import DIGITS, Examples
 class Captions(NamedTuple):
     """The captions of N images, image by image, and how many each has, int64 [N].
 
-    `examples` identify the images.
+    `texts` are the captions in the prompt, `captions` as written. `examples` identify the images.
     """
 
     texts: list[str]
+    captions: list[str]
     sizes: Tensor
     examples: Examples
 
@@ -41,21 +42,25 @@ class Captions(NamedTuple):
         return Examples(
             [f"{names[image]}/{row - firsts[image]}" for row, image in own],
             [
-                digest([digests[image], self.texts[row]]).removeprefix("sha256:")[:DIGITS]
+                digest([digests[image], self.captions[row]]).removeprefix("sha256:")[:DIGITS]
                 for row, image in own
             ],
             [names[image] for _, image in own],
         )
 
 
-def captions_of(split: Split) -> Captions:
-    """Return the captions of a split. Raises DataError for an image that has none."""
+def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
+    """Return the first `most` captions per image of a split, in a prompt.
+
+    Raises DataError for an image that has none.
+    """
     shown = split["image"] if "image" in split.columns else split["picture"]
-    several, examples = [list(own) for own in split["captions"]], shown.examples()
+    several, examples = [list(own[:most]) for own in split["captions"]], shown.examples()
     if [] in several:
         raise DataError(f"image {examples.ids[several.index([])]} has no caption; leave it out")
     sizes = torch.tensor([len(own) for own in several])
-    return Captions([*chain(*several)], sizes, examples)
+    captions = [*chain(*several)]
+    return Captions([prompt.replace("{}", x) for x in captions], captions, sizes, examples)
 
 
 class Pool(NamedTuple):

@@ -1,27 +1,42 @@
 """Image and text retrieval by recall at k. Karpathy and Fei-Fei 2015, arXiv:1412.2306, section 4.1.
 
 Each caption ranks all images (`retrieve: image`), and each image ranks all captions (`retrieve:
-text`). Recall at k is the fraction of queries with a right candidate among the first k: an image
-has several right captions, and one is enough. A model of two towers compares vectors, as in Radford
+text`).
+
+- `recall` at k is the fraction of queries with a right candidate among the first k: an image has
+  several right captions, and one is enough. torchmetrics calls it RetrievalHitRate; its
+  RetrievalRecall is the fraction of all right captions that are among the first k.
+- `median_rank` is the median rank, from 1, of the best right candidate: where recall reaches 1/2.
+- `mean_average_precision` is the mean over queries of the average precision of all right
+  candidates, over all ranks (RetrievalMAP of torchmetrics).
+
+All captions of an image are queries: 25,010 of COCO's 5,000 test images in Karpathy's split, where
+common code keeps the first five of an image, 25,000 (`captions: 5`), and 5,000 of Flickr30k's
+1,000. They are read as written. The numbers of CLIP (Radford et al. 2021, arXiv:2103.00020, table
+13) are of the `prompt` "a photo of {}".
+
+A model of two towers compares vectors, as in Radford
 et al. 2021, arXiv:2103.00020. One that reads image and text together would have to see each pair:
 5,000 x 25,000 of COCO. `retrieval_in_pools` lets both kinds of models score the pairs of small
 pools, which are no published task.
 
-Departures. The mean rank replaces the paper's median, since it has an interval. Candidates within
-1e-6 are tied, and count as in random order, so that a constant model has chance. Captions of the
+Departures. Candidates within 1e-6 are tied, and count as in random order, so that a constant model
+has chance. Captions of the
 same words have the same vector, for they are encoded once: those of different images are tied
 whatever the model. COCO's pools of 1,000 are drawn by the seed, not cut in the order of the file,
 and a row has one mean over them.
 
 Intervals are over images, whose captions go together. That all queries share their candidates does
-not enter them.
+not enter them. The interval of the median has the ranks at which recall may be 1/2 (Woodruff 1952,
+doi:10.1080/01621459.1952.10483443): recall may not be below it there, nor above it one rank before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -32,19 +47,21 @@ from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
-from vlbench.metrics.intervals import Estimate, clustered_fraction, clustered_ratio, wilson
+from vlbench.metrics.intervals import Z95, Estimate, clustered_fraction, wilson
 from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import (
-    BestRank,
+    RightRanks,
     all_equal,
-    best_rank,
-    expected_rank,
+    average_precision,
+    first_rank,
     join_ranks,
+    median_rank,
     ranks_of_chance,
     recall_at,
+    right_ranks,
 )
 from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
-from vlbench.results import Number, Outcome, Score
+from vlbench.results import At, Number, Outcome, Score
 
 # Similarities computed at a time, however many images and captions there are: 64 MiB.
 BLOCK = 1 << 24
@@ -54,7 +71,7 @@ TEXT, IMAGE = "text", "image"
 SplitRows = Annotated[Data, "split"]
 
 
-def retrieval(
+def retrieval(  # noqa: PLR0913 - tasks fill them by name
     model: DualEncoder,
     data: SplitRows,
     engine: Engine,
@@ -62,20 +79,23 @@ def retrieval(
     k: Sequence[int] = (1, 5, 10),
     pool: int | None = None,
     images: int | None = None,
+    captions: int | None = None,
+    prompt: str = "{}",
     split: str = "test",
     seed: int = 0,
 ) -> Outcome:
-    """Return recall at each k, and the mean rank, of captions by images and of images by captions.
+    """Return recall, median rank and mean average precision of captions by images, and of images.
 
     The seed splits the first `images` images (None: all) of the split into pools of `pool` images,
     each ranked by itself; None is one pool of all. Images that fill no pool are left out, and
-    counted. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
+    counted. An image has its first `captions` (None: all), each read in the `prompt`, where {} is
+    the caption. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
     """
-    _require_params(k, pool)
+    _require_params(k, pool, captions, prompt)
     test = data.first(split, images).splits[split]
-    captions = captions_of(test)
-    pools = draw_pools(captions.sizes, pool, seed)
-    texts, of_each = _distinct(captions.texts)
+    all_captions = captions_of(test, captions, prompt)
+    pools = draw_pools(all_captions.sizes, pool, seed)
+    texts, of_each = _distinct(all_captions.texts)
     vectors = engine.features(model.encode_images, test["image"])
     shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
@@ -83,10 +103,10 @@ def retrieval(
     ranks = [rank_by_vectors(model, shown, caption_vectors, one) for one in pools]
     equal = {"images": shown, "texts": caption_vectors}
     notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
-    return _outcome(model, captions, pools, ranks, k, pool, notes)
+    return _outcome(model, all_captions, pools, ranks, k, pool, notes)
 
 
-def retrieval_in_pools(
+def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
     model: ImageTextScorer | DualEncoder,
     data: SplitRows,
     engine: Engine,
@@ -94,6 +114,8 @@ def retrieval_in_pools(
     k: Sequence[int] = (1, 5, 10),
     pool: int = 20,
     images: int | None = None,
+    captions: int | None = None,
+    prompt: str = "{}",
     split: str = "test",
     seed: int = 0,
 ) -> Outcome:
@@ -101,31 +123,35 @@ def retrieval_in_pools(
 
     A model without matching scores goes by the similarity of its vectors.
     """
-    _require_params(k, pool)
+    _require_params(k, pool, captions, prompt)
     test = data.first(split, images).splits[split]
-    captions = captions_of(test)
-    pools = draw_pools(captions.sizes, pool, seed)
+    all_captions = captions_of(test, captions, prompt)
+    pools = draw_pools(all_captions.sizes, pool, seed)
     scorer, ranks = PairScorer(model, test, engine), []
     for one in engine.watched("pools", pools, len(pools)):
-        texts = [captions.texts[i] for i in one.captions.tolist()]
+        texts = [all_captions.texts[i] for i in one.captions.tolist()]
         rows = one.images.repeat_interleave(len(texts)).tolist()
         scores = scorer(rows, texts * len(one.images)).view(len(one.images), len(texts))
         by_image, by_caption = (
-            best_rank(table, right, log_odds=scorer.log_odds)
+            right_ranks(table, right, log_odds=scorer.log_odds)
             for table, right in ((scores, one.right_captions), (scores.T, one.right_images))
         )
         ranks.append(Ranks(by_image, by_caption))
-    return _outcome(model, captions, pools, ranks, k, pool, [])
+    return _outcome(model, all_captions, pools, ranks, k, pool, [])
 
 
 _EQUAL = "the vectors of all {} are the same: none tells them apart, so chance"
 
 
-def _require_params(k: Sequence[int], pool: int | None) -> None:
+def _require_params(k: Sequence[int], pool: int | None, captions: int | None, prompt: str) -> None:
     if not k or min(k) < 1 or (pool is not None and pool < 2):
         raise ValueError(
             f"k {list(k)}, pool {pool}: wanted k of 1 or more, and a pool of 2 or more"
         )
+    if captions is not None and captions < 1:
+        raise ValueError(f"captions {captions}: wanted 1 or more per image, or all")
+    if "{}" not in prompt:
+        raise ValueError(f"prompt '{prompt}' has no {{}} for the caption")
 
 
 class Vectors(NamedTuple):
@@ -164,10 +190,10 @@ def _distinct(texts: Sequence[str]) -> tuple[list[str], Tensor]:
 
 
 class Ranks(NamedTuple):
-    """The rank of the best right caption of each image, and of the image of each caption."""
+    """The ranks of the right captions of each image, and of the image of each caption."""
 
-    captions: BestRank
-    images: BestRank
+    captions: RightRanks
+    images: RightRanks
 
 
 @torch.no_grad()
@@ -189,7 +215,7 @@ def rank_by_vectors(model: DualEncoder, images: Vectors, captions: Vectors, pool
 
 def _rank(
     scores: Callable[[Tensor], Tensor], queries: Tensor, first: Tensor, right: Tensor
-) -> BestRank:
+) -> RightRanks:
     """Return the ranks of [N, D] queries, of which `scores` gives [n, C] for some.
 
     A candidate has the score of the `first` [C] that is the same.
@@ -204,66 +230,98 @@ def _rank(
         return x
 
     blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
-    return join_ranks([best_rank(tied(scores(some)), own) for some, own in blocks])
+    return join_ranks([right_ranks(tied(scores(some)), own) for some, own in blocks])
 
 
 class Queries(NamedTuple):
-    """N queries: what they retrieve, the best rank, among how many, and how many are right.
+    """N queries: what they retrieve, the right ranks, among how many, and how many are right.
 
     `images` [N] are those that queries belong to, by which they vary together.
     """
 
     retrieve: str
-    found: BestRank
+    found: RightRanks
     candidates: Tensor
     right: Tensor
     images: Tensor
     examples: Examples
 
     @property
-    def by_chance(self) -> BestRank:
-        """The best rank if all candidates are tied."""
+    def by_chance(self) -> RightRanks:
+        """The ranks if all candidates are tied."""
         return ranks_of_chance(self.candidates, self.right)
 
     def measure(self, k: Sequence[int], at: dict[str, Number]) -> list[Measured]:
-        """Return recall at each k, and the mean rank."""
-        measured = []
-        for first in dict.fromkeys(k):
-            credit, chance = (recall_at(x, first).numpy() for x in (self.found, self.by_chance))
-            score = Score(
-                metric="recall",
-                at={"retrieve": self.retrieve, "k": first, **at},
-                n=len(credit),
-                chance=float(chance.mean()),
-                **self._estimate_fraction(credit)._asdict(),
+        """Return recall at each k, the median rank, and the mean average precision."""
+        place: At = {"retrieve": self.retrieve, **at}
+        recalls = [
+            self._mean(
+                "recall",
+                {"retrieve": self.retrieve, "k": first, **at},
+                partial(recall_at, k=first),
+                self._estimate_fraction,
             )
-            measured.append(Measured(score, self.examples, credit))
-        rank, chance = (expected_rank(x).numpy() for x in (self.found, self.by_chance))
+            for first in dict.fromkeys(k)
+        ]
+        precision = self._mean(
+            "mean_average_precision", place, average_precision, self._estimate_mean
+        )
+        return [*recalls, self._median_rank(place), precision]
+
+    def _mean(
+        self,
+        metric: str,
+        at: At,
+        formula: Callable[[RightRanks], Tensor],
+        estimate: Callable[[NDArray[np.float64]], Estimate],
+    ) -> Measured:
+        """Return the mean of a formula of the ranks of each query."""
+        credit, chance = (formula(x).numpy() for x in (self.found, self.by_chance))
         score = Score(
-            metric="mean_rank",
-            at={"retrieve": self.retrieve, **at},
-            n=len(rank),
-            chance=float(chance.mean()),
+            metric, at=at, n=len(credit), chance=float(chance.mean()), **estimate(credit)._asdict()
+        )
+        return Measured(score, self.examples, credit)
+
+    def _median_rank(self, at: At) -> Measured:
+        """Return the median rank, which has no items: a paired test compares means."""
+        most = int(self.candidates.max())
+        low, high = (
+            first_rank(self.found, most, holds)
+            for holds in (
+                lambda credit: self._estimate_fraction(credit).ci95[1] >= 0.5,
+                lambda credit: self._estimate_fraction(credit).ci95[0] > 0.5,
+            )
+        )
+        # A rank is a whole number, which tells it within a half.
+        ends = (low, high) if low < high else (low - 0.5, high + 0.5)
+        score = Score(
+            "median_rank",
+            median_rank(self.found, most),
+            len(self.images),
+            at,
+            stderr=(ends[1] - ends[0]) / (2 * Z95),
+            ci95=ends,
+            chance=median_rank(self.by_chance, most),
             unit="rank",
             higher_is_better=False,
-            range=(1, int(self.candidates.max())),
-            **clustered_ratio(*self._sums(rank))._asdict(),
+            range=(1, most),
         )
-        return [*measured, Measured(score, self.examples, rank)]
+        return Measured(score)
 
     def _estimate_fraction(self, credit: NDArray[np.float64]) -> Estimate:
         """Return the mean of credit, by Wilson where each query has an image of its own."""
         if self.retrieve == TEXT:
             return wilson(float(credit.sum()), len(credit))
-        return clustered_fraction(*self._sums(credit))
+        return self._estimate_mean(credit)
 
-    def _sums(self, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the sum of values over the queries of each image, and how many they are."""
+    def _estimate_mean(self, credit: NDArray[np.float64]) -> Estimate:
         places = np.unique(self.images.numpy(), return_inverse=True)[1].ravel()
-        return np.bincount(places, values), np.bincount(places)
+        return clustered_fraction(np.bincount(places, credit), np.bincount(places))
 
 
-def _queries(captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]) -> list[Queries]:
+def by_image_and_by_caption(
+    captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]
+) -> list[Queries]:
     """Return the images as queries for captions, and the captions as queries for images."""
     images = torch.cat([pool.images for pool in pools])
     caption_rows = torch.cat([pool.captions for pool in pools])
@@ -293,24 +351,24 @@ def _queries(captions: Captions, pools: Sequence[Pool], ranks: Sequence[Ranks]) 
 
 def _outcome(
     model: ImageTextScorer | DualEncoder,
-    captions: Captions,
+    all_captions: Captions,
     pools: Sequence[Pool],
     ranks: Sequence[Ranks],
     k: Sequence[int],
     pool: int | None,
     notes: Sequence[str],
 ) -> Outcome:
-    queries = _queries(captions, pools, ranks)
+    queries = by_image_and_by_caption(all_captions, pools, ranks)
     at: dict[str, Number] = {} if pool is None else {"pool": pool}
     image_queries, caption_queries = (len(one.images) for one in queries)
     counts = {
         "captions": caption_queries,
         "clusters": image_queries,
-        "ties": sum(int((one.found.tied > one.found.own).sum()) for one in queries),
+        "ties": sum(int((one.found.tied > one.found.right_tied)[:, 0].sum()) for one in queries),
         "choices": image_queries + caption_queries,
-        "repeated_captions": count_repeated(captions, pools),
-        "left_out": len(captions.sizes) - image_queries,
+        "repeated_captions": count_repeated(all_captions, pools),
+        "left_out": len(all_captions.sizes) - image_queries,
     }
-    texts = [captions.texts[i] for pool in pools for i in pool.captions.tolist()]
+    texts = [all_captions.texts[i] for pool in pools for i in pool.captions.tolist()]
     measured = [*chain(*(one.measure(k, at) for one in queries))]
     return outcome_of(measured, counts | count_truncated(model, texts), notes)
