@@ -13,7 +13,7 @@ from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes, witho
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import LOGIT, JointAttention, Picture
+from vlbench.capabilities import JointAttention, Picture
 
 
 class Blip(JointModel):
@@ -24,7 +24,7 @@ class Blip(JointModel):
     """
 
     require_weights = staticmethod(require_checkpoint)
-    score_kind = LOGIT
+    score_kind = "logit"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
-from vlbench.capabilities import LOGIT, OUTPUT, JointAttention, Picture
+from vlbench.capabilities import OUTPUT, JointAttention, Picture
 from vlbench.errors import CannotDo, SpecError, require_known
 
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
@@ -62,7 +62,7 @@ class HfVlm(LayersOfModel, TextLayers):
     """
 
     require_weights = staticmethod(require_checkpoint)
-    score_kind = LOGIT
+    score_kind = "logit"
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,

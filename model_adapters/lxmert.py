@@ -13,7 +13,7 @@ from vlbench.adapter_kit.image_tokens import cross_attention
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import LOGIT, JointAttention, Picture
+from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError
 
 
@@ -25,7 +25,7 @@ class Lxmert(JointModel):
     """
 
     require_weights = staticmethod(require_checkpoint)
-    score_kind = LOGIT
+    score_kind = "logit"
 
     def __init__(
         self,

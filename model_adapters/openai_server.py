@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import Server, require_reachable
-from vlbench.capabilities import LOGIT, Picture
+from vlbench.capabilities import Picture
 from vlbench.errors import ServerError, SpecError
 
 # The question of hf_vlm, which is that of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
@@ -44,7 +44,7 @@ class OpenAiServer:
     require_weights = staticmethod(require_reachable)
     # Whoever serves may change the weights, so that nothing computed with them is kept.
     is_served = True
-    score_kind = LOGIT
+    score_kind = "logit"
     differentiable = False
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name

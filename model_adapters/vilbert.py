@@ -13,7 +13,7 @@ from vlbench.adapter_kit.image_tokens import cross_attention, without_whole
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
-from vlbench.capabilities import LOGIT, RANKING_LOGIT, JointAttention, Picture
+from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # Weights of a network of several tasks.
@@ -54,7 +54,7 @@ class Vilbert:
         port = BertPort(architecture, revision, weights, source, init_seed)
         config = sized(port.config)
         self._head = RETRIEVAL if retrieval else MATCH
-        self.score_kind = RANKING_LOGIT if retrieval else LOGIT
+        self.score_kind = "ranking_logit" if retrieval else "logit"
         stored = read_state_dict(port.file) if port.file else {}
         self._has_head = not port.file or any(key.startswith(f"{self._head}.") for key in stored)
         if TASK_TOKENS in stored and task is None:

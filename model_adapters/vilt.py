@@ -14,7 +14,7 @@ from vlbench.adapter_kit.image_tokens import one_stream_attention, patch_boxes
 from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.regions import pad
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import RANKING_LOGIT, JointAttention, Picture
+from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
 # The longer side is at most this many times the shorter: 1333 to 800, as in DETR.
@@ -41,7 +41,7 @@ class Vilt(JointModel):
     """
 
     require_weights = staticmethod(require_checkpoint)
-    score_kind = RANKING_LOGIT
+    score_kind = "ranking_logit"
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
 from vlbench.adapter_kit.weights import rename_key
-from vlbench.capabilities import LOGIT, JointAttention, Picture
+from vlbench.capabilities import JointAttention, Picture
 from vlbench.errors import CannotDo
 
 # Parts of the original code's names, and what transformers calls them.
@@ -41,7 +41,7 @@ class VisualBert(JointModel):
     regions also reads the box of each region.
     """
 
-    score_kind = LOGIT
+    score_kind = "logit"
 
     def __init__(
         self,

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vlbench.metrics.intervals import ROUNDING
-
 # Scores are tied within this fraction of the largest magnitude that entered them: exact equality
 # misses ties after the rounding of a matrix product.
 TIED = 1e-6
@@ -26,6 +24,9 @@ TIED = 1e-6
 # Log-odds and log-likelihoods have a unit and no bound: a score far below the best says nothing of
 # how exact the best is. They are tied within TIED of the best, or of LEAST if that is more.
 LEAST = 10.0
+
+# Means of credit are equal within this.
+ROUNDING = 1e-9
 
 # Scores compared at a time, so that what is compared stays in the processor's cache.
 COMPARED = 1 << 18
