@@ -6,12 +6,13 @@ The fields and their types are the schema that boards are read by.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
 from vlbench.errors import NEW_NAMES, SpecError, listed
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:  # reading a board must not cost the import of torch
     Artifact: TypeAlias = torch.Tensor | pa.Table | Path
 else:
     Artifact = Any
+
+# A count among the parameters of a probe: 1 or more.
+Positive: TypeAlias = Annotated[int, range(1, sys.maxsize)]
 
 # A whole number stays one on a board.
 Number: TypeAlias = int | float

@@ -41,7 +41,7 @@ from vlbench.metrics.representation_similarity import (
 )
 from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.rdm import rdm_of_vectors
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 # A kernel of MOST_IMAGES images adds 2 MB to a row.
 MOST_IMAGES = 1_000
@@ -56,8 +56,8 @@ def similarity(
     engine: Engine,
     *,
     companion: ImageEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
     layers: Asked = None,
 ) -> Outcome:
@@ -85,8 +85,8 @@ def caption_similarity(
     engine: Engine,
     *,
     companion: TextEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
     """Return how similar a model's vectors of test images are to the companion's of captions.
@@ -110,8 +110,8 @@ def text_similarity(
     engine: Engine,
     *,
     companion: ImageEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
     layers: Asked = None,
 ) -> Outcome:
