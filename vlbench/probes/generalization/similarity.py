@@ -47,6 +47,7 @@ from vlbench.results import Outcome, Positive, Score
 MOST_IMAGES = 1_000
 
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
+SIZE_NOTE = "mutual_knn depends on the number of images: {:,} here, 1,024 in arXiv:2405.07987"
 
 
 @layered(artifacts=False)
@@ -75,7 +76,7 @@ def similarity(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x)},
         artifacts=_kernel(x, _ids(test, rows), blocks, seed),
-        notes=[*_constant_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
+        notes=[*_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
     )
 
 
@@ -99,7 +100,7 @@ def caption_similarity(
     return Outcome(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
-        notes=_constant_notes(x, y),
+        notes=_notes(x, y),
     )
 
 
@@ -127,7 +128,7 @@ def text_similarity(
         scores=_scores(x, y, k, blocks, seed),
         counts={"n": len(x), **count_truncated(model, list(test["caption"]))},
         artifacts=_kernel(x, _ids(test, rows), blocks, seed),
-        notes=_constant_notes(x, y),
+        notes=_notes(x, y),
     )
 
 
@@ -224,9 +225,9 @@ def _scores(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Score]
     ]
 
 
-def _constant_notes(x: Tensor, y: Tensor) -> list[str]:
-    """Return a note for the model's and for the companion's vectors, where they are all equal."""
-    return [
+def _notes(x: Tensor, y: Tensor) -> list[str]:
+    """Return on how many images the score depends, and a note for vectors that are all equal."""
+    return [SIZE_NOTE.format(len(x))] + [
         f"the vectors of the {name} are all the same, so chance"
         for name, vectors in (("model", x), ("companion", y))
         if all_equal(vectors)
