@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.report.papers import HEADS, costs, rows_of, total
-from vlbench.report.reproduction import Reference, reproduce
-from vlbench.report.texts import number, score_name
+from vlbench.report.reproduction import Reference, count_values, name_of, reproduce
+from vlbench.report.texts import number
 from vlbench.results import Score
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,17 +41,32 @@ def page(paper: FindingsSpec, catalog: Catalog) -> str:
     return "\n".join(_parts(paper, catalog)) + "\n"
 
 
-def measured(catalog: Catalog) -> tuple[int, int]:
+class Measured(NamedTuple):
+    """How many values the papers and other sources publish, and how many shipped boards have."""
+
+    papers: tuple[int, int]
+    others: tuple[int, int]
+
+
+def measured(catalog: Catalog) -> Measured:
     """Return how many published values there are, and of how many a shipped board has our own."""
     papers = load_all_findings(catalog).values()
+    ids = {paper.paper for paper in papers}
     references = [one for paper in papers for one in reproduce(paper, catalog, BOARDS).references]
-    return len(references), sum(isinstance(one.ours, Score) for one in references)
+    others = [one for one in references if one.source not in ids]
+    return Measured(
+        count_values([one for one in references if one.source in ids]), count_values(others)
+    )
 
 
 def with_number(text: str) -> str:
     """Return the text of the README with how many published values boards here have measured."""
-    values, ours = measured(load_catalog())
-    sentence = f"Of {values} published values, {ours} are measured on boards here, by its\nauthors"
+    papers, others = measured(load_catalog())
+    sentence = (
+        f"Of the papers' {papers[0]} published values, {papers[1] or 'none'} "
+        f"{'is' if papers[1] < 2 else 'are'} measured on\n"
+        f"boards here; of {others[0]} of other sources, {others[1]} are"
+    )
     return re.sub(rf"(?s)(?<={START}).*?(?={END})", sentence, text)
 
 
@@ -60,22 +76,19 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     commands = [f"vlbench papers {paper.name} {option}" for option in ("--dry-run", "--download")]
     yield "\n".join(["```", *commands, "```\n"])
     yield "`scripts/papers.py` writes this page.\n\n## What it takes\n"
-    cells = [
-        [f"`{r.task}`", f"`{r.model}`", str(r.published or "-"), r.data, *costs(r)] for r in rows
-    ]
+    cells = [[f"`{r.task}`", f"`{r.model}`", r.values, r.data, *costs(r)] for r in rows]
     yield from table(HEADS, cells)
     yield f"\n{total(rows)}. Each is fetched once.\n"
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"- {data}: {access}; licence: {licence}"
     for one in paper.without:
         yield f"- Without {one.what}: {one.why}. Nearest: {one.nearest}."
-    references = reproduce(paper, catalog, BOARDS).references
-    if references:
-        yield "\n## Published and measured\n"
-        yield from table(
-            ("task", "model", "score", "where", "published", "ours"),
-            [_reference(one) for one in references],
-        )
+    head = ("task", "model", "score", "where", "published", "ours")
+    for source, references in reproduce(paper, catalog, BOARDS).by_source.items():
+        if references:
+            of = "" if source == paper.paper else f" elsewhere: {source}"
+            yield f"\n## Published and measured{of}\n"
+            yield from table(head, [_reference(one) for one in references])
     tasks = [catalog.tasks[name] for name in dict.fromkeys(row.task for row in rows)]
     departures = [line for task in tasks for line in _departures(task)]
     if departures:
@@ -86,9 +99,15 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
 def _reference(one: Reference) -> list[str]:
     given, unit = one.given, one.ours.unit if isinstance(one.ours, Score) else ""
     ours = number(one.ours.value, one.ours.unit) if isinstance(one.ours, Score) else "-"
-    score = score_name(given["metric"], given.get("at", {}))
     value = number(given["value"], unit) if unit else f"{given['value']:g}"
-    return [f"`{one.spec.name}`", f"`{given['model']}`", score, given["where"], value, ours]
+    return [
+        f"`{one.spec.name}`",
+        f"`{given['model']}`",
+        name_of(given),
+        given["where"],
+        value,
+        ours,
+    ]
 
 
 def _departures(task: TaskSpec) -> Iterator[str]:

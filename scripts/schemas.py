@@ -11,7 +11,7 @@ from typing import Any
 from vlbench.boards.board import _Head
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ELSEWHERE, REQUIRED, TaskSpec
-from vlbench.plain import alternatives, hints, is_record, parameters
+from vlbench.plain import alternatives, bare, hints, is_record, limits, parameters
 from vlbench.results import Result
 from vlbench.run.options import Options
 from vlbench.run.task import LOADER_FILLED, PROBE_FILLED, loader_names, resolve_task
@@ -28,6 +28,8 @@ OF_HEAD = ("task", "version", "paper", "primary")
 
 def schema_of(kind: Any) -> Schema:
     """Return the schema of the plain values that vlbench reads as a type."""
+    if allowed := limits(kind):
+        return {**schema_of(bare(kind)), "minimum": allowed.start}
     options = alternatives(kind)
     if len(options) > 1:
         return {"anyOf": [schema_of(one) for one in options]}
@@ -57,7 +59,7 @@ def _made_of(origin: Any, inside: Sequence[Any]) -> Schema:
 
 def record(function: Any, filled: Iterable[str] = ()) -> Schema:
     """Return the schema of the arguments of a function, or of a record, less those filled."""
-    kinds = {name: kind for name, kind in hints(function).items() if name != "return"}
+    kinds = {name: kind for name, kind in hints(function, extras=True).items() if name != "return"}
     if typing.is_typeddict(function):
         required = set(function.__required_keys__)
     else:

@@ -27,9 +27,15 @@ def test_each_paper_has_its_page_and_it_is_up_to_date(script):
 def test_the_readme_says_how_many_published_values_are_measured(script):
     text = script.README.read_text("utf-8")
     assert script.with_number(text) == text, "run scripts/papers.py"
-    values, ours = script.measured(load_catalog())
-    assert f"Of {values} published values, {ours} are measured" in text
-    assert 0 < ours < values
+    assert "Of the papers' 180 published values, none is measured" in text
+    assert "; of 17 of other sources, 4 are" in text
+    assert script.measured(load_catalog()) == ((180, 0), (17, 4))
+
+
+def test_values_of_other_sources_stand_apart_from_those_of_the_paper(script):
+    page = script.pages()["generalization.md"]
+    assert "## Published and measured\n" not in page
+    assert "## Published and measured elsewhere: VNN-COMP 2021\n" in page
 
 
 def test_a_page_has_the_published_values_ours_and_the_departures(script):

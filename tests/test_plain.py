@@ -23,6 +23,7 @@ from vlbench.plain import (
     spelled,
 )
 from vlbench.plugins import load_file
+from vlbench.results import Positive
 
 
 def probe(
@@ -150,6 +151,8 @@ def test_companions_are_a_list_of_names():
         (3, int | float, 3),
         ("l2", Literal["l1", "l2"], "l2"),
         ("auto", int | Literal["auto"], "auto"),
+        (1, Positive, 1),
+        ([3], Sequence[Positive] | None, [3]),
         ({"any": [1]}, Any, {"any": [1]}),
         ([1, "a"], list, [1, "a"]),
         ([1, 2], tuple[float, float], (1.0, 2.0)),
@@ -186,6 +189,9 @@ def test_a_value_becomes_what_its_annotation_says(value, annotation, wanted):
         ("no", bool, "true or false, not 'no'"),
         ("x", Mapping[str, int] | int, "a mapping or a whole number, not 'x'"),
         (5, Training, "a mapping of epochs, rate, not 5"),
+        (0, Positive, "a whole number of at least 1, not 0"),
+        (1.5, Positive, "a whole number, not 1.5"),
+        (-1, Positive | None, "a whole number of at least 1 or null, not -1"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_with_what_was_wanted(value, annotation, wanted):

@@ -196,6 +196,15 @@ def test_the_rows_of_published_models_are_those_of_the_boards():
             assert cells[i] == (" to ".join(map(percent, dict.fromkeys(own[:1] + own[-1:]))) or "-")
 
 
+def test_both_rules_of_few_shot_classification_are_those_of_the_board():
+    text = PAGES["docs/experiments.md"].partition("\n`accuracy_euclidean` on the same board")[2]
+    shown = dict(re.findall(r"`(\S+)` ([\d.]+ %)", text.partition("\n\n")[0].replace("\n", " ")))
+    rule = {"metric": "accuracy_euclidean", "at": {"shots": 5}}
+    scores = scores_of("few_shot_fashion_mnist", rule)
+    assert len(shown) == 3
+    assert shown == {model: percent(scores[model]["value"]) for model in shown}
+
+
 def test_the_example_rows_are_those_of_the_boards():
     shown = {model.strip("`"): cells for model, cells in shown_rows("A few example rows").items()}
     assert len(shown) == 5
@@ -210,8 +219,16 @@ def test_the_example_rows_are_those_of_the_boards():
 
 def primary_scores(task):
     """Return the primary score of each model of a shipped board."""
-    board = json.loads((ROOT / "leaderboards" / f"{task}.json").read_text("utf-8"))
-    wanted = (board["primary"]["metric"], board["primary"].get("at", {}))
+    return scores_of(task, json.loads(board_of(task))["primary"])
+
+
+def board_of(task):
+    return (ROOT / "leaderboards" / f"{task}.json").read_text("utf-8")
+
+
+def scores_of(task, primary):
+    """Return one score of each model of a shipped board."""
+    board, wanted = json.loads(board_of(task)), (primary["metric"], primary.get("at", {}))
     scores = [(row["model"], score) for row in board["rows"] for score in row["scores"]]
     return {model: score for model, score in scores if (score["metric"], score["at"]) == wanted}
 

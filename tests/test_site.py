@@ -207,6 +207,7 @@ def test_every_shipped_board_fits_the_schema_of_boards(schemas, file):
         {"primary": {}},
         {"params": {"shot": [1]}},
         {"params": {"shots": "many"}},
+        {"params": {"shots": [1], "trials": 0}},
         {"data": {"loader": "vlbench.data.scenes:objects", "sed": 0}},
     ],
 )

@@ -221,6 +221,9 @@ def alternatives(annotation: Any) -> list[Any]:
 
 def words(kind: Any) -> str:
     """Return what messages call the values of a type."""
+    if allowed := limits(kind):
+        return f"{words(bare(kind))} of at least {allowed.start}"
+    kind = bare(kind)
     own, inside = _plain_type(kind), typing.get_args(kind)
     if len(alternatives(kind)) > 1:
         options = [one for one in inside if one is not int or float not in inside]
@@ -239,10 +242,22 @@ def words(kind: Any) -> str:
 
 def _plain_type(kind: Any) -> Any:
     """Return the type of the values that a type is read from, other types as they are."""
+    kind = bare(kind)
     origin = typing.get_origin(kind) or kind
     if getattr(kind, "_is_protocol", False):
         return ModelName
     return dict if is_record(kind) else ORIGINS.get(origin, origin)
+
+
+def bare(kind: Any) -> Any:
+    """Return a type without what `Annotated` adds."""
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
+
+
+def limits(kind: Any) -> range | None:
+    """Return the whole numbers that `Annotated` allows; None where it limits none."""
+    added = getattr(kind, "__metadata__", ())
+    return next((one for one in added if isinstance(one, range)), None)
 
 
 ORIGINS: Mapping[Any, type] = {Sequence: list, tuple: list, Mapping: dict}
@@ -250,6 +265,11 @@ ORIGINS: Mapping[Any, type] = {Sequence: list, tuple: list, Mapping: dict}
 
 def _reader(kind: Any) -> Reader:
     """Return the function that reads values of a type."""
+    read_bare, allowed = _bare_reader(bare(kind)), limits(kind)
+    return partial(_read_limited, words(kind), read_bare, allowed) if allowed else read_bare
+
+
+def _bare_reader(kind: Any) -> Reader:
     own, inside, wanted = _plain_type(kind), typing.get_args(kind), words(kind)
     if len(alternatives(kind)) > 1:
         options = [(_plain_type(one), _reader(one)) for one in inside]
@@ -273,7 +293,7 @@ def _fields(
     function: Any, filled: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
 ) -> Callable[[Mapping[Any, Any]], dict[str, Any]]:
     """Return the function that reads the arguments of a function or record, less those filled."""
-    annotations = hints(function)
+    annotations = hints(function, extras=True)
     if typing.is_typeddict(function):
         names, required = [*annotations], function.__required_keys__ | required
     else:
@@ -382,6 +402,12 @@ def _read_literal(wanted: str, known: Sequence[Any], value: Any) -> Any:
     if any(value == one and type(value) is type(one) for one in known):
         return value
     raise misfit(wanted, value)
+
+
+def _read_limited(wanted: str, read_bare: Reader, allowed: range, value: Any) -> Any:
+    if (number := read_bare(value)) not in allowed:
+        raise misfit(wanted, value)
+    return number
 
 
 def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:

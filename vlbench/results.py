@@ -6,12 +6,13 @@ The fields and their types are the schema that boards are read by.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
 from vlbench.errors import NEW_NAMES, SpecError, listed
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:  # reading a board must not cost the import of torch
     Artifact: TypeAlias = torch.Tensor | pa.Table | Path
 else:
     Artifact = Any
+
+# A count among the parameters of a probe: 1 or more.
+Positive: TypeAlias = Annotated[int, range(1, sys.maxsize)]
 
 # A whole number stays one on a board.
 Number: TypeAlias = int | float
@@ -57,6 +61,12 @@ RANGES: Mapping[str, Range] = {
 }
 
 
+class _Unstated(str):
+    """The unit of a score that states none."""
+
+    __slots__ = ()
+
+
 def _in_brief(score: Score | None) -> str:
     """Return a score with its conditions, interval and n, in a few words."""
     if score is None:
@@ -75,9 +85,10 @@ class Score:
     working model should beat; `no_chance` says why there is neither. `draws` has the value of each
     trial of a mean. `halves` has the values on random halves of the items, or on bootstrap samples,
     the same for all models, where items depend on each other or choose what is scored: they vary as
-    much as the score would with other items. `range` is given where it is not that of the unit, as
-    for a difference of two fractions. Raises ValueError where a number is not finite, and TypeError
-    for what a board cannot hold.
+    much as the score would with other items. `range` is given
+    where it is not that of the unit, as for a difference of two fractions. A probe of your own
+    states `unit="fraction"` if a score without chance is to be read in percent. Raises ValueError
+    where a number is not finite, and TypeError for what a board cannot hold.
     """
 
     metric: str
@@ -89,7 +100,7 @@ class Score:
     chance: Number | None = None
     floors: Mapping[str, Number] = field(default_factory=dict)
     draws: Sequence[Number] = ()
-    unit: str = "fraction"
+    unit: str = _Unstated("fraction")
     higher_is_better: bool = True
     range: Range | None = None
     no_chance: str = ""
@@ -128,6 +139,18 @@ class Score:
     def limits(self) -> Range:
         """The least and the greatest value that the score can have."""
         return self.range or RANGES.get(self.unit, (None, None))
+
+    def with_unit(self, *, is_fraction: bool) -> Score:
+        """Return the score with its unit stated: "number" if it states none and is no fraction.
+
+        A chance above 0 tells a fraction, too: that of a correlation or a difference is 0. The
+        limits of a number that may be a fraction stay those of one.
+        """
+        if not isinstance(self.unit, _Unstated):
+            return self
+        if is_fraction or (self.chance is not None and 0 < self.chance <= 1):
+            return replace(self, unit="fraction")
+        return replace(self, unit="number", range=self.limits if self.is_possible else None)
 
     def within_limits(self) -> Score:
         """Return the score with an interval that is cut to its range."""

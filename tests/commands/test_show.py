@@ -144,8 +144,8 @@ def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
     shown = show_thing(load_catalog(), name, Path())
     assert shown["name"].endswith("few_shot:few_shot")
     assert {key: shown["params"][key] for key in ("shots", "trials")} == {
-        "shots": "list[int]",
-        "trials": "int = 10",
+        "shots": "list[Positive]",
+        "trials": "Positive = 10",
     }
     assert shown["docstring"].startswith("Return the test accuracy")
 

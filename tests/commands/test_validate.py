@@ -32,7 +32,7 @@ def test_every_file_below_a_folder_is_looked_at(source):
 
 
 def test_a_task_that_extends_a_shipped_one_is_right_or_told_with_its_own_line(source):
-    text = "version: 1\nextends: few_shot_digits\nparams: {shots: [1]}\n"
+    text = "version: 1\nextends: few_shot_digits\nparams: {shots: [1, 5]}\n"
     assert told(source, text, "mine") == ""
     wrong = told(source, text.replace("shots", "shot"), "mine")
     assert wrong.endswith("tasks/mine.yaml:3: 'shot' is unknown; did you mean 'shots'?")
@@ -67,12 +67,46 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
         ("shots: [1]", "shots: [1.5]", 6, r"'shots[0]' must be a whole number, not 1.5"),
         ("trials: 2", "trials: true", 6, "'trials' must be a whole number, not true"),
         ("shots: [1], ", "", 6, "'shots' is missing"),
+        ("trials: 2", "trials: -2", 6, "'trials' must be a whole number of at least 1, not -2"),
+        ("shots: [1]", "shots: [0]", 6, "'shots[0]' must be a whole number of at least 1, not 0"),
+        ("{shots: 1}", "{shots: 99}", 7, "'primary.at.shots' must be one of 1, not 99"),
     ],
 )
 def test_a_problem_is_told_with_file_and_line(source, old, new, line, message):
     problem = told(source, TASK.replace(old, new))
     assert f"few_shot_colours.yaml:{line}: " in problem
     assert message in problem
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "problem"),
+    [
+        ("knn_images", "primary: {metric: accuracy, at: {k: 6}}", "k' must be one of 1, 5, 20,"),
+        ("transfer_cifar10", "params: {training: {epochs: 0}}", "epochs' must be a whole number"),
+        ("robustness_scenes", "params: {sample: {images: -1}}", "images' must be a whole number"),
+        ("patch_retrieval_scenes", "primary: {metric: recall, at: {k: 7}}", "k' must be one of"),
+        ("entity_grounding_scenes", "params: {images: 0}", "at least 1 or null, not 0"),
+    ],
+)
+def test_counts_and_conditions_of_defaults_and_of_records_are_checked(
+    source, base, changed, problem
+):
+    assert problem in told(source, f"version: 1\nextends: {base}\n{changed}\n", "mine")
+
+
+def test_a_condition_that_was_taken_over_and_is_lost_is_told_with_the_line_of_the_parameters(
+    source,
+):
+    problem = told(source, "version: 1\nextends: few_shot_digits\nparams: {shots: [1]}\n", "mine")
+    assert problem.endswith("tasks/mine.yaml:3: 'primary.at.shots' must be one of 1, not 5")
+
+
+def test_a_condition_that_is_a_word_or_of_no_list_is_not_in_doubt(source):
+    at = "primary: {metric: accuracy_unseen, at: {objects: all, mine: 7}}"
+    assert (
+        told(source, f"version: 1\nextends: zero_shot_alignment_regions_scenes\n{at}\n", "mine")
+        == ""
+    )
 
 
 def test_all_problems_of_a_task_are_told(source):

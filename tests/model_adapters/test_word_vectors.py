@@ -172,6 +172,10 @@ def test_real_files_are_read(real_data, file, shape):
             np.testing.assert_array_equal(row, np.array(numbers, dtype=np.float32))
 
 
+def test_random_vectors_are_a_control_and_glove_is_none():
+    assert (RandomVectors.is_control, hasattr(WordVectors, "is_control")) == (True, False)
+
+
 def test_random_vectors_are_of_unit_length_and_equal_for_equal_words():
     first, second = RandomVectors(device=CPU).encode_tokens(["A cat and a cat.", "Cat"])
     assert first.spans == [(0, 1), (2, 5), (6, 9), (10, 11), (12, 15), (15, 16)]

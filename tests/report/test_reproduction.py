@@ -8,6 +8,7 @@ from vlbench.errors import UnknownNameError
 from vlbench.report.judging import Lack
 from vlbench.report.reproduction import (
     COLUMNS,
+    count_values,
     find_papers,
     grids,
     lines,
@@ -75,6 +76,62 @@ def test_published_values_stand_beside_ours_and_one_line_counts_what_is_not_meas
         "measured: 1 published value and 0 findings",
         "not measured: 1 published value and 2 findings",
     ]
+
+
+ELSEWHERE = [{**one, "source": "Their README"} for one in CITED]
+
+
+def test_values_of_other_sources_stand_apart_under_the_name_of_their_source(paper, tmp_path):
+    write(tmp_path, board(result("a", score(0.45))))
+    known = catalog(task(paper="arXiv:1", reference=[*CITED, *ELSEWHERE]), task("u"))
+    found = reproduce(paper, known, tmp_path)
+    assert [grid.title for grid in grids(found)] == [
+        "A Paper (arXiv:1): numbers",
+        "Their README: numbers",
+    ]
+    assert grids(found)[1].rows[0][3] == "Their README, Table 1"
+    assert summary(found)[1:] == [
+        "measured: 1 published value and 0 findings",
+        "not measured: 1 published value and 2 findings",
+        "Their README: 1 of 2 published values measured",
+    ]
+    assert [line["paper"] for line in lines(found)][:4] == ["arXiv:1"] * 2 + ["Their README"] * 2
+
+
+def test_a_value_that_two_tasks_repeat_is_counted_once(paper, tmp_path):
+    write(tmp_path, board(result("a", score(0.45))))
+    both = [task(name, paper="arXiv:1", reference=CITED) for name in "tu"]
+    found = reproduce(paper, catalog(*both), tmp_path)
+    assert (len(found.references), count_values(found.references)) == (4, (2, 1))
+
+
+def test_the_values_that_an_experiment_of_another_paper_repeats_are_those_of_that_paper(tmp_path):
+    text = "experiments: [{task: v, models: [a]}]\n" + TEXT
+    found = reproduce(findings(tmp_path, text), KNOWN, tmp_path)
+    assert [one.source for one in found.references if one.spec.name == "v"] == ["arXiv:12"] * 2
+
+
+BASELINE = {**CITED[0], "floor": "raw_pixels", "value": 0.2}
+
+
+def test_a_published_baseline_stands_beside_the_floor_of_our_score(paper, tmp_path):
+    write(tmp_path, board(result("a", score(0.45, stderr=0.1, floors={"raw_pixels": 0.25}))))
+    known = catalog(task(paper="arXiv:1", reference=[BASELINE]), task("u"))
+    ((row,),) = (grid.rows for grid in grids(reproduce(paper, known, tmp_path)))
+    assert row[2:] == [
+        "accuracy (shots 5): raw pixels",
+        "Table 1",
+        "20.0 %",
+        "25.0 %",
+        "+5.0 points",
+    ]
+
+
+def test_a_baseline_that_our_score_lacks_is_not_measured(paper, tmp_path):
+    write(tmp_path, board(result("a", score(0.45))))
+    known = catalog(task(paper="arXiv:1", reference=[BASELINE]), task("u"))
+    first, *_ = lines(reproduce(paper, known, tmp_path))
+    assert first["why_not_measured"] == "no score accuracy (shots 5): raw_pixels"
 
 
 def test_a_score_that_a_row_lacks_is_not_measured(paper, tmp_path):

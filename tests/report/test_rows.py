@@ -114,6 +114,15 @@ def test_a_reference_without_conditions_is_of_the_score_without_conditions():
     assert (found.value, found.where) == (0.76, "section 2")
 
 
+def test_a_published_baseline_is_not_the_value_of_the_score_above_it():
+    assert published(spec({**FIVE_SHOTS, "floor": "raw_pixels"}), "m", score()) is None
+
+
+def test_a_value_of_another_source_than_the_paper_names_its_source():
+    found = published(spec({**FIVE_SHOTS, "source": "README"}), "m", score())
+    assert found.where == "README, Table 1"
+
+
 @pytest.mark.parametrize("stderr", [None, 0.0])
 def test_without_a_standard_error_the_difference_is_counted_in_none(stderr):
     found = published(spec(FIVE_SHOTS), "m", score(0.75, stderr=stderr))

@@ -134,7 +134,7 @@ def test_the_next_run_sweeps_what_a_killed_one_left(tmp_path, folder):
 
 
 def test_a_primary_that_is_no_score_fails_and_says_which_there_are(source):
-    write(source / "tasks" / "b.yaml", TASK.replace("{shots: 1}", "{shots: 2}"))
+    write(source / "tasks" / "b.yaml", TASK.replace("{shots: 1}", "{shots: 1, k: 2}"))
     (result,) = evaluate(source, tasks="b")
     assert "must match exactly one score, but matches 0 of: " in result.reason
     assert "accuracy at {'shots': 1}, accuracy_cosine at {'shots': 1}" in result.reason

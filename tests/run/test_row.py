@@ -7,6 +7,7 @@ from runs import board, evaluate
 from sources import TASK, write
 
 from vlbench.errors import IdentityClash, OutputError
+from vlbench.report.texts import number
 from vlbench.results import Score
 from vlbench.run.row import shown_arguments, shown_weights, with_width
 
@@ -55,6 +56,36 @@ def test_a_row_names_intervals_that_say_nothing(source):
     assert list(row.notes) == [
         "anything: an interval of the whole range: too few items or seeds to say more",
     ]
+
+
+UNITS = """\
+from vlbench.results import Outcome, Score
+
+
+def units(model, data, engine) -> Outcome:
+    said = [Score("said", 0.5, 9, unit="fraction"), Score("guessed", 0.5, 9, chance=0.5)]
+    return Outcome([*said, Score("rho", 0.966, 9, chance=0.0), Score("tau", -0.5, 9)])
+"""
+
+
+def test_a_number_of_a_probe_of_ones_own_is_no_percentage_unless_it_is_said_to_be_a_fraction(
+    source,
+):
+    write(source / "tasks" / "mine.py", UNITS)
+    text = TASK.replace("probe: few_shot", 'probe: "mine:units"').replace(
+        "{metric: accuracy, at: {shots: 1}}", "{metric: rho}"
+    )
+    write(source / "tasks" / "b.yaml", text.replace("params: {shots: [1], trials: 2}\n", ""))
+    (row,) = evaluate(source, tasks="b")
+    shown = {score.metric: number(score.value, score.unit) for score in row.scores}
+    assert shown == {"said": "50.0 %", "guessed": "50.0 %", "rho": "0.966", "tau": "-0.5"}
+    assert {type(score.unit) for score in row.scores} == {str}
+    assert all(score.is_possible for score in row.scores)
+
+
+def test_the_scores_of_shipped_probes_are_fractions_by_default(source):
+    (row,) = evaluate(source)
+    assert {(score.unit, type(score.unit)) for score in row.scores} == {("fraction", str)}
 
 
 def test_all_but_run_is_the_same_on_a_rerun(source, tmp_path):

@@ -36,9 +36,14 @@ class _Published(TypedDict):
 
 
 class Reference(_Published, total=False):
-    """A published number, and where it is in the paper."""
+    """A published number, and where it is in its source: the task's paper, unless `source` says so.
+
+    With `floor`, it is that floor of the score, such as a baseline that a paper prints beside it.
+    """
 
     at: At
+    source: str
+    floor: str
 
 
 class Cost(TypedDict):

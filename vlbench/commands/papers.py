@@ -66,9 +66,7 @@ def _described(paper: FindingsSpec, catalog: Catalog, most: int | None) -> Itera
     rows = rows_of(paper, catalog)[:most]
     yield f"{paper.title}, {paper.paper}"
     yield paper.question
-    cells = [
-        [row.task, row.model, str(row.published or "-"), row.data, *costs(row)] for row in rows
-    ]
+    cells = [[row.task, row.model, row.values, row.data, *costs(row)] for row in rows]
     yield plain_table(HEADS, cells)
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"{data}: {access}; licence: {licence}"

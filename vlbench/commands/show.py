@@ -27,8 +27,8 @@ from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output, parser_of
 from vlbench.errors import printed, unknown
 from vlbench.report.judging import counted_row, read_boards
-from vlbench.report.rows import published
-from vlbench.results import Result, matching
+from vlbench.report.rows import compare, score_of
+from vlbench.results import Result
 from vlbench.run.memory import memory_options
 
 # What a sheet is drawn of.
@@ -143,10 +143,10 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
     """Return our value of a published one, the difference, and that in standard errors."""
     row = counted_row(board, task, reference["model"])
-    scores = matching(row.scores, reference) if isinstance(row, Result) else []
-    compared = published(task, reference["model"], scores[0]) if scores else None
-    if compared is None:
+    score = score_of(reference, row.scores) if isinstance(row, Result) else None
+    if score is None:
         return {}
-    ours = {"ours": scores[0].value, "difference": compared.difference}
+    compared = compare(reference, score)
+    ours = {"ours": score.value, "difference": compared.difference}
     errors = {} if compared.in_stderr is None else {"in_standard_errors": compared.in_stderr}
     return ours | errors

@@ -10,6 +10,7 @@ from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import counted
+from vlbench.report.reproduction import source_of
 
 # Bytes of a number of float32, and the speeds that estimates assume, in FLOP/s: two cores of a
 # server, and a GPU at a tenth of its peak.
@@ -27,17 +28,27 @@ HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "CPU", "GPU"
 
 
 class Row(NamedTuple):
-    """A row to compute: its published values, and gigabytes and FLOPs, None where not known."""
+    """A row to compute: its published values, and gigabytes and FLOPs, None where not known.
+
+    `elsewhere` are those of its published values that other sources than the paper print.
+    """
 
     task: str
     model: str
     published: int
+    elsewhere: int
     data: str
     access: str
     licence: str
     data_gigabytes: float | None
     weights_gigabytes: float | None
     flops: float | None
+
+    @property
+    def values(self) -> str:
+        """How many published values there are, those of other sources apart."""
+        own = self.published - self.elsewhere
+        return f"{own or '-'}" + (f", {self.elsewhere} elsewhere" if self.elsewhere else "")
 
 
 def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
@@ -46,7 +57,7 @@ def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
     Raises UnknownNameError for a model that no source has.
     """
     rows = [
-        _row(catalog.tasks[one.task], catalog.model(model))
+        _row(catalog.tasks[one.task], catalog.model(model), paper)
         for one in paper.experiments
         for model in one.models
     ]
@@ -78,15 +89,16 @@ def _time(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(seconds / 60, 1):.0f} min"
 
 
-def _row(task: TaskSpec, model: ModelSpec) -> Row:
+def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec) -> Row:
     data = data_sets().get(str(task.data["loader"]))
-    published = sum(value["model"] == model.name for value in task.reference)
+    published = [value for value in task.reference if value["model"] == model.name]
     passes = _passes(task, data.images) if data else 0
     flops = model.cost["flops"] * passes if passes and model.cost else None
     return Row(
         task=task.name,
         model=model.name,
-        published=published,
+        published=len(published),
+        elsewhere=sum(source_of(value, task, paper) != paper.paper for value in published),
         data=data.name if data else str(task.data["loader"]),
         access=data.access if data else "unknown",
         licence=data.licence if data else "unknown",

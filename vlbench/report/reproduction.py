@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,9 +28,9 @@ from vlbench.report.judging import (
     tasks_of,
 )
 from vlbench.report.ranging import RangeJudgement, estimate, judge_range, weakest
-from vlbench.report.rows import published
+from vlbench.report.rows import compare, score_of
 from vlbench.report.texts import lead, number, plain_table, probability, score_name
-from vlbench.results import Score, matching
+from vlbench.results import Score
 
 ROOT = "$VLBENCH_DATA/"
 
@@ -42,11 +42,18 @@ Judged: TypeAlias = Judgement | RangeJudgement
 
 
 class Reference(NamedTuple):
-    """A published value, and our score of it or the row or score that is missing."""
+    """A published value, its source, and our score of it or the row or score that is missing."""
 
     spec: TaskSpec
     given: Mapping[str, Any]
+    source: str
     ours: Score | Lack
+
+    @property
+    def key(self) -> Hashable:
+        """What makes it one value: two tasks may repeat the same one."""
+        same = (self.given.get(key) for key in ("model", "metric", "floor", "value"))
+        return (self.source, *same, frozenset(self.given.get("at", {}).items()))
 
 
 class Grid(NamedTuple):
@@ -69,6 +76,14 @@ class Reproduction(NamedTuple):
         """The paper's title and id, or the name of its file."""
         own = self.paper
         return f"{own.title or own.name} ({own.paper})" if own.paper else own.title or own.name
+
+    @property
+    def by_source(self) -> dict[str, list[Reference]]:
+        """The published values by their source, the paper's own first."""
+        sources: dict[str, list[Reference]] = {self.paper.paper: []}
+        for one in self.references:
+            sources.setdefault(one.source, []).append(one)
+        return sources
 
     @property
     def lacks(self) -> list[Lack]:
@@ -102,8 +117,16 @@ def reproduce(paper: FindingsSpec, catalog: Catalog, output: Path) -> Reproducti
 
 
 def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
-    """Return the tasks whose published values are the paper's, and those that its findings name."""
-    cited = [spec.name for spec in catalog.tasks.values() if spec.reference and _is_of(spec, paper)]
+    """Return the tasks with published values of the paper's, and those that its findings name.
+
+    The first are those of the paper, and those of its experiments.
+    """
+    run = {one.task for one in paper.experiments}
+    cited = [
+        spec.name
+        for spec in catalog.tasks.values()
+        if spec.reference and (spec.name in run or _is_of(spec, paper))
+    ]
     sides = [side for finding in paper.findings for side in finding.sides]
     named = [name for side in sides for name in [*side.tasks, *tasks_of(side, catalog)]]
     return [catalog.tasks[name] for name in dict.fromkeys([*cited, *named])]
@@ -111,30 +134,45 @@ def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
 
 def summary(found: Reproduction) -> list[str]:
     """Return how much of a paper was measured, and one line of what was not."""
-    values = sum(isinstance(one.ours, Score) for one in found.references)
+    own, *others = found.by_source.values()
+    published, values = count_values(own)
     findings = sum(bool(_verdicts(one)) for one in found.judged)
-    left = {
-        "published value": len(found.references) - values,
-        "finding": len(found.judged) - findings,
-    }
+    left = {"published value": published - values, "finding": len(found.judged) - findings}
     absent = " and ".join(counted(count, noun) for noun, count in left.items() if count)
     lines = [printed(found.title)]
     if values or findings:
         both = (counted(values, "published value"), counted(findings, "finding"))
         lines.append(f"measured: {' and '.join(both)}")
-    return [*lines, *([f"not measured: {absent}"] if absent else [])]
+    lines += [f"not measured: {absent}"] if absent else []
+    for references in others:
+        published, values = count_values(references)
+        lines.append(f"{references[0].source}: {values} of {published} published values measured")
+    return lines
+
+
+def count_values(references: Iterable[Reference]) -> tuple[int, int]:
+    """Return how many values are published, each counted once, and how many are measured."""
+    ours = {one.key for one in references if isinstance(one.ours, Score)}
+    return len({one.key for one in references}), len(ours)
 
 
 def grids(found: Reproduction) -> list[Grid]:
-    """Return the numbers and the findings of a paper that were measured, if any."""
-    numbers = [_number_cells(one) for one in found.references if isinstance(one.ours, Score)]
+    """Return the numbers and the findings of a paper that were measured, if any.
+
+    Numbers of other sources have a table for each source.
+    """
     head = ("task", "model", "score", "where", "published", "ours", "difference")
     verdicts = [row for one in found.judged for row in _finding_rows(one)]
-    own = (
-        Grid(f"{found.title}: numbers", head, numbers),
-        Grid(f"{found.title}: findings", ("finding", "model", "verdict", "by"), verdicts),
-    )
-    return [grid for grid in own if grid.rows]
+    tables = [
+        Grid(
+            f"{found.title if source == found.paper.paper else source}: numbers",
+            head,
+            [_number_cells(one) for one in references if isinstance(one.ours, Score)],
+        )
+        for source, references in found.by_source.items()
+    ]
+    tables.append(Grid(f"{found.title}: findings", ("finding", "model", "verdict", "by"), verdicts))
+    return [grid for grid in tables if grid.rows]
 
 
 COLUMNS = (
@@ -144,10 +182,14 @@ COLUMNS = (
 
 
 def lines(found: Reproduction) -> Iterator[dict[str, Any]]:
-    """Yield a line of CSV for each published value, and for each finding and model."""
+    """Yield a line of CSV for each published value, and for each finding and model.
+
+    The `paper` of a value is its source.
+    """
     paper = {"paper": found.paper.paper or found.paper.name}
-    for spec, given, ours in found.references:
-        about = paper | {"task": spec.name, "score": _name(given), "published": given["value"]}
+    for spec, given, source, ours in found.references:
+        about = {"paper": source, "task": spec.name, "score": name_of(given)}
+        about |= {"published": given["value"]}
         about |= {key: given[key] for key in ("where", "model")}
         if isinstance(ours, Lack):
             yield about | {"why_not_measured": ours.why}
@@ -188,13 +230,19 @@ def _judgement_numbers(judgement: Judgement) -> dict[str, Any]:
 
 
 def _references(paper: FindingsSpec, specs: Sequence[TaskSpec], boards: Boards) -> list[Reference]:
-    """Return the published values of a paper's tasks beside ours."""
+    """Return the published values of a paper's tasks and experiments beside ours."""
+    run = {one.task for one in paper.experiments}
     return [
-        Reference(spec, given, _ours(spec, given, boards))
+        Reference(spec, given, source_of(given, spec, paper), _ours(spec, given, boards))
         for spec in specs
-        if _is_of(spec, paper)
+        if spec.name in run or _is_of(spec, paper)
         for given in spec.reference
     ]
+
+
+def source_of(given: Mapping[str, Any], spec: TaskSpec, paper: FindingsSpec) -> str:
+    """Return where a value is published: a paper's id, or the source that the value names."""
+    return given.get("source") or (paper.paper if _is_of(spec, paper) else spec.paper)
 
 
 def _is_of(spec: TaskSpec, paper: FindingsSpec) -> bool:
@@ -206,22 +254,22 @@ def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | L
     row = counted_row(boards[spec.name], spec, given["model"])
     if isinstance(row, Lack):
         return row
-    score = matching(row.scores, given)
-    return score[0] if score else Lack(row.model, spec.name, f"no score {_name(given)}")
+    return score_of(given, row.scores) or Lack(row.model, spec.name, f"no score {name_of(given)}")
 
 
-def _name(given: Mapping[str, Any]) -> str:
-    return score_name(given["metric"], given.get("at", {}))
+def name_of(given: Mapping[str, Any]) -> str:
+    """Return what the score of a published value is called, or the floor of a score."""
+    name = score_name(given["metric"], given.get("at", {}))
+    return f"{name}: {given['floor']}" if "floor" in given else name
 
 
 def _number_cells(reference: Reference) -> list[str]:
-    spec, given, ours = reference
+    spec, given, _, ours = reference
     assert isinstance(ours, Score)
-    known = published(spec, given["model"], ours)
-    assert known
+    known = compare(given, ours)
     in_errors = "" if known.in_stderr is None else f" ({known.in_stderr:+.1f} standard errors)"
     return [
-        *(spec.name, given["model"], spaced(_name(given)), given["where"]),
+        *(spec.name, given["model"], spaced(name_of(given)), known.where),
         *(number(known.value, ours.unit), number(ours.value, ours.unit)),
         f"{lead(known.difference, ours.unit)}{in_errors}",
     ]

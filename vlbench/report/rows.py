@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +73,7 @@ def cost(score: Score) -> float:
 
 
 class Published(NamedTuple):
-    """A paper's value of a score, and where it is in the paper.
+    """A published value of a score, and where it is published.
 
     `difference` is ours minus the paper's, and `in_stderr` the same in standard errors of ours;
     None where our score has none, or one of 0.
@@ -86,12 +87,31 @@ class Published(NamedTuple):
 
 def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
     """Return what a task's file says was published for this model and score; None for nothing."""
-    for one in spec.reference:
-        if one["model"] == model and matching([score], one):
-            difference = score.value - one["value"]
-            in_stderr = difference / score.stderr if score.stderr else None
-            return Published(one["value"], one["where"], difference, in_stderr)
+    for given in spec.reference:
+        if given["model"] == model and "floor" not in given and matching([score], given):
+            return compare(given, score)
     return None
+
+
+def score_of(given: Mapping[str, Any], scores: Sequence[Score]) -> Score | None:
+    """Return the score that a published value is of, or the floor of it; None if there is none."""
+    score = next(iter(matching(scores, given)), None)
+    if score is None or "floor" not in given:
+        return score
+    floor = score.floors.get(given["floor"])
+    return None if floor is None else replace(score, value=floor, stderr=None, ci95=None)
+
+
+def compare(given: Mapping[str, Any], ours: Score) -> Published:
+    """Return a published value beside our score."""
+    difference = ours.value - given["value"]
+    in_stderr = difference / ours.stderr if ours.stderr else None
+    return Published(given["value"], place(given), difference, in_stderr)
+
+
+def place(given: Mapping[str, Any]) -> str:
+    """Return where a value is published: its source, if that is not the task's paper, and where."""
+    return ", ".join(filter(None, (given.get("source"), given["where"])))
 
 
 def named_files(output: Path, names: Sequence[str]) -> list[Path]:

@@ -196,7 +196,9 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     shared = _shared_rows(job.data)
     counts |= {"copies": sum(copied.values())} if copied else {}
     counts |= {"shared_rows": sum(shared.values())} if shared else {}
-    scores = [with_width(score.within_limits()) for score in outcome.scores]
+    is_shipped = job.task.probe.__module__.startswith("vlbench.probes.")
+    stated = [score.with_unit(is_fraction=is_shipped) for score in outcome.scores]
+    scores = [with_width(score.within_limits()) for score in stated]
     scored = replace(row, scores=scores, counts=counts, run=run)
     return replace(
         scored,

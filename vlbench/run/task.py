@@ -182,6 +182,7 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
     spec, lines = catalog.tasks[name], list[str]()
     probe, loader = _find_probe(spec, options), _find_loader(spec, options)
     arguments = _read_params(spec, probe, options, lines)
+    lines += [] if lines else _primary_problems(spec, probe, arguments)
     loader_arguments = _read_data(spec, loader, options, lines)
     regions = _read_regions(spec, loader, options, lines) if "regions" in spec.data else {}
     companions = _find_companions(catalog, spec, probe, arguments, options, lines)
@@ -241,6 +242,27 @@ def _read_params(
         code = "runs code of others; allow it with --trust"
         lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
     return arguments
+
+
+def _primary_problems(
+    spec: TaskSpec, probe: Callable[..., Any], arguments: Mapping[str, Any]
+) -> list[str]:
+    """Return each number of the primary score's conditions that the probe's own list lacks."""
+    lists: dict[str, list[Any]] = {}
+    defaults = {name: one.default for name, one in parameters(probe).items()}
+    for name, value in leaves({**defaults, **arguments}):
+        key, _, place = name.rpartition(".")
+        if place.isdigit():
+            lists.setdefault(key.rpartition(".")[2], []).append(value)
+    document = spec.document
+    # A task that takes over its primary has to keep its conditions among its own parameters.
+    is_own = ("primary",) in document.lines
+    return [
+        f"{document.where('primary', 'at', key) if is_own else document.where('params', key)}: "
+        f"'primary.at.{key}' must be one of {', '.join(map(str, lists[key]))}, not {value}"
+        for key, value in spec.primary.get("at", {}).items()
+        if key in lists and not isinstance(value, str) and value not in lists[key]
+    ]
 
 
 def _is_own_script(metric: str, spec: TaskSpec) -> bool:

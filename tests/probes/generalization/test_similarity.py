@@ -19,6 +19,7 @@ from vlbench.metrics.representation_similarity import (
 from vlbench.probes.generalization import similarity as module
 from vlbench.probes.generalization.similarity import (
     OWN_COMPANION_NOTE,
+    SIZE_NOTE,
     WIDTH_NOTE,
     caption_similarity,
     similarity,
@@ -89,11 +90,14 @@ def test_each_score_says_what_it_takes_to_judge_it():
     assert above.limits == pytest.approx((-4 / 55, 1))
 
 
+SIZE = SIZE_NOTE.format(60)
+
+
 def test_a_model_is_wholly_similar_to_itself_and_its_row_says_why():
     outcome = probe(planted(0), planted(0))
     assert values(outcome) == pytest.approx(dict.fromkeys(values(outcome), 1))
     assert all(s.ci95[0] < 1 for s in outcome.scores)
-    assert outcome.notes == [WIDTH_NOTE, OWN_COMPANION_NOTE]
+    assert outcome.notes == [SIZE, WIDTH_NOTE, OWN_COMPANION_NOTE]
 
 
 @pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
@@ -101,9 +105,14 @@ def test_a_constant_model_scores_chance_and_says_so(vector):
     outcome = probe(ConstantModel(vector), planted(0))
     assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
     assert all(s.ci95[1] - s.ci95[0] > 0.03 for s in outcome.scores)
-    assert outcome.notes == ["the vectors of the model are all the same, so chance", WIDTH_NOTE]
+    assert outcome.notes == [
+        "the vectors of the model are all the same, so chance",
+        SIZE,
+        WIDTH_NOTE,
+    ]
     assert probe(planted(0), ConstantModel(vector)).notes == [
         "the vectors of the companion are all the same, so chance",
+        SIZE,
         WIDTH_NOTE,
     ]
 
@@ -140,7 +149,7 @@ def test_captions_are_compared_as_images_are():
     engine, data = Engine.for_tests(), captioned()
     found = caption_similarity(model, data, engine, companion=ReadsNumbers(features), k=4, blocks=6)
     assert found.scores == probe(model, OtherFeatures(features)).scores
-    assert (found.counts, found.notes) == ({"n": 60, "truncated_texts": 60}, [WIDTH_NOTE])
+    assert (found.counts, found.notes) == ({"n": 60, "truncated_texts": 60}, [SIZE, WIDTH_NOTE])
 
 
 def captioned():

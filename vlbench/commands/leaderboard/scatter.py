@@ -37,6 +37,5 @@ def answer(arguments: argparse.Namespace) -> Answer:
     with styled():
         scatter(pair).savefig(content, format=arguments.file.suffix[1:], dpi=150)
     write_whole(arguments.file, content.getvalue())
-    r = pair.correlation
-    said = "" if r is None else f"; Spearman's correlation {r:.2f}"
-    return Answer([f"{counted(len(pair.scores), 'model')} in {arguments.file}{said}"])
+    models = counted(len(pair.scores), "model")
+    return Answer([f"{models} in {arguments.file}; {pair.verdict}"])

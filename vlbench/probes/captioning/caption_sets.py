@@ -27,13 +27,14 @@ from vlbench.probes.captioning.captioner import (
     with_regions,
 )
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, REFERENCE
+from vlbench.results import Positive
 
 
 class Images(NamedTuple):
     """The images of a test split that are read: the `first` ones, all for None."""
 
     split: str = "test"
-    first: int | None = None
+    first: Positive | None = None
 
     def of(self, data: Data) -> Split:
         """Return the rows. Raises TooFewRows below two."""

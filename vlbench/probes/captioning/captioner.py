@@ -47,6 +47,7 @@ from vlbench.probes.captioning.captioner_training import (
     SelfCritical,
     SelfCriticalTraining,
 )
+from vlbench.results import Positive
 
 # How the vectors of an image's regions become one.
 Pool = Literal["sum", "mean", "none"]
@@ -73,9 +74,9 @@ class Captioner(NamedTuple):
     standardize: bool = False
     punctuation: bool = False
     rare: int = RARE
-    most_words: int = LONGEST_CAPTION
-    embedding: int = 512
-    hidden: int = 512
+    most_words: Positive = LONGEST_CAPTION
+    embedding: Positive = 512
+    hidden: Positive = 512
     cross_entropy: CrossEntropy = PAPER_CROSS_ENTROPY
     self_critical: SelfCritical = PAPER_SELF_CRITICAL
 

@@ -42,6 +42,7 @@ from vlbench.probes.captioning.captioner_network import (
     sample_losses,
     until_all_end,
 )
+from vlbench.results import Positive
 
 
 class Stage:
@@ -120,20 +121,20 @@ class CrossEntropy(NamedTuple):
     drawn for each caption (the paper has none). Gradients are cut to `clip` by value.
     """
 
-    epochs: int = 30
-    images: int = 10
-    captions: int = 5
+    epochs: Positive = 30
+    images: Positive = 10
+    captions: Positive = 5
     learning_rate: float = 5e-4
     decay: float = 0.8
-    decay_epochs: int = 3
+    decay_epochs: Positive = 3
     sampling: float = 0.05
-    sampling_epochs: int = 5
+    sampling_epochs: Positive = 5
     most_sampling: float = 0.25
     dropout: float = 0.5
     feature_noise: float = 0.0
     clip: float = 0.1
-    validate_steps: int = 3000
-    validate_images: int = 5000
+    validate_steps: Positive = 3000
+    validate_images: Positive = 5000
     seed: int = 0
 
     def rate_in(self, epoch: int) -> float:
@@ -279,13 +280,13 @@ class SelfCritical(NamedTuple):
     end, and 0 are the captions before.
     """
 
-    epochs: int = 20
-    images: int = 10
-    samples: int = 5
+    epochs: Positive = 20
+    images: Positive = 10
+    samples: Positive = 5
     learning_rate: float = 5e-5
     dropout: float = 0.5
     clip: float = 0.1
-    most_captions: int | None = None
+    most_captions: Positive | None = None
     budgets: Sequence[int] = (1,)
 
     def steps(self, images: int) -> int:

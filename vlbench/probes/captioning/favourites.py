@@ -97,7 +97,7 @@ from vlbench.probes.captioning.nouns import (
     find_nouns,
 )
 from vlbench.probes.captioning.patterns import pattern_part
-from vlbench.results import At, Outcome, Score
+from vlbench.results import At, Outcome, Positive, Score
 
 
 def training_part(trained: Sequence[Favourites]) -> Outcome:
@@ -130,7 +130,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     captioner: Captioner,
     encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
-    seeds: int = 3,
+    seeds: Positive = 3,
     seed: int = 0,
     nouns: NounSource = TAGGED_CAPTIONS,
     metrics: Sequence[str] = CAPTION_METRICS,
@@ -209,7 +209,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     captioner: Captioner,
     encoder: RegionEncoder | None = None,
     images: Images = TEST_IMAGES,
-    seeds: int = 3,
+    seeds: Positive = 3,
     seed: int = 0,
     nouns: NounSource = TAGGED_CAPTIONS,
     metrics: Sequence[str] = CAPTION_METRICS,

@@ -37,7 +37,7 @@ from vlbench.probes.captioning.caption_sets import (
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
 from vlbench.probes.captioning.templates import TEMPLATES, fill
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 REFERENCE = "reference"
 
@@ -50,7 +50,7 @@ def noun_count(
     data: NounRows,
     engine: Engine,
     *,
-    k: Sequence[int] = (3, 4, 5, 6, 7),
+    k: Sequence[Positive] = (3, 4, 5, 6, 7),
     nouns: NounSource = TAGGED_CAPTIONS,
     images: Images = TEST_IMAGES,
     seed: int = 0,

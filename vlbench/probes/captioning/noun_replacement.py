@@ -44,7 +44,7 @@ from vlbench.probes.captioning.captioner import Captioner
 from vlbench.probes.captioning.matched_foils import match_foils, seen_in_training
 from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, find_nouns
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 # What comes before and after the word of a part.
 AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
@@ -119,7 +119,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     captions: Path | None = None,
     nouns: NounSource = TAGGED_CAPTIONS,
     images: Images = TEST_IMAGES,
-    candidates: int = 1,
+    candidates: Positive = 1,
     seed: int = 0,
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.

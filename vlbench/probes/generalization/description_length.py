@@ -44,7 +44,7 @@ from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.categories import in_parts
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 # Iterations of L-BFGS at most.
 ITERATIONS = 1000
@@ -59,7 +59,7 @@ class OnlineCoding(NamedTuple):
     c: float = 1.0
     percent: Sequence[float] = PERCENT
     seed: int = 0
-    seeds: int = 3
+    seeds: Positive = 3
 
 
 # Blocks as in arXiv:2003.12298.

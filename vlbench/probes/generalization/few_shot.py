@@ -29,7 +29,7 @@ from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.blind import blind_features, with_floors
 from vlbench.probes.generalization.categories import in_parts
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 
@@ -46,8 +46,8 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     data: TrainAndTestRows,
     engine: Engine,
     *,
-    shots: list[int],
-    trials: int = 10,
+    shots: list[Positive],
+    trials: Positive = 10,
     seed: int = 0,
     categories: dict[str, list[str]] | None = None,
     floors: dict[str, str] | None = None,

@@ -25,7 +25,7 @@ from vlbench.probes.generalization.categories import guess_score, in_parts
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 # Similarities computed at a time.
 BLOCK = 1 << 24
@@ -37,7 +37,7 @@ def knn(
     data: TrainAndTestRows,
     engine: Engine,
     *,
-    k: Sequence[int] = (1, 5, 20, 200),
+    k: Sequence[Positive] = (1, 5, 20, 200),
     temperature: float = 0.07,
     categories: dict[str, list[str]] | None = None,
     layers: Asked = None,

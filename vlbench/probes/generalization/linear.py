@@ -19,6 +19,7 @@ from vlbench.engine import Engine, Features
 from vlbench.engine.training import Training, on_cpu
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import Choice, choose, join_choices
+from vlbench.results import Positive
 
 # Logits computed at a time, however large the test set.
 BLOCK = 1 << 20
@@ -41,12 +42,12 @@ class LinearTraining(NamedTuple):
     is adam, or lbfgs, which draws nothing and takes the weight decay alone.
     """
 
-    epochs: int = 20
-    batch_size: int = 60
+    epochs: Positive = 20
+    batch_size: Positive = 60
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
     seed: int = 0
-    seeds: int = 1
+    seeds: Positive = 1
     optimizer: str = "adam"
 
 

@@ -48,7 +48,7 @@ from vlbench.probes.generalization.victims import (
     find_victim,
     pixels_of,
 )
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 BLIND_NOTE = (
     "the gradient of the first {} images is 0 everywhere: descent is blind, so that a low success "
@@ -59,7 +59,7 @@ BLIND_NOTE = (
 class Sample(NamedTuple):
     """`images` test images, drawn with a seed."""
 
-    images: int = 1000
+    images: Positive = 1000
     seed: int = 42
 
 

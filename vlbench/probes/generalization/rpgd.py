@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from vlbench.digests import digest
 from vlbench.metrics.ranking import choose
+from vlbench.results import Positive
 
 # foolbox's name of the attack under each norm.
 ATTACKS = {"linf": "LinfPGD", "l2": "L2PGD"}
@@ -33,9 +34,9 @@ class Descent(NamedTuple):
     With `early_stop`, an image stays where it is first misclassified (or takes the target class).
     """
 
-    steps: int = 100
+    steps: Positive = 100
     rel_stepsize: float = 0.025
-    batch_size: int = 10
+    batch_size: Positive = 10
     early_stop: bool = False
 
 

@@ -42,7 +42,7 @@ from vlbench.metrics.rdm_correlation import (
 from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]
 VectorRule = Literal["euclidean", "cosine", "correlation"]
@@ -63,7 +63,7 @@ def rsa(
     engine: Engine,
     *,
     rdm: ClassRule = "scalar",
-    trials: int = 10,
+    trials: Positive = 10,
     seed: int = 0,
     layers: Asked = None,
 ) -> Outcome:
@@ -99,7 +99,7 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     *,
     prompt: str = "a photo of a {}.",
     other_prompt: str = "a picture of a {}.",
-    synonyms: int = 2,
+    synonyms: Positive = 2,
     tokens: Literal["first", "mean"] = "first",
     rdm: VectorRule = "euclidean",
     seed: int = 0,

@@ -41,7 +41,7 @@ from vlbench.metrics.representation_similarity import (
 )
 from vlbench.probes.by_layer import Asked, layered
 from vlbench.probes.generalization.rdm import rdm_of_vectors
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 # A kernel of MOST_IMAGES images adds 2 MB to a row.
 MOST_IMAGES = 1_000
@@ -54,6 +54,7 @@ WIDTH_NOTE = (
 )
 
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
+SIZE_NOTE = "mutual_knn depends on the number of images: {:,} here, 1,024 in arXiv:2405.07987"
 
 
 @layered(artifacts=False)
@@ -63,8 +64,8 @@ def similarity(
     engine: Engine,
     *,
     companion: ImageEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
     layers: Asked = None,
 ) -> Outcome:
@@ -92,8 +93,8 @@ def caption_similarity(
     engine: Engine,
     *,
     companion: TextEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
     """Return how similar a model's vectors of test images are to the companion's of captions.
@@ -117,8 +118,8 @@ def text_similarity(
     engine: Engine,
     *,
     companion: ImageEncoder,
-    k: int = 10,
-    blocks: int = 20,
+    k: Positive = 10,
+    blocks: Positive = 20,
     seed: int = 0,
     layers: Asked = None,
 ) -> Outcome:
@@ -232,10 +233,10 @@ def scores_of(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Scor
 
 
 def _notes(x: Tensor, y: Tensor) -> list[str]:
-    """Return what a row says of its intervals, and of vectors that are all equal."""
+    """Return what a row says of its intervals, of n, and of vectors that are all equal."""
     equal = [
         f"the vectors of the {name} are all the same, so chance"
         for name, vectors in (("model", x), ("companion", y))
         if all_equal(vectors)
     ]
-    return [*equal, WIDTH_NOTE]
+    return [*equal, SIZE_NOTE.format(len(x)), WIDTH_NOTE]

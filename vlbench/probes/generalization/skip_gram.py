@@ -19,6 +19,7 @@ from torch import Tensor
 from vlbench.data.records import Column
 from vlbench.engine import Engine
 from vlbench.errors import DataError
+from vlbench.results import Positive
 
 # gensim ignores the words of a text beyond this number, so longer texts are split.
 PIECE = 10_000
@@ -30,12 +31,12 @@ LAST_RATE = 0.0001
 class SkipGram(NamedTuple):
     """The settings of gensim's Word2Vec; several workers are faster, but not repeatable."""
 
-    vector_size: int = 300
-    epochs: int = 5
-    window: int = 5
+    vector_size: Positive = 300
+    epochs: Positive = 5
+    window: Positive = 5
     negative: int = 5
     learning_rate: float = 0.025
-    workers: int = 1
+    workers: Positive = 1
 
 
 # gensim's defaults, with the vectors of arXiv:2104.08313.

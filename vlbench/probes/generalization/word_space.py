@@ -56,7 +56,7 @@ from vlbench.probes.generalization.word_evaluation import (
     similarity,
 )
 from vlbench.probes.generalization.word_similarity import FEWEST_PAIRS
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 KINDS = ("semantic", "morphology")
 
@@ -70,7 +70,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     skip_gram: SkipGram = DEFAULT_SKIP_GRAM,
-    vocabulary: int = 20_000,
+    vocabulary: Positive = 20_000,
     counts: Literal["one", "true"] = "one",
     pca: Literal["images", "classes"] = "images",
     corpus_fraction: float = 1.0,

@@ -31,14 +31,14 @@ from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
 from vlbench.probes.generalization.class_vectors import class_vectors
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 
 class ProjectionTraining(NamedTuple):
     """How a map is trained with Adam; the learning rate is halved every ten epochs."""
 
-    epochs: int = 20
-    batch_size: int = 80
+    epochs: Positive = 20
+    batch_size: Positive = 80
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
 
@@ -116,7 +116,7 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     words: TokenEncoder | TextEncoder,
     prompt: str = "a photo of {}.",
     seen_fraction: float = 0.7,
-    trials: int = 10,
+    trials: Positive = 10,
     training: ProjectionTraining = CODE_TRAINING,
     seed: int = 0,
 ) -> Outcome:

@@ -20,7 +20,7 @@ from vlbench.engine import Engine
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 
 def entity_grounding(
@@ -29,7 +29,7 @@ def entity_grounding(
     engine: Engine,
     *,
     split: str = "test",
-    images: int | None = None,
+    images: Positive | None = None,
     detector: Detector | None = None,
     examples: int = 4,
     seed: int = 0,

@@ -27,7 +27,7 @@ from vlbench.errors import DataError, PackageAbsent, TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 
 def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
@@ -90,8 +90,8 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     split: str = "test",
-    images: int | None = None,
-    relations: int = 10,
+    images: Positive | None = None,
+    relations: Positive = 10,
     parser: str | None = None,
     detector: Detector | None = None,
     examples: int = 4,
@@ -116,8 +116,8 @@ def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
     engine: Engine,
     *,
     split: str = "test",
-    images: int | None = None,
-    relations: int = 10,
+    images: Positive | None = None,
+    relations: Positive = 10,
     parser: str | None = None,
     detector: Detector | None = None,
     examples: int = 4,

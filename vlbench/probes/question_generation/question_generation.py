@@ -60,7 +60,7 @@ from vlbench.probes.question_generation.scores import (
 from vlbench.probes.question_generation.similarity import similarities
 from vlbench.probes.question_generation.steps import STEPS, Material, QuestionInputs, Trainings
 from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 
 class Questions(NamedTuple):
@@ -70,7 +70,7 @@ class Questions(NamedTuple):
     names one of these things.
     """
 
-    max_question: int = 20
+    max_question: Positive = 20
     things: Sequence[str] = ()
 
 
@@ -85,8 +85,8 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     data: TrainAndTestRows,
     engine: Engine,
     *,
-    images: int | None = None,
-    regions: int | None = None,
+    images: Positive | None = None,
+    regions: Positive | None = None,
     encoder: RegionEncoder | None = None,
     questions: Questions = ALL_QUESTIONS,
     training: BertGenTraining = PAPER_TRAINING,

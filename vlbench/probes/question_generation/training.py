@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from vlbench.engine.training import ALONE, Sharing
 from vlbench.probes.question_generation.bert_gen import BertGen, Example
+from vlbench.results import Positive
 
 MOST_NORM = 1.0
 
@@ -31,8 +32,8 @@ class BertGenTraining(NamedTuple):
     `warm_up` is a share of the updates.
     """
 
-    epochs: int = 5
-    batch_size: int = 128
+    epochs: Positive = 5
+    batch_size: Positive = 128
     learning_rate: float = 2e-5
     projection_learning_rate: float | None = None
     warm_up: float = 0.1

@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy, layer_norm, normalize
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import on_cpu
+from vlbench.results import Positive
 
 HIDDEN = 512
 LEARNING_RATE = 1e-3
@@ -42,10 +43,10 @@ class VsepTraining(NamedTuple):
     There are `seeds` seeds, from `seed` on: a score is the mean over their networks.
     """
 
-    epochs: int = 200
-    batch_size: int = 512
+    epochs: Positive = 200
+    batch_size: Positive = 512
     seed: int = 0
-    seeds: int = 1
+    seeds: Positive = 1
 
 
 # As in arXiv:2107.12021, which gives no seed.

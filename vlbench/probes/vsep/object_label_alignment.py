@@ -49,7 +49,7 @@ from vlbench.probes.vsep.alignment import (
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 
 def choose_on_train(data: Data, options: Mapping[str, Any]) -> Trials:
@@ -70,7 +70,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     *,
     regions: Detector | RegionEncoder | None = None,
     boxes: Boxes = ALL_BOXES,
-    objects: Sequence[int] = (2, 3, 4),
+    objects: Sequence[Positive] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
     selectivity: bool = False,
@@ -100,7 +100,7 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
     words: TokenEncoder,
     floor: RegionEncoder | None = None,
     boxes: Boxes = ALL_BOXES,
-    objects: Sequence[int] = (2, 3, 4),
+    objects: Sequence[Positive] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:

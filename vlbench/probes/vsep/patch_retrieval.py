@@ -43,7 +43,7 @@ from vlbench.probes.vsep.alignment import (
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 # The number of objects of a test image.
 OBJECTS = 2
@@ -55,9 +55,9 @@ class Pools(NamedTuple):
     `within` "word", they are drawn of each word of a category.
     """
 
-    k: Sequence[int] = (1, 5)
-    size: int = 100
-    draws: int = 5
+    k: Sequence[Positive] = (1, 5)
+    size: Positive = 100
+    draws: Positive = 5
     within: Literal["category", "word"] = "category"
 
 

@@ -44,7 +44,7 @@ from vlbench.probes.vsep.alignment import (
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome, Positive, Score
 
 
 def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
@@ -56,7 +56,7 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
     excluded_words: Sequence[str] = (),
     regions: Detector | RegionEncoder | None = None,
     boxes: Boxes = ALL_BOXES,
-    objects: Sequence[int] = (2, 3, 4),
+    objects: Sequence[Positive] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
@@ -80,7 +80,7 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
     words: TokenEncoder,
     excluded_words: Sequence[str] = (),
     boxes: Boxes = ALL_BOXES,
-    objects: Sequence[int] = (2, 3, 4),
+    objects: Sequence[Positive] = (2, 3, 4),
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:

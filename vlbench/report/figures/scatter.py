@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
+from scipy.stats import permutation_test, rankdata, zscore
 
 from vlbench.boards.board import Board
 from vlbench.drawing.layouts import DIAGONAL, entitle, fitted, grid, name_points, percent
@@ -15,13 +16,23 @@ from vlbench.drawing.looks import CHANCE, looks, style
 from vlbench.errors import DataError, counted
 from vlbench.report.data_sets import by_data, rows_of
 from vlbench.report.rows import comparable_sets, publishable
-from vlbench.report.texts import score_name
+from vlbench.report.texts import probability, score_name
 from vlbench.results import Score
 
 SIDE = 5.0  # inches
 
-# Fewer models are not worth a correlation.
-LEAST = 4
+# Of fewer models, no correlation is significant: |r| = 1 has p .083 with 4.
+LEAST = 5
+
+# How many orders of the models are tried at most: all of up to 8 models, else so many drawn.
+ORDERS = 40_320
+
+
+class Correlation(NamedTuple):
+    """Spearman's correlation over models, and its two-sided p by permutation of the models."""
+
+    r: float
+    p: float
 
 
 class Pair(NamedTuple):
@@ -31,7 +42,7 @@ class Pair(NamedTuple):
     scores: Mapping[str, tuple[Score, Score]]
 
     @property
-    def correlation(self) -> float | None:
+    def correlation(self) -> Correlation | None:
         """Spearman's correlation over the models, better with better.
 
         None for too few, or where all have the same score of a task.
@@ -44,7 +55,25 @@ class Pair(NamedTuple):
         ]
         if any(len({*side}) == 1 for side in zip(*values, strict=True)):
             return None
-        return float(spearmanr(*zip(*values, strict=True)).statistic)
+        x, y = (zscore(rankdata(side)) for side in zip(*values, strict=True))
+        tested = permutation_test(
+            (x,),
+            lambda side, axis: np.mean(side * y, axis),
+            permutation_type="pairings",
+            vectorized=True,
+            n_resamples=ORDERS,
+            random_state=0,
+        )
+        return Correlation(float(tested.statistic), float(tested.pvalue))
+
+    @property
+    def verdict(self) -> str:
+        """How the scores correlate, if that can be told."""
+        if len(self.scores) < LEAST:
+            return "too few to tell a correlation"
+        if (found := self.correlation) is None:
+            return "all with the same score of a task"
+        return f"Spearman's correlation {found.r:.2f}, {probability(found.p)} by permutation"
 
 
 def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> Pair:
@@ -84,9 +113,7 @@ def scatter(pair: Pair) -> Figure:
             line(chance, **CHANCE)
     for title, side, is_x in zip(pair.titles, sides, (True, False), strict=True):
         _name_axis(axes, title, side[0], is_x=is_x)
-    over = counted(len(pair.scores), "model")
-    r = pair.correlation
-    entitle(figure, over if r is None else f"{over}, Spearman's correlation {r:.2f}")
+    entitle(figure, f"{counted(len(pair.scores), 'model')}, {pair.verdict}")
     places = [(x.value, y.value) for x, y in pair.scores.values()]
     # Bars go the other ways.
     name_points(axes, places, [*pair.scores], DIAGONAL)
