@@ -448,12 +448,11 @@ VECTORS = ("Gaussian vectors", "vectors in 6 classes", "vectors of heavy-tailed 
 
 def similar_vectors(rng: Random, images: int, kind: str) -> list[torch.Tensor]:
     """Return two models' vectors of the same images, [images, D] each, which share a part."""
-    shared = rng.normal(size=(images, 8))
+    fixed, shared = np.random.default_rng(0), rng.normal(size=(images, 8))
     if kind == VECTORS[1]:
-        shared = 0.7 * shared + 2 * rng.normal(size=(6, 8))[rng.integers(0, 6, images)]
+        shared = 0.7 * shared + 2 * fixed.normal(size=(6, 8))[rng.integers(0, 6, images)]
     if kind == VECTORS[2]:
         shared *= np.abs(rng.standard_t(3, size=(images, 1)))
-    fixed = np.random.default_rng(0)
     return [
         torch.from_numpy(
             shared @ fixed.normal(size=(8, width)) + 1.5 * rng.normal(size=(images, width))
