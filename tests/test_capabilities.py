@@ -10,15 +10,14 @@ from vlbench.capabilities import (
     MaskedLanguageModel,
     SharedSpace,
     TextEncoder,
-    alternatives,
     capabilities_in,
     count_truncated,
-    is_capability,
     is_log_odds,
     offered,
     score_kind,
 )
 from vlbench.catalog.missing_capabilities import lacking
+from vlbench.plain import alternatives
 
 
 class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):
@@ -107,30 +106,6 @@ def test_every_capability_can_be_offered_alone():
 
 def test_runtime_checks_agree_with_what_is_offered():
     assert [c for c in ALL if issubclass(Compares, c)] == offered(Compares)
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        ImageEncoder,
-        DualEncoder,
-        Counter,
-        ImageEncoder | TextEncoder,
-        ImageEncoder | None,
-        list[ImageEncoder],
-        list[ImageEncoder] | None,
-    ],
-)
-def test_protocols_of_models_are_capabilities(annotation):
-    assert is_capability(annotation)
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [int, str | None, list[int], None, type(None), ImageEncoder | int, Named, Protocol],
-)
-def test_other_annotations_are_no_capabilities(annotation):
-    assert not is_capability(annotation)
 
 
 def test_a_composite_needs_all_its_parts():

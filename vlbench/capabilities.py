@@ -15,8 +15,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.plain import alternatives
-
 
 class Regions(NamedTuple):
     """Regions of one image: boxes [R, 4] as xyxy pixels, vectors [R, D], scores [R], (W, H)."""
@@ -269,12 +267,6 @@ def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] =
     """
     known = [*capabilities_in(sys.modules[__name__]), *others]
     return [one for one in known if has(adapter, one, without)]
-
-
-def is_capability(annotation: Any) -> bool:
-    """Return whether an annotation is a Protocol of a model, or alternatives, or a list of them."""
-    options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
-    return bool(options) and all(parts(option) for option in options)
 
 
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
