@@ -271,37 +271,6 @@ def test_leaderboard_show_of_no_board_exits_with_2(capsys):
     assert "no board at all in leaderboards" in capsys.readouterr().err
 
 
-def test_a_dry_run_estimates_from_earlier_runs_in_the_same_cache_folder(source, tmp_path, capsys):
-    kept = ["--cache-dir", str(tmp_path / "kept")]
-    assert run(source, *kept, "--dry-run") == 0
-    assert "no estimate of time, memory and disk" in capsys.readouterr().out
-    assert run(source, *kept) == 0
-    assert "estimate" not in capsys.readouterr().out
-    assert run(source, *kept, "--dry-run", "--overwrite", "-v") == 0
-    told = capsys.readouterr().out
-    for step in ("mean-colour · loading", "mean-colour · few_shot_colours"):
-        assert re.search(rf"^{step}: [\d.]+ (s|min)$", told, re.MULTILINE)
-    line = r"^estimate of all steps, .*: [\d.]+ s, memory up to [\d.]+ .B .*, cache up to 0.0 MB$"
-    assert re.search(line, told, re.MULTILINE)
-
-
-@pytest.mark.parametrize("words", [["--no-cache"], ["--batch-size", "8"], ["--limit", "6"]])
-def test_a_dry_run_estimates_nothing_from_runs_that_are_not_like_it(source, capsys, words):
-    assert run(source) == 0
-    capsys.readouterr()
-    assert run(source, "--overwrite", "--dry-run", *words) == 0
-    printed = capsys.readouterr().out
-    assert "no estimate" in printed or "estimate of 1 of 2 steps" in printed
-
-
-def test_a_dry_run_of_what_is_kept_estimates_nothing(source, capsys):
-    assert run(source) == 0
-    capsys.readouterr()
-    assert run(source, "--dry-run") == 0
-    printed = capsys.readouterr().out
-    assert ("kept" in printed, "estimate" in printed) == (True, False)
-
-
 def test_the_module_runs_as_the_command_does():
     command = [sys.executable, "-m", "vlbench", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

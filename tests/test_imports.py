@@ -1,5 +1,6 @@
 """What commands and imports leave unimported, so that they start at once."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -131,7 +132,7 @@ def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(ask_wi
     words += [str(tmp_path / "cache"), "--output", str(tmp_path / "boards")]
     ended = ask_with_torch(commands(words, ["data", "few_shot_digits"]))
     assert (heavy(ended), ended.stderr) == ({"torch"}, "")
-    assert " run " in ended.stdout
+    assert re.search(r"^plan: \d+ run", ended.stdout)
     assert {file.name for file in (tmp_path / "cache").rglob("*")} <= {"digests.sqlite", "vlbench"}
     assert not (tmp_path / "boards").exists()
 
@@ -139,13 +140,11 @@ def test_a_dry_run_of_all_embedded_tasks_draws_nothing_and_imports_little(ask_wi
 def test_a_run_whose_rows_are_all_there_imports_writes_and_draws_nothing(ask_with_torch, finished):
     board = finished / "boards" / "few_shot_digits.json"
     before = (board.read_bytes(), board.stat().st_mtime_ns)
-    steps = (finished / "cache" / "history.sqlite").read_bytes()
     places = ["--output", str(board.parent), "--cache-dir", str(finished / "cache")]
     ended = ask_with_torch(commands([*RUN, *places]))
     assert (heavy(ended), ended.stderr) == ({"torch"}, "")
     assert ended.stdout.startswith("plan: 1 kept, 1 skipped\n")
     assert (board.read_bytes(), board.stat().st_mtime_ns) == before
-    assert (finished / "cache" / "history.sqlite").read_bytes() == steps
 
 
 def test_a_run_that_writes_items_does_not_import_pandas(ask_with_torch, tmp_path):

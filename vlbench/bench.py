@@ -16,7 +16,6 @@ from vlbench.files import sweep, temporary_folder
 from vlbench.results import Result
 from vlbench.run.datasets import require_region_widths
 from vlbench.run.execute import Machine, Report, group_jobs, run_model
-from vlbench.run.history import History, Step, estimate, place_of
 from vlbench.run.options import Keywords, Options
 from vlbench.run.plan import Plan, agree, plan
 from vlbench.run.row import RowWriter
@@ -40,14 +39,6 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
         devices.set_up(device)
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
             yield options, Processes(cpu=device.type == "cpu")
-
-
-def estimate_steps(planned: Plan, size: int) -> list[Step]:
-    """Return the steps that `size` processes would run, with what they took in earlier runs here.
-
-    Known are the runs that used the same cache folder.
-    """
-    return estimate(planned.jobs, _history(planned.options, size).costs())
 
 
 def evaluate(
@@ -96,16 +87,10 @@ def run(planned: Plan, processes: Processes, progress: Progress | None = None) -
     if processes.is_main:
         for folder in filter(None, (store.root, options.output)):
             sweep(folder)
-    history = _history(options, processes.size)
-    machine = Machine(settings, store, progress or NoProgress(), processes, history)
+    machine = Machine(settings, store, progress or NoProgress(), processes)
     report = Report()
     for jobs in group_jobs(planned.jobs, by=lambda job: job.model.name):
         for result in run_model(jobs, machine, writer, report):
             report.results.append(result)
             machine.progress.done(result)
     return report
-
-
-def _history(options: Options, size: int) -> History:
-    assert options.cache_dir
-    return History(options.cache_dir, place_of(options.settings(), size))

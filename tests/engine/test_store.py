@@ -58,16 +58,6 @@ def test_the_last_value_stands(store):
     assert only_file(store).name == "0.pt"
 
 
-def test_what_the_store_has_grown_by_is_the_size_of_its_files(store):
-    store.save(KEY, "0", {"x": torch.zeros(1000)})
-    store.save(KEY, "0", {"x": torch.zeros(10)})
-    assert store.grown == only_file(store).stat().st_size
-    opened = Store(store.root)
-    opened.drop(KEY, "0")
-    opened.drop(KEY, "never saved")
-    assert opened.grown == -store.grown
-
-
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 200, -1])
 def test_a_truncated_file_is_absent(store, size):
     store.save(KEY, "0", {"x": torch.zeros(100)})

@@ -2,21 +2,15 @@ import os
 import re
 import shutil
 import time
-from types import SimpleNamespace
 
 import pytest
-import torch
 from runs import evaluate, ran
 from sources import TASK, make_source, write
 
 from vlbench.cli import main
-from vlbench.engine import NoProgress
-from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.store import Store
 from vlbench.files import MARK, sweep
 from vlbench.run import execute
-from vlbench.run.execute import Machine, Report
-from vlbench.run.history import History
+from vlbench.run.execute import Report
 
 
 def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
@@ -191,21 +185,6 @@ def test_a_probe_is_told_the_names_of_the_model_and_its_companions(source):
     write(source / "model_adapters" / "models.yaml", models + second)
     (result,) = evaluate(source, tasks="c", model_args={"shift": 0.5})
     assert result.notes == ["mean-colour[shift=0.5]", "mean-colour", "will-load"]
-
-
-@pytest.mark.parametrize(("is_main", "stored"), [(True, [3.0]), (False, [])])
-def test_the_main_process_remembers_what_all_of_them_stored(tmp_path, is_main, stored):
-    processes = SimpleNamespace(is_main=is_main, exchange=lambda own: [own, 2 * 2**20])
-    history, store = History(tmp_path, "here"), Store(tmp_path)
-    settings = ComputeSettings(torch.device("cpu"))
-    machine = Machine(settings, store, NoProgress(), processes, history)
-    store.grown = 5 * 2**20
-    start = machine.now()
-    store.grown += 2**20
-    machine.remember("m", "w", start)
-    seen = history.costs().get("w", {}).values()
-    assert [one.most_stored_mb for one in seen] == stored
-    assert all(0 <= one.least_seconds < 5 < one.most_memory_mb for one in seen)
 
 
 def test_two_reports_share_nothing():

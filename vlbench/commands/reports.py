@@ -1,4 +1,4 @@
-"""What a run prints: the plan, its progress, estimates, and the scores."""
+"""What a run prints: the plan, its progress, and the scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from vlbench.report.terminal import Texts, board_tables
 from vlbench.report.texts import fitted, plain_table
 from vlbench.results import Result
 from vlbench.run.execute import Report
-from vlbench.run.history import Step, total
 from vlbench.run.job import Job
 from vlbench.run.plan import Plan, missing_weights
 
@@ -323,62 +322,3 @@ def _print_absent(console: Console, reasons: Mapping[str, str]) -> None:
         tasks.setdefault(reason, []).append(task)
     for reason, names in tasks.items():
         say(console, f"unavailable: {', '.join(names)}: {reason}")
-
-
-def print_estimates(
-    console: Console, steps: Sequence[Step], device: str, *, verbose: bool = False
-) -> None:
-    """Print what a run takes by earlier runs on this machine; if `verbose`, of each step, too.
-
-    `device` is the type of the device whose memory was measured.
-    """
-    if not steps:
-        return
-    whole = total(steps)
-    if whole is None:
-        say(console, "no estimate of time, memory and disk: no earlier run here did any of this")
-        return
-    for step in steps if verbose else ():
-        say(console, f"{step.model} · {step.what}: {_estimate(step)}")
-    memory = "GPU memory" if device == "cuda" else "memory"
-    known = sum(step.past is not None for step in steps)
-    counts = "all steps" if known == len(steps) else f"{known} of {len(steps)} steps"
-    say(
-        console,
-        f"estimate of {counts}, from earlier runs here: "
-        f"{between(whole.least_seconds, whole.most_seconds)}, {memory} up to "
-        f"{size(whole.most_memory_mb)} per process, cache up to {size(whole.most_stored_mb)}",
-    )
-
-
-def _estimate(step: Step) -> str:
-    if step.past is None:
-        return "no estimate"
-    models = f"{step.others} other model" + ("s" if step.others > 1 else "")
-    basis = f" (of {models})" if step.others else ""
-    return between(step.past.least_seconds, step.past.most_seconds) + basis
-
-
-def between(least: float, most: float) -> str:
-    """Return a range of seconds in words, such as `2 to 8 s` or `50 s to 3 min`."""
-    low, high = lasting(least), lasting(most)
-    if low == high:
-        return low
-    (number, _, unit), same = low.rpartition(" "), high.rpartition(" ")[2]
-    return f"{number if unit == same else low} to {high}"
-
-
-def lasting(seconds: float) -> str:
-    """Return seconds in their natural unit: s, min or h."""
-    unit, length = ("s", 1) if seconds < 59.5 else ("min", 60) if seconds < 3570 else ("h", 3600)
-    return f"{_short(seconds / length)} {unit}"
-
-
-def size(megabytes: float) -> str:
-    """Return megabytes as MB or GB."""
-    is_large = megabytes >= 999.5
-    return f"{_short(megabytes / 1024)} GB" if is_large else f"{_short(megabytes)} MB"
-
-
-def _short(number: float) -> str:
-    return f"{number:.1f}" if number < 9.95 else f"{number:.0f}"

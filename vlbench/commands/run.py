@@ -98,7 +98,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
 
 def _add_planning(run: argparse.ArgumentParser) -> None:
     """Add the options that say what the plan tells, and what it counts as done."""
-    run.add_argument("--dry-run", action="store_true", help="print the plan, estimate it, and stop")
+    run.add_argument("--dry-run", action="store_true", help="print the plan, and stop")
     run.add_argument(
         "-v",
         "--verbose",
@@ -129,8 +129,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
-    from vlbench.bench import estimate_steps, run, set_up
-    from vlbench.commands.reports import Bar, print_estimates, print_plan, print_report
+    from vlbench.bench import run, set_up
+    from vlbench.commands.reports import Bar, print_plan, print_report
     from vlbench.commands.streams import open_console
     from vlbench.engine.launch import count_processes, following, launch
     from vlbench.run.plan import agree, plan
@@ -146,9 +146,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
             verbose=arguments.verbose or arguments.dry_run or arguments.strict,
         )
         if arguments.dry_run:
-            device = planned.options.settings().device.type
-            steps = estimate_steps(planned, size)
-            print_estimates(console, steps, device, verbose=arguments.verbose)
             return Answer([], _broken(planned), FAILED if planned.broken else 0)
         if size > processes.size and any(job.status == "run" for job in planned.jobs):
             return Answer(code=launch(size, arguments.typed, {LAUNCHER: str(os.getpid())}))

@@ -50,13 +50,11 @@ class Store:
     """A folder of values under keys, which several runs may share.
 
     A value is a mapping of tensors and plain values, nested in lists. A file that is cut short
-    or altered reads as absent, so what it held is computed again. `grown` counts the bytes that it
-    has grown by since it was opened here.
+    or altered reads as absent, so what it held is computed again.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.grown = 0
         self._about: dict[str, Mapping[str, Any]] = {}
 
     def describe(self, key: str, about: Mapping[str, Any]) -> None:
@@ -109,20 +107,16 @@ class Store:
         disk does not take it.
         """
         file = self._file(key, part)
-        before = _size(file)
         # Its checksum tells where a machine that lost its power left it damaged.
         write_whole(file, *_parts(owned(value)), lasting=False)
         if about := self._about.get(key):
             beside = file.with_name(ABOUT)
             if not beside.exists():
                 write_whole(beside, json.dumps(about).encode())
-        self.grown += _size(file) - before
 
     def drop(self, key: str, part: str) -> None:
         """Remove the value, if it is there."""
-        file = self._file(key, part)
-        self.grown -= _size(file)
-        file.unlink(missing_ok=True)
+        self._file(key, part).unlink(missing_ok=True)
 
     def lock(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
         """Lock a value for computing; return a function that unlocks it.
@@ -175,10 +169,6 @@ def _of_tensors(body: bytes) -> bytes:
 def version_of(stat: os.stat_result) -> tuple[int, int]:
     """Return the inode and date of a file, which a replacement does not share."""
     return stat.st_ino, stat.st_mtime_ns
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
 
 
 def _unlock(file: Path, lock: BaseFileLock) -> None:

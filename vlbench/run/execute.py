@@ -20,7 +20,6 @@ from vlbench.engine.store import Store
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
 from vlbench.plain import parameters
 from vlbench.results import Outcome, Result, require_primary
-from vlbench.run.history import LOADING, History, Took, work_of
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
 from vlbench.run.memory import memory_options
@@ -40,13 +39,6 @@ class Report:
     not_loaded: dict[str, str] = field(default_factory=dict)
 
 
-class Moment(NamedTuple):
-    """A moment of a run, in seconds, and the bytes that the store has grown by until then."""
-
-    seconds: float
-    stored: int
-
-
 class Machine(NamedTuple):
     """What all jobs of a run share."""
 
@@ -54,20 +46,6 @@ class Machine(NamedTuple):
     store: Store
     progress: Progress
     processes: Processes
-    history: History
-
-    def now(self) -> Moment:
-        """Return this moment."""
-        return Moment(time.perf_counter(), self.store.grown)
-
-    def remember(self, model: str, work: str, start: Moment) -> None:
-        """Remember what a step took since its start. Every process calls this: each stores some."""
-        end = self.now()
-        stored = sum(self.processes.exchange(end.stored - start.stored))
-        if self.processes.is_main:
-            memory = peak_memory_mb(self.settings.device)
-            took = Took(end.seconds - start.seconds, memory, stored / 2**20)
-            self.history.add(model, work, took)
 
 
 def run_model(
@@ -106,19 +84,14 @@ def _run_alike(
     model, name = jobs[0].model.base, jobs[0].model.name
     remedy = _remedy(model, machine)
     machine.progress.begin(name, jobs[0].task.spec.name)
-    start = machine.now()
     loaded = end_of(lambda: models.get(model), machine.processes, remedy)
-    if loaded.status == "ok":
-        machine.remember(name, LOADING, start)
     for job in jobs:
         end, task = loaded, job.task.spec.name
         if loaded.status == "ok":
             machine.progress.begin(name, task)
-            start = machine.now()
             work = partial(_run, job, models, machine, writer)
             end = end_of(work, machine.processes, remedy)
         if end.status == "ok":
-            machine.remember(name, work_of(job), start)
             yield writer.write(*end.value)
         elif loaded.status not in {"ok", "skipped"}:
             row = without_scores(job, "failed", end.value)
