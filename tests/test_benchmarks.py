@@ -38,6 +38,7 @@ SMALL = {
     ),
     "grounding.py": ({"ROUNDS": 1, "CAPTIONS": 1, "BATCH": 4, "SIZES": (2, 4)}, []),
     "hf_vision.py": ({"ROUNDS": 1}, ["4"]),
+    "interval_rules.py": ({}, ["--tasks", "knn_scenes"]),
     "items.py": ({"TASKS": "few_shot_digits"}, ["raw-pixels"]),
     "layers.py": ({"ROUNDS": 1, "BATCH": 1}, []),
     "memory.py": ({"SHARD": 30}, ["100"]),
