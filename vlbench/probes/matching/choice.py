@@ -44,7 +44,7 @@ from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
 from vlbench.probes.matching.credits import Asked, all_right, group_choice, report
-from vlbench.results import Outcome
+from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
 ChoiceRows = Annotated[Data, "test", "language_model"]
@@ -66,7 +66,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     floors: dict[str, str] | None = None,
     language_model: Sequence[str] = (),
     omitted: Sequence[str] = (),
-    least: int = 1,
+    least: Positive = 1,
     sets: dict[str, str] | None = None,
     seed: int = 0,
 ) -> Outcome:

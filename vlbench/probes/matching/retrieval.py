@@ -61,7 +61,7 @@ from vlbench.metrics.ranking import (
     right_ranks,
 )
 from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
-from vlbench.results import At, Number, Outcome, Score
+from vlbench.results import At, Number, Outcome, Positive, Score
 
 # Similarities computed at a time, however many images and captions there are: 64 MiB.
 BLOCK = 1 << 24
@@ -76,10 +76,10 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
     data: SplitRows,
     engine: Engine,
     *,
-    k: Sequence[int] = (1, 5, 10),
-    pool: int | None = None,
-    images: int | None = None,
-    captions: int | None = None,
+    k: Sequence[Positive] = (1, 5, 10),
+    pool: Positive | None = None,
+    images: Positive | None = None,
+    captions: Positive | None = None,
     prompt: str = "{}",
     split: str = "test",
     seed: int = 0,
@@ -111,10 +111,10 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
     data: SplitRows,
     engine: Engine,
     *,
-    k: Sequence[int] = (1, 5, 10),
-    pool: int = 20,
-    images: int | None = None,
-    captions: int | None = None,
+    k: Sequence[Positive] = (1, 5, 10),
+    pool: Positive = 20,
+    images: Positive | None = None,
+    captions: Positive | None = None,
     prompt: str = "{}",
     split: str = "test",
     seed: int = 0,
