@@ -70,6 +70,15 @@ def read_text(path: Path, name: str = "") -> str:
         raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
 
 
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text, which end in \n or \r\n alone: other signs are a caption's own.
+
+    A last end of line begins no other line.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def sound_text(value: Any) -> str:
     """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):

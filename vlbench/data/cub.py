@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from vlbench.data.coco_files import first_repeated, is_number, read_text
+from vlbench.data.coco_files import first_repeated, is_number, lines_of, read_text
 from vlbench.data.images import file_images, labelled
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split
@@ -63,7 +63,7 @@ def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
 
 def _table(folder: Path, name: str) -> dict[int, str]:
     """Return the value of each id: a line is an id, a blank and the value. Raises DataError."""
-    lines = [line.split(maxsplit=1) for line in read_text(folder / name).splitlines()]
+    lines = [line.split(maxsplit=1) for line in lines_of(read_text(folder / name))]
     wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not is_number(line[0])]
     if wrong:
         raise DataError(f"{name}, line {wrong[0]}: not an id and a value")

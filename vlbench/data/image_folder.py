@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.names import normal_form, number_classes
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, same_images, wanted
 from vlbench.errors import DataAbsent, DataError
@@ -45,7 +46,7 @@ def image_folder(
     if not (root / test).is_dir():
         raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
-    classes = _folders(root / next(iter(folders.values())))
+    classes = number_classes(_folders(root / next(iter(folders.values())))).names
     read = wanted(folders, wanted_splits)
     others: Counter[str] = Counter()
     splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
@@ -60,8 +61,11 @@ def _dropped(others: Counter[str]) -> dict[str, int]:
 
 def _in_halves(root: Path, seed: int) -> Data:
     """Return the images of folders of classes, a half of each class for train and one for test."""
-    classes, others = _folders(root), Counter[str]()
-    images = [_images(root, name, others) for name in classes]
+    others = Counter[str]()
+    classes, numbers = number_classes(own_folders := _folders(root))
+    images: list[list[str]] = [[] for _ in classes]
+    for number, folder in zip(numbers, own_folders, strict=True):
+        images[number] += _images(root, folder, others)
     _count(others, [one.name for one in root.iterdir() if one.is_file() and one.name[0] != "."])
     # Copies of an image are in one half, so that no test image is a train image.
     same = [same_images(Split({"image": file_images(root, own)})) for own in images]
@@ -91,10 +95,10 @@ def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]
 
     Raises DataError for a folder without classes, an unknown class and a class without images.
     """
-    own = _folders(root / folder)
+    own = {name: normal_form(name) for name in _folders(root / folder)}
     if not own:
         raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")
-    unknown = [name for name in own if name not in classes]
+    unknown = [name for name in own.values() if name not in classes]
     if unknown:
         raise DataError(f"'{folder}' has the class '{unknown[0]}', which the train folder lacks")
     files = [(name, _images(root, f"{folder}/{name}", others)) for name in own]
@@ -104,12 +108,13 @@ def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]
     if empty:
         raise DataError(f"'{folder}/{empty[0]}' holds no image; add some or remove the folder")
     names = [image for _, images in files for image in images]
-    labels = [label for name, images in files for label in [classes.index(name)] * len(images)]
+    labels = [classes.index(own[name]) for name, images in files for _ in images]
     return labelled(file_images(root, names), labels, classes=len(classes), where=folder)
 
 
 def _folders(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    names = [p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    return sorted(names, key=normal_form)
 
 
 def _count(others: Counter[str], names: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ from vlbench.data.from_rows import (
     split_from_rows,
 )
 from vlbench.data.images import file_images
+from vlbench.data.names import TELL_APART, normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
@@ -89,23 +90,22 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
     columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
-    has_numbers = any(NUMBER.fullmatch(name) for name in classes)
-    numbers = {} if has_numbers else {str(i): i for i in range(len(classes))}
+    listed = list(classes)
     if label and not classes:
-        classes = sorted(set(next(iter(tables.values())).texts("label")))
-    if (twice := first_repeated(name.strip() for name in classes)) is not None:
-        raise DataError(
-            f"two classes are named {twice!r}, but for spaces around it; tell them apart"
-        )
-    numbers |= {name: i for i, name in enumerate(classes)}
+        listed = sorted(set(next(iter(tables.values())).texts("label")), key=normal_form)
+    own = number_classes(listed).names
+    if (twice := first_repeated(own)) is not None:
+        raise DataError(f"two classes are named {twice!r}, but for spaces around it; {TELL_APART}")
+    # Names that are numbers, or one name in two spellings, make a number mean one of two classes.
+    is_clear = len(own) == len(classes) and not any(map(NUMBER.fullmatch, own))
+    numbers = {str(i): i for i in range(len(own))} if is_clear else {}
+    numbers |= {name: i for i, name in enumerate(own)}
     splits = {}
     for split, table in wanted(tables, wanted_splits).items():
         rows = _rows(root, table, numbers)
-        splits[split] = split_from_rows(
-            rows, classes=len(classes), where=table.name, regions=regions
-        )
+        splits[split] = split_from_rows(rows, classes=len(own), where=table.name, regions=regions)
     require_own_regions(splits)
-    return with_class_words(Data(splits=splits, classes=list(classes)), texts)
+    return with_class_words(Data(splits=splits, classes=own), texts)
 
 
 class _Table(NamedTuple):
@@ -153,10 +153,11 @@ def _paths(table: _Table, column: str, number: int = 0) -> list[str]:
 
 def _labels(table: _Table, numbers: Mapping[str, int]) -> list[int]:
     """Return the number of each row's class. Raises DataError for a label that is no class."""
-    for i, value in enumerate(table.columns["label"][0]):
-        if value is None or str(value) not in numbers:
-            raise DataError(f"{table.where(i)}: {unknown('class', str(value), numbers)}")
-    return [numbers[str(value)] for value in table.columns["label"][0]]
+    names = [normal_form(str(value)) for value in table.columns["label"][0]]
+    for i, (name, value) in enumerate(zip(names, table.columns["label"][0], strict=True)):
+        if value is None or name not in numbers:
+            raise DataError(f"{table.where(i)}: {unknown('class', name, numbers)}")
+    return [numbers[name] for name in names]
 
 
 def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
@@ -178,7 +179,7 @@ def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[A
         # Not pyarrow.csv, which reads a file that ends within quotes as if they were closed.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             reader = csv.DictReader(_lines(file), strict=True)
-            _require(name, columns, reader.fieldnames or [])
+            reader.fieldnames = [*_require(name, columns, reader.fieldnames or [])]
             line = reader.line_num + 1
             for row in reader:
                 rows.append(_cells(row, columns))
@@ -216,17 +217,23 @@ def _read_parquet(path: Path, name: str, columns: Sequence[str]) -> dict[str, li
     from vlbench.data.parquet_files import read_parquet, values  # noqa: PLC0415
 
     try:
-        _require(name, columns, parquet.read_schema(path).names)
+        known = _require(name, columns, parquet.read_schema(path).names)
         with path.open("rb") as file:
-            return values(read_parquet(file, columns), file)
+            read = values(read_parquet(file, [known[one] for one in columns]), file)
+        return {one: read[known[one]] for one in columns}
     except (OSError, ValueError, ArrowException) as error:
         raise DataError(f"{name} cannot be read as parquet: {error}") from error
 
 
-def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> None:
-    """Raise DataError for a column that a table lacks, or for two of one name."""
-    if (twice := first_repeated(known)) is not None:
+def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Return the table's own spelling of each of its columns, by its normal form.
+
+    Raises DataError for a column that a table lacks, or for two of one name.
+    """
+    forms = [normal_form(one) for one in known]
+    if (twice := first_repeated(forms)) is not None:
         raise DataError(f"{name}: two columns are named {twice!r}")
     for column in columns:
-        if column not in known:
-            raise DataError(f"{name}: {lacks_column(column, known)}")
+        if column not in forms:
+            raise DataError(f"{name}: {lacks_column(column, forms)}")
+    return dict(zip(forms, known, strict=True))

@@ -22,12 +22,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from vlbench.data.coco_files import is_number, read_text
+from vlbench.data.coco_files import is_number, lines_of, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS
+from vlbench.data.names import number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, wanted
@@ -258,11 +259,11 @@ def images(
             raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
     require_texts(texts)
     begin_reading()
-    classes = _class_names(root) if label else []
+    classes, numbers = number_classes(_class_names(root) if label else [], CLASSES)
     suffixes = Wanted(label, caption)
     read_splits, left_out = {}, 0
     for name, folder in wanted(splits, wanted_splits).items():
-        rows, others = _rows(root, folder, suffixes, len(classes))
+        rows, others = _rows(root, folder, suffixes, numbers)
         left_out += others
         read_splits[name] = split_from_rows(
             rows, classes=len(classes), where=folder, regions=regions
@@ -293,7 +294,7 @@ class _Images(Sequence[Any]):
         return read_part(self.root / self.shards[shard], start, size, where), where
 
 
-def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, int]:
+def _rows(root: Path, folder: str, wanted: Wanted, classes: Sequence[int]) -> tuple[Rows, int]:
     """Return what the shards of a split have for its images, and how many keys are left out."""
     shards = _shards(root, folder)
     rows: dict[str, int] = {}
@@ -309,9 +310,9 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
             rows[one.key] = len(rows)
             if one.label is not None:
-                labels.append(_check_size(one.label, classes, f"{shard}: {one.key}"))
+                labels.append(_class_of(one.label, classes, f"{shard}: {one.key}"))
             if one.caption is not None:
-                captions.append(one.caption.splitlines())
+                captions.append(lines_of(one.caption))
             places.extend((number, one.start, one.size))
             digests.append(one.digest)
     keys = list(rows)
@@ -328,10 +329,10 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
     return split_rows, left_out
 
 
-def _check_size(label: int, classes: int, where: str) -> int:
-    if label >= classes:
-        raise DataError(f"{where} has the label {label}, not in 0..{classes - 1}")
-    return label
+def _class_of(label: int, classes: Sequence[int], where: str) -> int:
+    if label >= len(classes):
+        raise DataError(f"{where} has the label {label}, not in 0..{len(classes) - 1}")
+    return classes[label]
 
 
 def _shards(root: Path, folder: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -74,7 +75,7 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
     are left out, and those that begin with #. Raises DataError, with the line.
     """
     lines = [
-        (f"{path.name}, line {number}", line)
+        (f"{path.name}, line {number}", unicodedata.normalize("NFC", line))
         for number, line in enumerate(read_text(path).split("\n"), 1)
         if line.strip() and not line.startswith("#")
     ]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.capabilities import Regions
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import lines_of, read_text
 from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.names import image_name, image_number
@@ -119,7 +119,7 @@ def _read_words(vocabulary: Path) -> list[str]:
 
     As its authors read it (lib/datasets/vg.py of bottom-up attention): in lower case.
     """
-    return [line.split(",")[0].strip().lower() for line in read_text(vocabulary).splitlines()]
+    return [line.split(",")[0].strip().lower() for line in lines_of(read_text(vocabulary))]
 
 
 def _partner(file: Path) -> list[Path]:
