@@ -17,7 +17,7 @@ from vlbench.bench import run, set_up
 from vlbench.boards.artifacts import read_table, read_tensor
 from vlbench.capabilities import ImageEncoder, TextEncoder, has
 from vlbench.catalog.catalog import load_catalog
-from vlbench.data.image_folder import visible_files
+from vlbench.data.folders import visible_files
 from vlbench.data.images import (
     SUFFIXES,
     DecodedImages,
@@ -183,7 +183,7 @@ def of_texts(texts: Sequence[str]) -> Examples:
 
 def of_folder(root: Path) -> Examples:
     """Return the images of a folder, at any depth; their labels are the folders they lie in."""
-    names = [name for name in visible_files(root) if name.lower().endswith(SUFFIXES)]
+    names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
     folders = [PurePath(name).parent.name for name in names]

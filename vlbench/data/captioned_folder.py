@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vlbench.data.coco_files import read_text
-from vlbench.data.image_folder import visible_files
+from vlbench.data.folders import count_kinds, visible_files
 from vlbench.data.images import SUFFIXES, file_images
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
@@ -31,7 +31,7 @@ def captioned_folder(*, root: Path) -> Data:
             "folder of captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt"
         )
     begin_reading()
-    files = visible_files(root)
+    files, cached = visible_files(root)
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))
     texts = _by_stem(name for name in files if name.lower().endswith(TEXT))
     captions = {stem: _captions(root, texts[stem]) for stem in images if stem in texts}
@@ -51,7 +51,7 @@ def captioned_folder(*, root: Path) -> Data:
     dropped = {
         "images without captions": len(images) - len(captioned),
         "texts without an image": len(texts) - len(captions),
-        **_by_suffix(others),
+        **_by_kind(count_kinds(others) + cached),
     }
     return Data(
         splits={"test": Split({**shown, **columns})},
@@ -74,7 +74,6 @@ def _captions(root: Path, name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _by_suffix(names: Iterable[str]) -> dict[str, int]:
-    counts = Counter(PurePath(name).suffix.lower() or "no suffix" for name in names)
+def _by_kind(counts: Counter[str]) -> dict[str, int]:
     kinds = sorted(counts.items())
     return {f"files ({kind}) that are no images or captions": count for kind, count in kinds}

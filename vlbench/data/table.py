@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -173,17 +174,21 @@ def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table
 
 
 def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
-    rows, line = [], 1
+    rows, line, lines = [], 1, list[str]()
+    root = str(path).removesuffix(name)
     try:
         require_at_most(path, MOST_ANNOTATIONS)
         # Not pyarrow.csv, which reads a file that ends within quotes as if they were closed.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(_lines(file), strict=True)
+            reader = csv.DictReader(_lines(file, lines), strict=True)
             reader.fieldnames = [*_require(name, columns, reader.fieldnames or [])]
             line = reader.line_num + 1
+            lines.clear()
             for row in reader:
+                _refuse_swallowed(lines, line, len(row), root)
                 rows.append(_cells(row, columns))
                 line = reader.line_num + 1
+                lines.clear()
     except (OSError, csv.Error) as error:
         why = getattr(error, "strerror", error)
         raise DataError(f"{name}, line {line}, cannot be read as CSV: {why}") from error
@@ -201,13 +206,42 @@ def _cells(row: Mapping[Any, Any], columns: Sequence[str]) -> list[Any]:
     return [row[column] for column in columns]
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file one at a time. Raises csv.Error for a long one, or bytes in it."""
+def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str) -> None:
+    """Raise csv.Error if two lines of one row have as many cells as `columns`, and an image each.
+
+    Strict mode takes all up to the next quote for one cell. `first` is the number of the first
+    line; images are files in `root`. A caption may have lines, and commas in them.
+    """
+    if len(lines) < 2:
+        return
+    rows = [n for n, line in enumerate(lines, first) if _is_row(line, columns, root)]
+    if len(rows) > 1:
+        raise csv.Error(
+            f"a quote is open there, and line {rows[1]} looks like a row; close the quote, or "
+            'write "" for a quote within quotes'
+        )
+
+
+def _is_row(line: str, columns: int, root: str) -> bool:
+    # With quotes as they are meant, and where one that is open hides the separators.
+    readers = csv.reader([line]), csv.reader([line], quoting=csv.QUOTE_NONE)
+    ways = [next(reader, []) for reader in readers]
+    paths = (root + cell.strip('"') for cells in ways if len(cells) == columns for cell in cells)
+    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    return any(map(os.path.isfile, paths))
+
+
+def _lines(file: TextIO, read: list[str]) -> Iterator[str]:
+    """Yield the lines of a file one at a time, and add them to `read`.
+
+    Raises csv.Error for a long one, or bytes in it.
+    """
     while line := file.readline(MOST_LINE + 1):
         if len(line) > MOST_LINE:
             raise csv.Error(f"a line has over {MOST_LINE} characters")
         if NO_TEXT.search(line):
             raise csv.Error("it is not UTF-8")
+        read.append(line)
         yield line
 
 

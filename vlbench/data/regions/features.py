@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vlbench.capabilities import Regions
 from vlbench.data.coco_files import lines_of, read_text
+from vlbench.data.folders import is_visible
 from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.names import image_name, image_number
@@ -85,7 +86,9 @@ def region_features(
     sizes; files with sizes must agree. Where the file has class numbers and objects_vocab.txt lies
     beside it, labels are its words. Raises DataAbsent, and DataError for two of one image.
     """
-    files = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(p for p in path.iterdir() if p.suffix in KINDS and is_visible(p.name))
     if not files or not files[0].is_file():
         raise DataAbsent("region features", "whoever made them", f"{path} ({', '.join(KINDS)})")
     begin_reading()
