@@ -148,7 +148,11 @@ def read_instances(file: Path) -> Instances:
         content = _read(file)
         categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
         images = _by_id(content, "images")
-        return Instances(file, categories, images, _by_image(content))
+        things = _by_image(content)
+        boxes = [one.get("bbox") for own in things.values() for one in own]
+        if boxes and all(box and max(box) <= 1 for box in boxes):
+            raise ValueError("no box is over one pixel: multiply fractions by width and height")
+        return Instances(file, categories, images, things)
 
 
 def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedImage]:

@@ -27,7 +27,7 @@ from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
-from vlbench.data.images import MOST_PIXELS
+from vlbench.data.images import MOST_PIXELS, SUFFIXES
 from vlbench.data.names import number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
@@ -120,7 +120,7 @@ def _require_end(file: BinaryIO, start: int) -> None:
         rest = file.read(CHUNK)
 
 
-IMAGES = ("jpg", "jpeg", "png", "webp")
+IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 
 # Bytes of a class number, of captions, and of an image: as many as the largest takes decoded.
 MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
@@ -164,6 +164,8 @@ def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
         if member.suffix in own:
             raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
         own[member.suffix] = member
+    if not keys:
+        raise DataError(f"{shard} holds no file; pack it again, or leave it out of {COUNT}")
     parts = {*IMAGES, *filter(None, wanted)}
     left_out = [own for own in keys.values() if not parts & own.keys()]
     for one in (member for own in left_out for member in own.values()):
@@ -230,7 +232,7 @@ CLASSES, COUNT = "classnames.txt", "nshards.txt"
 NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
 
 # What is remembered of a shard; another number for another `read_shard`.
-HOW = "examples of a tar shard, 2"
+HOW = "examples of a tar shard, 3"
 
 
 def images(
@@ -315,6 +317,8 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: Sequence[int]) -> tu
                 captions.append(lines_of(one.caption))
             places.extend((number, one.start, one.size))
             digests.append(one.digest)
+    if not rows:
+        raise DataError(f"{folder}: no shard has an image ({', '.join(IMAGES)})")
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
     split_rows = Rows(

@@ -32,6 +32,9 @@ VOCABULARY = "objects_vocab.txt"
 # How labels are read; another number for another `_read_words`.
 LABELS = "the first of several names, 1"
 
+# The fraction that is a whole side, with its rounding in float32.
+WHOLE = 1.0001
+
 # Pixels by which a box may leave its image: files round boxes, fractions and sizes.
 ROUNDING = 1
 
@@ -159,6 +162,12 @@ def _check(stored: StoredRegions, known: Size | None) -> Regions:
             "y1 <= y2 and finite numbers"
         )
     sides = boxes.new_tensor([*size, *size])
+    if not stored.is_relative and 0 < boxes.max() <= WHOLE < max(size):
+        raise DataError(
+            f"{stored.where}: no box leaves the first pixel of an image of {size}, so these are "
+            "fractions under a name of pixels; multiply them by width and height, or write them as "
+            "norm_bb of an npz file"
+        )
     if stored.is_relative:
         boxes = boxes * sides
     outside = ((boxes < -ROUNDING) | (boxes > sides + ROUNDING)).any(1)
