@@ -6,7 +6,7 @@ from pathlib import Path
 from vlbench.data.coco_files import first_repeated, is_number, lines_of, read_text
 from vlbench.data.images import file_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split
+from vlbench.data.records import LISTED, Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "vision.caltech.edu/datasets/cub_200_2011 (CUB_200_2011.tgz)"
@@ -39,7 +39,8 @@ def cub(*, root: Path) -> Data:
         for split, own in ids.items()
         if own
     }
-    return Data(splits=splits, classes=classes, expected={s: EXPECTED[s] for s in splits})
+    expected = {split: EXPECTED[split] for split in splits}
+    return Data(splits=splits, classes=classes, expected=expected, class_order=LISTED)
 
 
 def _split(folder: Path, names: list[str], labels: list[int], classes: int) -> Split:

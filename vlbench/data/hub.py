@@ -29,7 +29,7 @@ from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.names import normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
@@ -111,7 +111,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
             rows = rows._replace(labels=[numbers[number] for number in rows.labels or ()])
         parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
     require_own_regions(parts)
-    return with_class_words(Data(splits=parts, classes=classes), texts)
+    return with_class_words(Data(splits=parts, classes=classes, class_order=LISTED), texts)
 
 
 def _local(

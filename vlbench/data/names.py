@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vlbench.errors import DataError
@@ -28,6 +28,11 @@ class NumberedClasses(NamedTuple):
 def normal_form(name: str) -> str:
     """Return a name as it is compared: composed (NFC), without blanks at its ends."""
     return unicodedata.normalize("NFC", name).strip()
+
+
+def spoken_names(classes: Sequence[str]) -> list[str]:
+    """Return names of classes as a sentence says them: `number_zero` is "number zero"."""
+    return [" ".join(name.replace("_", " ").split()) if "_" in name else name for name in classes]
 
 
 def plain_name(name: str, what: str) -> str:

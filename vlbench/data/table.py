@@ -25,7 +25,7 @@ from vlbench.data.images import file_images
 from vlbench.data.names import TELL_APART, normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
 
@@ -106,7 +106,8 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         rows = _rows(root, table, numbers)
         splits[split] = split_from_rows(rows, classes=len(own), where=table.name, regions=regions)
     require_own_regions(splits)
-    return with_class_words(Data(splits=splits, classes=own), texts)
+    order = LISTED if classes else ""
+    return with_class_words(Data(splits=splits, classes=own, class_order=order), texts)
 
 
 class _Table(NamedTuple):

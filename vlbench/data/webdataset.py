@@ -31,7 +31,7 @@ from vlbench.data.images import MOST_PIXELS, SUFFIXES
 from vlbench.data.names import number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
@@ -272,7 +272,8 @@ def images(
         )
     require_own_regions(read_splits)
     dropped = {NO_EXAMPLE: left_out} if left_out else {}
-    return with_class_words(Data(splits=read_splits, classes=classes, dropped=dropped), texts)
+    data = Data(splits=read_splits, classes=classes, class_order=LISTED, dropped=dropped)
+    return with_class_words(data, texts)
 
 
 @dataclass(frozen=True, eq=False)
