@@ -25,6 +25,7 @@ from vlbench.data.images import (
     image_column,
     pixels_digest,
 )
+from vlbench.data.names import normal_form
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
 from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
@@ -186,7 +187,7 @@ def of_folder(root: Path) -> Examples:
     names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
-    folders = [PurePath(name).parent.name for name in names]
+    folders = [normal_form(PurePath(name).parent.name) for name in names]
     return Examples(file_images(root, names), folders if any(folders) else None)
 
 

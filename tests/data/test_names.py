@@ -12,6 +12,8 @@ from tar_shards import put_split
 
 import vlbench.data
 from vlbench.data import hub, table, webdataset
+from vlbench.data.captioned_folder import captioned_folder
+from vlbench.data.corpora import Corpus
 from vlbench.data.image_folder import image_folder
 from vlbench.data.names import number_classes, plain_name
 from vlbench.data.records import labels
@@ -19,6 +21,7 @@ from vlbench.data.regions.names import image_name
 from vlbench.data.word_files import read_questions, read_visual_words
 from vlbench.data.word_pairs import read_judged
 from vlbench.errors import DataError
+from vlbench.extraction import of_folder
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 SPELLINGS = [COMPOSED, DECOMPOSED, "thé"]
@@ -128,6 +131,26 @@ def test_words_to_look_up_have_one_spelling(tmp_path):
     assert read_questions(file)[0].words[0] == COMPOSED
     file.write_text(f"{DECOMPOSED}\tb\t1\n", "utf-8")
     assert read_judged(file)[0].word_a == COMPOSED
+
+
+def test_words_of_a_corpus_have_one_spelling(tmp_path):
+    (tmp_path / "corpus.txt").write_text(f"a {DECOMPOSED}\n", "utf-8")
+    assert list(Corpus(tmp_path / "corpus.txt")) == [f"a {COMPOSED}\n"]
+
+
+@pytest.mark.parametrize(("listed", "stored"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_an_image_is_found_in_either_spelling_of_its_file(listed, stored, tmp_path):
+    (tmp_path / f"{stored}.png").write_bytes(png(0))
+    (tmp_path / "test.csv").write_text(f"image,label\n{listed}.png,cat\n", "utf-8")
+    split = table.images(root=tmp_path, test="test.csv").splits["test"]
+    assert split["image"][0].size == (9, 8)
+    (tmp_path / f"{listed}.txt").write_text("a cup")
+    assert list(captioned_folder(root=tmp_path).splits["test"]["caption"]) == ["a cup"]
+
+
+def test_features_of_a_folder_have_one_label_for_two_spellings(tmp_path):
+    in_folders(tmp_path)
+    assert sorted(set(of_folder(tmp_path).labels or ())) == [COMPOSED, "thé"]
 
 
 def test_regions_are_found_by_either_spelling_of_an_image():

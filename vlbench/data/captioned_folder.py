@@ -9,6 +9,7 @@ from pathlib import Path
 from vlbench.data.coco_files import read_text
 from vlbench.data.folders import count_kinds, visible_files
 from vlbench.data.images import SUFFIXES, file_images
+from vlbench.data.names import composed
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, value_column
@@ -63,7 +64,8 @@ def _by_stem(names: Iterable[str]) -> dict[str, str]:
     """Return files by their names without suffix. Raises DataError, naming both, for two of one."""
     files: dict[str, str] = {}
     for name in names:
-        if (other := files.setdefault(name.rpartition(".")[0], name)) != name:
+        # macOS may have unpacked one of both files, and so have spelled it another way.
+        if (other := files.setdefault(composed(name.rpartition(".")[0]), name)) != name:
             raise DataError(f"{other} and {name} differ in their suffix alone; rename one of them")
     return files
 

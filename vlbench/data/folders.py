@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
+from unicodedata import normalize
 
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError
@@ -24,6 +25,19 @@ class Files(NamedTuple):
 
     names: list[str]
     cached: Counter[str]
+
+
+def own_spelling(root: Path, name: str) -> str:
+    """Return a path as a folder spells it: composed or decomposed, where it is not there as given.
+
+    A path that is absent in each spelling is returned as given.
+    """
+    if name.isascii():
+        return name
+    forms = [name, *(normalize(form, name) for form in ("NFC", "NFD"))]
+    paths = {f"{root}/{form}": form for form in forms}
+    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    return next((paths[path] for path in filter(os.path.isfile, paths)), name)
 
 
 def is_visible(name: str) -> bool:

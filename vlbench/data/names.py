@@ -25,9 +25,14 @@ class NumberedClasses(NamedTuple):
     numbers: list[int]
 
 
+def composed(text: str) -> str:
+    """Return a text with its accented letters as one sign each (NFC)."""
+    return unicodedata.normalize("NFC", text)
+
+
 def normal_form(name: str) -> str:
-    """Return a name as it is compared: composed (NFC), without blanks at its ends."""
-    return unicodedata.normalize("NFC", name).strip()
+    """Return a name as it is compared: composed, without blanks at its ends."""
+    return composed(name).strip()
 
 
 def spoken_names(classes: Sequence[str]) -> list[str]:
@@ -56,9 +61,9 @@ def number_classes(names: Iterable[str], what: str = "the class") -> NumberedCla
     given, before = Counter[str](), dict[tuple[str, int], tuple[int, str]]()
     numbers = []
     for name in names:
-        composed, form = unicodedata.normalize("NFC", name), plain_name(name, what)
-        number, first = before.setdefault((form, given[name]), (len(before), composed))
-        if first != composed:
+        form = plain_name(name, what)
+        number, first = before.setdefault((form, given[name]), (len(before), composed(name)))
+        if first != composed(name):
             raise DataError(
                 f"two classes are named {form!r}, but for spaces around it; {TELL_APART}"
             )

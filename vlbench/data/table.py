@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.folders import own_spelling
 from vlbench.data.from_rows import (
     Named,
     Rows,
@@ -135,8 +136,9 @@ class _Table(NamedTuple):
 
 
 def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
-    images = file_images(root, _paths(table, "image"), listed=table.name)
-    others = [_paths(table, "image_2", i) for i in range(len(table.columns.get("image_2", ())))]
+    images = file_images(root, _paths(root, table, "image"), listed=table.name)
+    numbered = range(len(table.columns.get("image_2", ())))
+    others = [_paths(root, table, "image_2", i) for i in numbered]
     more = [file_images(root, paths, listed=table.name) for paths in others]
     labels = _labels(table, numbers) if "label" in table.columns else None
     items = list(chain(*table.columns.get("item", ())))
@@ -144,13 +146,13 @@ def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
     return Rows(images, labels, items, texts, named, more)
 
 
-def _paths(table: _Table, column: str, number: int = 0) -> list[str]:
+def _paths(root: Path, table: _Table, column: str, number: int = 0) -> list[str]:
     """Return the paths of images. Raises DataError for one that leads out of the root."""
     paths = table.texts(column, number)
     for i, path in enumerate(paths):
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise DataError(f"{table.where(i)}: the path {path:.200} leads out of the root")
-    return paths
+    return [own_spelling(root, path) for path in paths]
 
 
 def _labels(table: _Table, numbers: Mapping[str, int]) -> list[int]:

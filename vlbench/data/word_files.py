@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.data.coco_files import read_text
+from vlbench.data.names import composed
 from vlbench.errors import DataError
 
 
@@ -71,7 +71,7 @@ def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
 
 
 def _lines(path: Path) -> list[str]:
-    return [unicodedata.normalize("NFC", line) for line in read_text(path).rstrip("\n").split("\n")]
+    return [composed(line) for line in read_text(path).rstrip("\n").split("\n")]
 
 
 def _is_number(text: str) -> bool:
