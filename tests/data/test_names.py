@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 from PIL import Image
 from tar_shards import put_split
@@ -22,6 +23,7 @@ from vlbench.data.word_files import read_questions, read_visual_words
 from vlbench.data.word_pairs import read_judged
 from vlbench.errors import DataError
 from vlbench.extraction import of_folder
+from vlbench.python import probe
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 SPELLINGS = [COMPOSED, DECOMPOSED, "thé"]
@@ -151,6 +153,13 @@ def test_an_image_is_found_in_either_spelling_of_its_file(listed, stored, tmp_pa
 def test_features_of_a_folder_have_one_label_for_two_spellings(tmp_path):
     in_folders(tmp_path)
     assert sorted(set(of_folder(tmp_path).labels or ())) == [COMPOSED, "thé"]
+
+
+def test_labels_of_arrays_are_one_class_in_two_spellings():
+    outcome = probe(
+        "knn", np.eye(6), SPELLINGS * 2, k=[1], test=np.eye(6), test_labels=SPELLINGS * 2
+    )
+    assert {score.chance for score in outcome.scores} == {1 / 2}
 
 
 def test_regions_are_found_by_either_spelling_of_an_image():

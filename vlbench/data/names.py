@@ -15,8 +15,6 @@ from vlbench.errors import DataError
 # Control characters, and halves of characters that are no text.
 REFUSED = {"Cc", "Cs"}
 
-TELL_APART = "tell them apart"
-
 
 class NumberedClasses(NamedTuple):
     """The names of classes, and the number of the class of each name that was given."""
@@ -52,6 +50,11 @@ def plain_name(name: str, what: str) -> str:
     return form
 
 
+def named_twice(name: object) -> DataError:
+    """Return the error for two classes of one name."""
+    return DataError(f"two classes are named {name!r}, but for spaces around it; tell them apart")
+
+
 def number_classes(names: Iterable[str], what: str = "the class") -> NumberedClasses:
     """Return the classes of names, in the order of the first of each: two spellings are one class.
 
@@ -64,9 +67,7 @@ def number_classes(names: Iterable[str], what: str = "the class") -> NumberedCla
         form = plain_name(name, what)
         number, first = before.setdefault((form, given[name]), (len(before), composed(name)))
         if first != composed(name):
-            raise DataError(
-                f"two classes are named {form!r}, but for spaces around it; {TELL_APART}"
-            )
+            raise named_twice(form)
         given[name] += 1
         numbers.append(number)
     return NumberedClasses([form for form, _ in before], numbers)

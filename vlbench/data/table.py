@@ -23,7 +23,7 @@ from vlbench.data.from_rows import (
     split_from_rows,
 )
 from vlbench.data.images import file_images
-from vlbench.data.names import TELL_APART, normal_form, number_classes
+from vlbench.data.names import named_twice, normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import LISTED, Data, wanted
@@ -97,7 +97,7 @@ def images(  # noqa: PLR0913 - YAML fills them by name
         listed = sorted(set(next(iter(tables.values())).texts("label")), key=normal_form)
     own = number_classes(listed).names
     if (twice := first_repeated(own)) is not None:
-        raise DataError(f"two classes are named {twice!r}, but for spaces around it; {TELL_APART}")
+        raise named_twice(twice)
     # Names that are numbers, or one name in two spellings, make a number mean one of two classes.
     is_clear = len(own) == len(classes) and not any(map(NUMBER.fullmatch, own))
     numbers = {str(i): i for i in range(len(own))} if is_clear else {}
