@@ -17,7 +17,7 @@ from vlbench.bench import run, set_up
 from vlbench.boards.artifacts import read_table, read_tensor
 from vlbench.capabilities import ImageEncoder, TextEncoder, has
 from vlbench.catalog.catalog import load_catalog
-from vlbench.data.image_folder import visible_files
+from vlbench.data.folders import visible_files
 from vlbench.data.images import (
     SUFFIXES,
     DecodedImages,
@@ -25,6 +25,7 @@ from vlbench.data.images import (
     image_column,
     pixels_digest,
 )
+from vlbench.data.names import normal_form
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
 from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
@@ -183,10 +184,10 @@ def of_texts(texts: Sequence[str]) -> Examples:
 
 def of_folder(root: Path) -> Examples:
     """Return the images of a folder, at any depth; their labels are the folders they lie in."""
-    names = [name for name in visible_files(root) if name.lower().endswith(SUFFIXES)]
+    names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
-    folders = [PurePath(name).parent.name for name in names]
+    folders = [normal_form(PurePath(name).parent.name) for name in names]
     return Examples(file_images(root, names), folders if any(folders) else None)
 
 

@@ -28,6 +28,7 @@ from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
 from vlbench.commands.reports import Bar
 from vlbench.commands.streams import open_console
+from vlbench.data.names import normal_form
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine, Progress
@@ -225,7 +226,7 @@ def probe(
     function = _probe(name)
     if gap := lacking(Vectors, hints(function)["model"]):
         raise CannotDo(f"{name} needs more than features: arrays have no {gap}")
-    names = np.array([str(one) for one in labels])
+    names = np.array([normal_form(str(one)) for one in labels])
     if test is None:
         whole = np.asarray(features)
         rows, other = _halves(names, seed)
@@ -233,7 +234,7 @@ def probe(
     elif test_labels is None:
         raise UnknownNameError("give the labels of `test` as `test_labels`")
     else:
-        test_names = np.array([str(one) for one in test_labels])
+        test_names = np.array([normal_form(str(one)) for one in test_labels])
     classes = sorted({*names.tolist(), *test_names.tolist()})
     splits = {
         "train": _split(features, names, classes),

@@ -175,3 +175,9 @@ def test_a_text_that_utf8_cannot_hold_is_refused():
         sound_text("\ud800")
     with pytest.raises(TypeError, match="7 is no text"):
         sound_text(7)
+
+
+def test_boxes_that_are_all_fractions_are_refused(tmp_path):
+    things = [CAT | {"bbox": [0.1, 0, 0.5, 1]}, DOG | {"bbox": [0, 0, 0.5, 0.5]}]
+    with pytest.raises(DataError, match="no box is over one pixel: multiply fractions by width"):
+        read(tmp_path, things=things)

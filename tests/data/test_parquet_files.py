@@ -61,6 +61,33 @@ def test_what_pyarrow_reads_is_read(name):
     assert values(read_parquet(file), file) == {"a": [row["a"] for row in rows]}
 
 
+DELTAS = pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+
+
+def delta(table, encoding, texts):
+    file = BytesIO()
+    ways = dict.fromkeys(texts, encoding)
+    parquet.write_table(table, file, compression="zstd", use_dictionary=False, column_encoding=ways)
+    return file
+
+
+@DELTAS
+def test_texts_stored_as_differences_are_read(encoding):
+    columns = {"a": ["one", "ones", None] * 400, "b": [["x"], [], None] * 400, "n": [1, 2, 3] * 400}
+    file = delta(pa.table(columns), encoding, ["a", "b.list.element"])
+    assert values(read_parquet(file), file) == columns
+    assert values(read_parquet(file, ["b"]), file) == {"b": columns["b"]}
+
+
+@DELTAS
+def test_texts_stored_as_differences_take_no_more_memory_than_others(encoding, monkeypatch):
+    monkeypatch.setattr(parquet_files, "FLOOR", 20 << 20)
+    text = "".join(map(chr, np.random.default_rng(0).integers(33, 127, 1 << 13)))
+    file = delta(pa.table({"a": [text] * 10_000}), encoding, ["a"])
+    with pytest.raises(ValueError, match=r"unpack to over \d+ MB"):
+        read_parquet(file)
+
+
 def test_some_columns_are_read():
     rows = [{"a": 1.5, "b": "x", "c": ["y", None]}, {"a": None, "b": None, "c": []}]
     file = BytesIO()

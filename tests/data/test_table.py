@@ -262,3 +262,26 @@ def test_ten_foils_of_an_image_are_one_cluster(root):
     data = images(root=root, test="test.csv", label="", caption="text", foil="wrong")
     outcome = choice(Noise(), data, Engine.for_tests())
     assert (outcome.counts["clusters"], outcome.scores[0].n) == (3, 30)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["image,text", 'test/cat/a.png,"a cat', "test/cat/b.jpg,again", 'test/dog/c.png,a TV"'],
+        ["image,text", 'test/cat/a.png,"a cat', 'test/cat/b.jpg,a TV of 40"'],
+        ["text,image", '"a cat,test/cat/a.png', 'a TV of 40",test/cat/b.jpg'],
+        ["image,text", '"test/cat/a.png,a', "test/cat/b.jpg,b", 'test/dog/c.png",c'],
+    ],
+)
+def test_a_quote_that_swallows_rows_is_named_with_its_line(root, lines):
+    (root / "test.csv").write_text("\n".join(lines) + "\n")
+    message = r"^test\.csv, line 2, cannot .*: a quote is open there, and line 3 looks like a row"
+    with pytest.raises(DataError, match=message):
+        images(root=root, test="test.csv", label="", caption="text")
+
+
+def test_a_caption_may_have_lines_with_commas(root):
+    caption = 'a cat\nsleeping, of 40"\nsee dog.png, too'
+    write(root / "test.csv", [{"image": row["image"], "text": caption} for row in ROWS])
+    split = images(root=root, test="test.csv", label="", caption="text").splits["test"]
+    assert list(split["caption"]) == [caption] * 3

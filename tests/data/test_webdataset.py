@@ -12,6 +12,7 @@ from tar_shards import info, pack, put_split
 
 from vlbench.data import webdataset
 from vlbench.data.image_folder import image_folder
+from vlbench.data.images import SUFFIXES
 from vlbench.data.records import labels
 from vlbench.data.webdataset import MOST_HEADER, Member, images, members
 from vlbench.digests import remembered_in
@@ -313,3 +314,30 @@ def test_what_is_no_tar_is_named(tmp_path, stored):
     (tmp_path / "0.tar").write_bytes(stored)
     with pytest.raises(DataError, match=r"^test/0\.tar is damaged .* or no uncompressed tar"):
         found(tmp_path / "0.tar")
+
+
+@pytest.mark.parametrize("suffix", [name.removeprefix(".") for name in SUFFIXES])
+@pytest.mark.parametrize("label", ["cls", ""])
+def test_each_format_of_images_is_read_as_in_a_folder(suffix, label, tmp_path):
+    form = Image.registered_extensions()[f".{suffix}"]
+    for i in (0, 1):
+        file = tmp_path / "files/test" / ("cat", "dog")[i] / f"{i}.{suffix.upper()}"
+        file.parent.mkdir(parents=True)
+        Image.new("1" if suffix == "pbm" else "L", (4, 3), i).save(file, form)
+    files = sorted((tmp_path / "files").rglob("*.*"))
+    members = [(file.name, file.read_bytes()) for file in files] + [
+        ("0.cls", b"0"),
+        ("1.cls", b"1"),
+    ]
+    split = load(put_split(tmp_path, [members]), label=label).splits["test"]
+    assert split["image"].key == image_folder(root=tmp_path / "files").splits["test"]["image"].key
+
+
+def test_an_empty_shard_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"^test/1\.tar holds no file; pack it again, or leave it"):
+        load(put_split(tmp_path, [example(0), []]))
+
+
+def test_shards_without_an_image_are_no_empty_split(tmp_path):
+    with pytest.raises(DataError, match=r"^test: no shard has an image \(png, "):
+        load(put_split(tmp_path, [[("README", b"x")]]), label="")

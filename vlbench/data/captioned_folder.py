@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vlbench.data.coco_files import read_text
-from vlbench.data.image_folder import visible_files
+from vlbench.data.folders import count_kinds, visible_files
 from vlbench.data.images import SUFFIXES, file_images
+from vlbench.data.names import composed
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, value_column
@@ -31,7 +32,7 @@ def captioned_folder(*, root: Path) -> Data:
             "folder of captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt"
         )
     begin_reading()
-    files = visible_files(root)
+    files, cached = visible_files(root)
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))
     texts = _by_stem(name for name in files if name.lower().endswith(TEXT))
     captions = {stem: _captions(root, texts[stem]) for stem in images if stem in texts}
@@ -51,7 +52,7 @@ def captioned_folder(*, root: Path) -> Data:
     dropped = {
         "images without captions": len(images) - len(captioned),
         "texts without an image": len(texts) - len(captions),
-        **_by_suffix(others),
+        **_by_kind(count_kinds(others) + cached),
     }
     return Data(
         splits={"test": Split({**shown, **columns})},
@@ -63,7 +64,8 @@ def _by_stem(names: Iterable[str]) -> dict[str, str]:
     """Return files by their names without suffix. Raises DataError, naming both, for two of one."""
     files: dict[str, str] = {}
     for name in names:
-        if (other := files.setdefault(name.rpartition(".")[0], name)) != name:
+        # macOS may have unpacked one of both files, and so have spelled it another way.
+        if (other := files.setdefault(composed(name.rpartition(".")[0]), name)) != name:
             raise DataError(f"{other} and {name} differ in their suffix alone; rename one of them")
     return files
 
@@ -74,7 +76,6 @@ def _captions(root: Path, name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _by_suffix(names: Iterable[str]) -> dict[str, int]:
-    counts = Counter(PurePath(name).suffix.lower() or "no suffix" for name in names)
+def _by_kind(counts: Counter[str]) -> dict[str, int]:
     kinds = sorted(counts.items())
     return {f"files ({kind}) that are no images or captions": count for kind, count in kinds}

@@ -70,6 +70,15 @@ def read_text(path: Path, name: str = "") -> str:
         raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
 
 
+def lines_of(text: str) -> list[str]:
+    r"""Return the lines of a text, which end in \n or \r\n alone: other signs are a caption's own.
+
+    A last end of line begins no other line.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def sound_text(value: Any) -> str:
     """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):
@@ -139,7 +148,11 @@ def read_instances(file: Path) -> Instances:
         content = _read(file)
         categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
         images = _by_id(content, "images")
-        return Instances(file, categories, images, _by_image(content))
+        things = _by_image(content)
+        boxes = [one.get("bbox") for own in things.values() for one in own]
+        if boxes and all(box and max(box) <= 1 for box in boxes):
+            raise ValueError("no box is over one pixel: multiply fractions by width and height")
+        return Instances(file, categories, images, things)
 
 
 def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedImage]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.data.imagenet import imagenet
+from vlbench.data.names import composed
 from vlbench.data.records import Column, Data, Split, labels, value_column
 from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
@@ -43,7 +44,7 @@ class Corpus:
     path: Path
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents, without blank lines.
+        """Yield the documents, without blank lines, with words as other files have them (NFC).
 
         Raises DataError with the line that is not UTF-8 or too long, or after which the file is
         damaged.
@@ -57,7 +58,7 @@ class Corpus:
                         raise DataError(f"{self.path.name}, line {number}, is longer than 128 MiB")
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                     if text.strip():
-                        yield text
+                        yield composed(text)
         except UnicodeDecodeError as error:
             why = f"{error.reason} at byte {error.start}"
             raise DataError(f"{self.path.name}, line {number}, is no UTF-8: {why}") from error

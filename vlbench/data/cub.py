@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from vlbench.data.coco_files import first_repeated, is_number, read_text
+from vlbench.data.coco_files import first_repeated, is_number, lines_of, read_text
 from vlbench.data.images import file_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split
+from vlbench.data.records import LISTED, Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "vision.caltech.edu/datasets/cub_200_2011 (CUB_200_2011.tgz)"
@@ -39,7 +39,8 @@ def cub(*, root: Path) -> Data:
         for split, own in ids.items()
         if own
     }
-    return Data(splits=splits, classes=classes, expected={s: EXPECTED[s] for s in splits})
+    expected = {split: EXPECTED[split] for split in splits}
+    return Data(splits=splits, classes=classes, expected=expected, class_order=LISTED)
 
 
 def _split(folder: Path, names: list[str], labels: list[int], classes: int) -> Split:
@@ -63,7 +64,7 @@ def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
 
 def _table(folder: Path, name: str) -> dict[int, str]:
     """Return the value of each id: a line is an id, a blank and the value. Raises DataError."""
-    lines = [line.split(maxsplit=1) for line in read_text(folder / name).splitlines()]
+    lines = [line.split(maxsplit=1) for line in lines_of(read_text(folder / name))]
     wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not is_number(line[0])]
     if wrong:
         raise DataError(f"{name}, line {wrong[0]}: not an id and a value")

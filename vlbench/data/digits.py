@@ -14,7 +14,7 @@ import numpy as np
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data
+from vlbench.data.records import LISTED, Data
 from vlbench.errors import DataAbsent, DataError
 
 FILE = "datasets/data/digits.csv.gz"
@@ -35,7 +35,8 @@ def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     whole = labelled(array_images(pixels), label, classes=10, where="digits")
     test = _test_rows(label, test_share, seed)
     train = sorted(set(range(len(whole))) - set(test))
-    return Data(splits={"train": whole.select(train), "test": whole.select(test)}, classes=DIGITS)
+    splits = {"train": whole.select(train), "test": whole.select(test)}
+    return Data(splits=splits, classes=DIGITS, class_order=LISTED)
 
 
 def _file() -> Path:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vlbench.data.coco_files import Phrase, first_repeated, is_number, read_text
+from vlbench.data.coco_files import Phrase, first_repeated, is_number, lines_of, read_text
 from vlbench.data.images import file_images, require_sizes
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
@@ -226,7 +226,7 @@ def _read_unrelated(file: Path) -> set[tuple[str, int]]:
     """Return the image and the number (from 1) of each caption unrelated to its image."""
     if not file.is_file():
         return set()
-    rows = [line.split() for line in read_text(file).splitlines() if line[:1] != "#"]
+    rows = [line.split() for line in lines_of(read_text(file)) if line[:1] != "#"]
     if wrong := [row for row in rows if len(row) != 2 or not is_number(row[1])]:
         raise DataError(f"{file.name}: not an image and a number: {' '.join(wrong[0])}")
     return {(image, int(number)) for image, number in rows}

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.images import images_at, labelled
+from vlbench.data.names import plain_name
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Split, value_column
 from vlbench.data.regions import region_features
@@ -46,9 +47,15 @@ class Rows(NamedTuple):
 
 
 def columns_of(named: Mapping[str, Named]) -> dict[str, list[str]]:
-    """Return the columns that are wanted, by what they are: `{image: [img], caption: [a, b]}`."""
+    """Return the columns that are wanted, by what they are: `{image: [img], caption: [a, b]}`.
+
+    Names are in their normal form. Raises DataError for one with a control character.
+    """
     several = {kind: [one] if isinstance(one, str) else one for kind, one in named.items()}
-    wanted = {kind: [name for name in names if name] for kind, names in several.items()}
+    wanted = {
+        kind: [plain_name(name, f"the column of the {kind}") for name in names if name]
+        for kind, names in several.items()
+    }
     return {kind: names for kind, names in wanted.items() if names}
 
 
@@ -87,6 +94,8 @@ def named_in(
             if type(value) not in (str, int) or not str(value).strip():
                 raise DataError(f"{where(row)}: the {kind} is {value!r:.40}, no text")
         names[kind] = [str(value) for value in values]
+        if kind != "caption_2":
+            names[kind] = [plain_name(name, f"the {kind}") for name in names[kind]]
     return names
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import first_repeated, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.from_rows import (
@@ -26,9 +26,10 @@ from vlbench.data.from_rows import (
     split_from_rows,
 )
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
+from vlbench.data.names import normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
@@ -102,13 +103,15 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
     labelled = {known: opened[name].rows for name, known in splits.items()}
-    classes = _classes(labelled, label) if label else []
+    classes, numbers = number_classes(_classes(labelled, label) if label else [])
     parts = {}
     for name, known in wanted(splits, wanted_splits).items():
         rows = _rows(opened[name], known, columns)
+        if len(classes) < len(numbers):
+            rows = rows._replace(labels=[numbers[number] for number in rows.labels or ()])
         parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
     require_own_regions(parts)
-    return with_class_words(Data(splits=parts, classes=classes), texts)
+    return with_class_words(Data(splits=parts, classes=classes, class_order=LISTED), texts)
 
 
 def _local(
@@ -196,7 +199,7 @@ def _join_parts(
 
     if name not in tables:
         raise DataError(str(unknown("split", name, tables)))
-    parts = tables[name]
+    parts = [part._replace(rows=_with_plain_names(part)) for part in tables[name]]
     try:
         rows = datasets.concatenate_datasets([part.rows for part in parts])
     except ValueError as error:
@@ -208,6 +211,22 @@ def _join_parts(
         if column not in known:
             raise DataError(f"{name}: {lacks_column(column, known)}")
     return Opened(rows, partial(row_name, [(part.name, len(part.rows)) for part in parts]))
+
+
+def _with_plain_names(part: SplitFile) -> Any:
+    """Return rows whose columns have names in their normal form. Raises DataError for two of one.
+
+    Without a change they stay the same object, whose place in the cache datasets knows.
+    """
+    names = part.rows.column_names
+    forms = [normal_form(name) for name in names]
+    if (twice := first_repeated(forms)) is not None:
+        raise DataError(f"{part.name}: two columns are named {twice!r}")
+    return (
+        part.rows
+        if forms == names
+        else part.rows.rename_columns(dict(zip(names, forms, strict=True)))
+    )
 
 
 def _classes(tables: Mapping[str, Any], label: str) -> list[str]:

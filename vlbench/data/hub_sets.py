@@ -29,7 +29,7 @@ from vlbench.data.images import (
     require_whole,
 )
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Column, Data, Split
+from vlbench.data.records import LISTED, Column, Data, Split
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
@@ -113,7 +113,7 @@ def from_hub(
     tables = open_tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
     splits = {name: _split(tables[name], source, name, len(names)) for name in expected}
-    return Data(splits=splits, classes=names, expected=expected)
+    return Data(splits=splits, classes=names, expected=expected, class_order=LISTED)
 
 
 def open_tables(source: HubSet, absent: DataAbsent) -> Any:

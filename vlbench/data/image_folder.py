@@ -1,13 +1,14 @@
 """A user's own images, one folder per class: `root/train/<class>/*` and `root/test/<class>/*`."""
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from vlbench.data.folders import count_kinds, files_beside, visible_files, visible_folders
 from vlbench.data.images import SUFFIXES, file_images, labelled
+from vlbench.data.names import normal_form, number_classes
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, same_images, wanted
 from vlbench.errors import DataAbsent, DataError
@@ -26,11 +27,11 @@ def image_folder(
 
     Without a folder `train` there is only a test split. Classes are the sorted names of the
     folders of train, or of test where train is absent; test may lack some. Hidden files are no part
-    of it; other files without a suffix of images that Pillow opens, or outside the folders of
-    classes, are left out and counted. Folders inside a class folder belong to the class, and linked
-    ones are followed. Where `class_numbers_are_outputs`, the folders are named by the numbers of a
-    classifier's outputs, as ImageNetV2's are. Of `wanted_splits` alone, if there are some,
-    files are read.
+    of it; caches of file managers, other files without a suffix of images that Pillow opens, or
+    outside the folders of classes, are left out and counted. Folders inside a class folder belong
+    to the class, and linked ones are followed. Where `class_numbers_are_outputs`, the folders are
+    named by the numbers of a classifier's outputs, as ImageNetV2's are. Of `wanted_splits` alone,
+    if there are some, files are read.
 
     With `halves`, a seed, a root that has neither folder may hold the folders of classes itself: of
     each class a half that the seed draws is train, and the other, smaller by one image where their
@@ -43,9 +44,9 @@ def image_folder(
     if halves is not None and not (root / test).is_dir() and not (root / train).is_dir():
         return _in_halves(root, halves)
     if not (root / test).is_dir():
-        raise DataError(f"no folder '{test}' of test images; there are {_folders(root)}")
+        raise DataError(f"no folder '{test}' of test images; there are {visible_folders(root)}")
     folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
-    classes = _folders(root / next(iter(folders.values())))
+    classes = number_classes(visible_folders(root / next(iter(folders.values())))).names
     read = wanted(folders, wanted_splits)
     others: Counter[str] = Counter()
     splits = {name: _split(root, folder, classes, others) for name, folder in read.items()}
@@ -60,9 +61,12 @@ def _dropped(others: Counter[str]) -> dict[str, int]:
 
 def _in_halves(root: Path, seed: int) -> Data:
     """Return the images of folders of classes, a half of each class for train and one for test."""
-    classes, others = _folders(root), Counter[str]()
-    images = [_images(root, name, others) for name in classes]
-    _count(others, [one.name for one in root.iterdir() if one.is_file() and one.name[0] != "."])
+    others = Counter[str]()
+    classes, numbers = number_classes(own_folders := visible_folders(root))
+    images: list[list[str]] = [[] for _ in classes]
+    for number, folder in zip(numbers, own_folders, strict=True):
+        images[number] += _images(root, folder, others)
+    others += files_beside(root)
     # Copies of an image are in one half, so that no test image is a train image.
     same = [same_images(Split({"image": file_images(root, own)})) for own in images]
     few = [f"{c} ({len(own)})" for c, own in zip(classes, same, strict=True) if len(own) < 2]
@@ -91,66 +95,27 @@ def _split(root: Path, folder: str, classes: Sequence[str], others: Counter[str]
 
     Raises DataError for a folder without classes, an unknown class and a class without images.
     """
-    own = _folders(root / folder)
+    own = {name: normal_form(name) for name in visible_folders(root / folder)}
     if not own:
         raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")
-    unknown = [name for name in own if name not in classes]
+    unknown = [name for name in own.values() if name not in classes]
     if unknown:
         raise DataError(f"'{folder}' has the class '{unknown[0]}', which the train folder lacks")
     files = [(name, _images(root, f"{folder}/{name}", others)) for name in own]
-    beside = [one.name for one in (root / folder).iterdir() if one.is_file()]
-    _count(others, [name for name in beside if name[0] != "."])
+    others += files_beside(root / folder)
     empty = [name for name, images in files if not images]
     if empty:
         raise DataError(f"'{folder}/{empty[0]}' holds no image; add some or remove the folder")
     names = [image for _, images in files for image in images]
-    labels = [label for name, images in files for label in [classes.index(name)] * len(images)]
+    labels = [classes.index(own[name]) for name, images in files for _ in images]
     return labelled(file_images(root, names), labels, classes=len(classes), where=folder)
-
-
-def _folders(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-
-
-def _count(others: Counter[str], names: Iterable[str]) -> None:
-    """Count files by their suffix, which is empty for a name without one."""
-    others.update(PurePath(name).suffix.lower() or "no suffix" for name in names)
 
 
 def _images(root: Path, folder: str, others: Counter[str]) -> list[str]:
     """Return the images under a folder, relative to the root; count other files by suffix."""
-    seen = visible_files(root, folder)
-    images = [name for name in seen if name.lower().endswith(SUFFIXES)]
-    if len(images) < len(seen):
-        _count(others, set(seen).difference(images))
+    files, cached = visible_files(root, folder)
+    images = [name for name in files if name.lower().endswith(SUFFIXES)]
+    others += cached
+    if len(images) < len(files):
+        others += count_kinds(set(files).difference(images))
     return images
-
-
-def visible_files(root: Path, folder: str = "") -> list[str]:
-    """Return the files under a folder and under folders linked there, relative to the root, sorted.
-
-    Hidden files, and those in hidden folders, are left out. Raises DataError for a folder that
-    cannot be read, and for a link to a folder that holds it.
-    """
-    files = []
-    top = str(root / folder)
-    for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
-        # As texts: a Path of each of a million files takes longer than the rest of the plan.
-        files += [inside + name for name in names if name[0] != "."]
-        _refuse_loops(Path(parent), folders, inside)
-    return sorted(files)
-
-
-def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
-    """Raise DataError for a link to a folder that holds it, among the folders of `place`."""
-    whole = place.resolve() if folders else place
-    looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
-    if looped:
-        link = inside + looped[0]
-        raise DataError(f"'{link}' links to a folder that holds it; remove the link")
-
-
-def _refuse(error: OSError) -> None:
-    raise DataError(f"{Path(error.filename).name} cannot be read ({error.strerror})") from error

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import lines_of, read_text
 from vlbench.data.images import SUFFIXES, file_images, labelled
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Data, Split, value_column
@@ -106,7 +106,7 @@ def _read_val_classes(root: Path) -> dict[str, str]:
         rows = r"^(ILSVRC2012_val_\d{8}),\W?(n\d{8})\b"
         return dict(re.findall(rows, read_text(solution), re.MULTILINE))
     if labels.is_file():
-        lines = read_text(labels).splitlines()
+        lines = lines_of(read_text(labels))
         return {f"ILSVRC2012_val_{i:08d}": wnid.strip() for i, wnid in enumerate(lines, 1)}
     what = "the list of labels of ImageNet's validation images"
     raise DataAbsent(what, HOME, f"{root / LABELS[0]} (or {LABELS[1]})")

@@ -12,7 +12,7 @@ import numpy as np
 from vlbench.data import hub_sets
 from vlbench.data.images import DIGITS, Pixels, array_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split
+from vlbench.data.records import LISTED, Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 GARMENTS = (
@@ -88,7 +88,7 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
         if images and labels
     }
     expected = {split: EXPECTED[split] for split in splits}
-    return Data(splits=splits, classes=source.classes, expected=expected)
+    return Data(splits=splits, classes=source.classes, expected=expected, class_order=LISTED)
 
 
 def _find(root: Path, stem: str) -> Path | None:

@@ -22,6 +22,11 @@ FLOOR, RATIO = 256 << 20, 1_000
 # places in the list of those that differ.
 WIDTH, LEVELS = 16, 4
 
+# How pyarrow says that it cannot make such a list of texts in two of the encodings of Parquet.
+DELTAS = "DecodeArrow of DictAccumulator"
+MOST_ROWS = 1 << 16
+TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
 # Bytes of a value in Python.
 OBJECT = 64
 
@@ -36,7 +41,32 @@ def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Ta
     source = pa.BufferReader(file.getbuffer()) if isinstance(file, BytesIO) else file
     texts = require_modest(file, columns)
     # A board has hundreds of small tables: threads cost more than they save.
-    return pq.ParquetFile(source, read_dictionary=texts).read(columns, use_threads=False)
+    try:
+        return pq.ParquetFile(source, read_dictionary=texts).read(columns, use_threads=False)
+    except OSError as error:
+        if DELTAS not in str(error):
+            raise
+    return _read_in_batches(pq.ParquetFile(source), file, columns)
+
+
+def _read_in_batches(
+    source: pq.ParquetFile, file: IO[bytes], columns: Sequence[str] | None
+) -> pa.Table:
+    """Return a table whose texts are stored as differences from one another, and so unpack to more.
+
+    Raises ValueError before more memory is taken than a file may take: no text is longer than what
+    its pages hold.
+    """
+    groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
+    longest = max((abs(group.total_byte_size) for group in groups), default=0)
+    rows = min(MOST_ROWS, max(1, _allowed(file) // max(1, longest)))
+    batches, taken = [], 0
+    for batch in source.iter_batches(rows, columns=columns, use_threads=False):
+        taken += batch.nbytes
+        _require(taken, file)
+        batches.append(batch)
+    schema = batches[0].schema if batches else source.read(columns).schema
+    return pa.Table.from_batches(batches, schema)
 
 
 def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> list[str]:
@@ -70,11 +100,14 @@ def _is_text(leaf: Any) -> bool:
 
 
 def _require(taken: int, file: IO[bytes]) -> None:
-    size = file.seek(0, 2)
-    if taken > max(FLOOR, RATIO * size):
+    if taken > _allowed(file):
         raise ValueError(
-            f"its {size} bytes unpack to over {taken >> 20} MB, as no honest file's do"
+            f"its {file.seek(0, 2)} bytes unpack to over {taken >> 20} MB, as no honest file's do"
         )
+
+
+def _allowed(file: IO[bytes]) -> int:
+    return max(FLOOR, RATIO * file.seek(0, 2))
 
 
 def _objects(array: Any) -> int:
@@ -82,6 +115,8 @@ def _objects(array: Any) -> int:
     if pa.types.is_dictionary(array.type):
         lengths = pc.binary_length(array.dictionary).take(array.indices)
         return OBJECT * len(array) + (pc.sum(lengths).as_py() or 0)
+    if array.type in TEXTS:
+        return OBJECT * len(array) + (pc.sum(pc.binary_length(array)).as_py() or 0)
     if pa.types.is_struct(array.type):
         return OBJECT * len(array) + sum(map(_objects, array.flatten()))
     if pa.types.is_map(array.type):

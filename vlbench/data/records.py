@@ -112,15 +112,19 @@ class Splits(dict[str, Split]):
 # The order of classes that are the numbers of a classifier's outputs.
 OUTPUT_NUMBERS = "output numbers"
 
+# The order of classes that a source lists, in a file or a type, and so is more than that of texts.
+LISTED = "listed"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
     """A data set: its splits, the names of its classes, and the official number of rows per split.
 
     A result on a split with fewer rows than `expected` is marked partial. `class_order` names the
-    published order that the classes have, such as imagenet; a classifier that states the same is
-    paired with them by place. `categories` has that of each class where classes are nested in
-    some, such as nouns. `dropped` says of what the source has how much was left out, such as
+    order that the classes have, published such as imagenet, or `LISTED`; a classifier that states
+    the same is paired with them by place, and so are names that a task gives in that order.
+    `categories` has that of each class where classes are nested in some, such as nouns. `dropped`
+    says of what the source has how much was left out, such as
     `{"files (.heic) that are no images of a class": 3}`; a run says so, and its rows count it.
     `notes` are what else rows say of the data, such as how splits were drawn.
     """

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
+from vlbench.data.folders import is_visible
 from vlbench.errors import DataError, listed
 
 # A file's split, its number and the number of all; what follows may differ for each shard.
@@ -59,7 +60,7 @@ def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
 
 
 def _is_hidden(file: PurePath) -> bool:
-    hidden = any(part.startswith(".") for part in file.parts)
+    hidden = not all(map(is_visible, file.parts))
     return hidden or any(part.startswith("__") for part in file.parent.parts)
 
 

@@ -16,7 +16,7 @@ from vlbench.data import hub_sets
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split
+from vlbench.data.records import LISTED, Data, Split
 from vlbench.errors import DataAbsent, DataError
 
 HOME = "ufldl.stanford.edu/housenumbers"
@@ -56,7 +56,7 @@ def svhn(*, root: Path, download: bool = False) -> Data:
     begin_reading()
     splits = {split: _crops(path) for split, path in paths.items()}
     expected = {split: CROPS[split] for split in splits}
-    return Data(splits=splits, classes=DIGITS, expected=expected)
+    return Data(splits=splits, classes=DIGITS, expected=expected, class_order=LISTED)
 
 
 def _instead(root: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.folders import own_spelling
 from vlbench.data.from_rows import (
     Named,
     Rows,
@@ -21,9 +23,10 @@ from vlbench.data.from_rows import (
     split_from_rows,
 )
 from vlbench.data.images import file_images
+from vlbench.data.names import named_twice, normal_form, number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
 
@@ -89,23 +92,23 @@ def images(  # noqa: PLR0913 - YAML fills them by name
     more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
     columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
     tables = {split: _read(root, name, columns) for split, name in names.items()}
-    has_numbers = any(NUMBER.fullmatch(name) for name in classes)
-    numbers = {} if has_numbers else {str(i): i for i in range(len(classes))}
+    listed = list(classes)
     if label and not classes:
-        classes = sorted(set(next(iter(tables.values())).texts("label")))
-    if (twice := first_repeated(name.strip() for name in classes)) is not None:
-        raise DataError(
-            f"two classes are named {twice!r}, but for spaces around it; tell them apart"
-        )
-    numbers |= {name: i for i, name in enumerate(classes)}
+        listed = sorted(set(next(iter(tables.values())).texts("label")), key=normal_form)
+    own = number_classes(listed).names
+    if (twice := first_repeated(own)) is not None:
+        raise named_twice(twice)
+    # Names that are numbers, or one name in two spellings, make a number mean one of two classes.
+    is_clear = len(own) == len(classes) and not any(map(NUMBER.fullmatch, own))
+    numbers = {str(i): i for i in range(len(own))} if is_clear else {}
+    numbers |= {name: i for i, name in enumerate(own)}
     splits = {}
     for split, table in wanted(tables, wanted_splits).items():
         rows = _rows(root, table, numbers)
-        splits[split] = split_from_rows(
-            rows, classes=len(classes), where=table.name, regions=regions
-        )
+        splits[split] = split_from_rows(rows, classes=len(own), where=table.name, regions=regions)
     require_own_regions(splits)
-    return with_class_words(Data(splits=splits, classes=list(classes)), texts)
+    order = LISTED if classes else ""
+    return with_class_words(Data(splits=splits, classes=own, class_order=order), texts)
 
 
 class _Table(NamedTuple):
@@ -133,8 +136,9 @@ class _Table(NamedTuple):
 
 
 def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
-    images = file_images(root, _paths(table, "image"), listed=table.name)
-    others = [_paths(table, "image_2", i) for i in range(len(table.columns.get("image_2", ())))]
+    images = file_images(root, _paths(root, table, "image"), listed=table.name)
+    numbered = range(len(table.columns.get("image_2", ())))
+    others = [_paths(root, table, "image_2", i) for i in numbered]
     more = [file_images(root, paths, listed=table.name) for paths in others]
     labels = _labels(table, numbers) if "label" in table.columns else None
     items = list(chain(*table.columns.get("item", ())))
@@ -142,21 +146,22 @@ def _rows(root: Path, table: _Table, numbers: Mapping[str, int]) -> Rows:
     return Rows(images, labels, items, texts, named, more)
 
 
-def _paths(table: _Table, column: str, number: int = 0) -> list[str]:
+def _paths(root: Path, table: _Table, column: str, number: int = 0) -> list[str]:
     """Return the paths of images. Raises DataError for one that leads out of the root."""
     paths = table.texts(column, number)
     for i, path in enumerate(paths):
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise DataError(f"{table.where(i)}: the path {path:.200} leads out of the root")
-    return paths
+    return [own_spelling(root, path) for path in paths]
 
 
 def _labels(table: _Table, numbers: Mapping[str, int]) -> list[int]:
     """Return the number of each row's class. Raises DataError for a label that is no class."""
-    for i, value in enumerate(table.columns["label"][0]):
-        if value is None or str(value) not in numbers:
-            raise DataError(f"{table.where(i)}: {unknown('class', str(value), numbers)}")
-    return [numbers[str(value)] for value in table.columns["label"][0]]
+    names = [normal_form(str(value)) for value in table.columns["label"][0]]
+    for i, (name, value) in enumerate(zip(names, table.columns["label"][0], strict=True)):
+        if value is None or name not in numbers:
+            raise DataError(f"{table.where(i)}: {unknown('class', name, numbers)}")
+    return [numbers[name] for name in names]
 
 
 def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table:
@@ -172,17 +177,21 @@ def _read(root: Path, name: str, columns: Mapping[str, Sequence[str]]) -> _Table
 
 
 def _read_csv(path: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
-    rows, line = [], 1
+    rows, line, lines = [], 1, list[str]()
+    root = str(path).removesuffix(name)
     try:
         require_at_most(path, MOST_ANNOTATIONS)
         # Not pyarrow.csv, which reads a file that ends within quotes as if they were closed.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(_lines(file), strict=True)
-            _require(name, columns, reader.fieldnames or [])
+            reader = csv.DictReader(_lines(file, lines), strict=True)
+            reader.fieldnames = [*_require(name, columns, reader.fieldnames or [])]
             line = reader.line_num + 1
+            lines.clear()
             for row in reader:
+                _refuse_swallowed(lines, line, len(row), root)
                 rows.append(_cells(row, columns))
                 line = reader.line_num + 1
+                lines.clear()
     except (OSError, csv.Error) as error:
         why = getattr(error, "strerror", error)
         raise DataError(f"{name}, line {line}, cannot be read as CSV: {why}") from error
@@ -200,13 +209,42 @@ def _cells(row: Mapping[Any, Any], columns: Sequence[str]) -> list[Any]:
     return [row[column] for column in columns]
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file one at a time. Raises csv.Error for a long one, or bytes in it."""
+def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str) -> None:
+    """Raise csv.Error if two lines of one row have as many cells as `columns`, and an image each.
+
+    Strict mode takes all up to the next quote for one cell. `first` is the number of the first
+    line; images are files in `root`. A caption may have lines, and commas in them.
+    """
+    if len(lines) < 2:
+        return
+    rows = [n for n, line in enumerate(lines, first) if _is_row(line, columns, root)]
+    if len(rows) > 1:
+        raise csv.Error(
+            f"a quote is open there, and line {rows[1]} looks like a row; close the quote, or "
+            'write "" for a quote within quotes'
+        )
+
+
+def _is_row(line: str, columns: int, root: str) -> bool:
+    # With quotes as they are meant, and where one that is open hides the separators.
+    readers = csv.reader([line]), csv.reader([line], quoting=csv.QUOTE_NONE)
+    ways = [next(reader, []) for reader in readers]
+    paths = (root + cell.strip('"') for cells in ways if len(cells) == columns for cell in cells)
+    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    return any(map(os.path.isfile, paths))
+
+
+def _lines(file: TextIO, read: list[str]) -> Iterator[str]:
+    """Yield the lines of a file one at a time, and add them to `read`.
+
+    Raises csv.Error for a long one, or bytes in it.
+    """
     while line := file.readline(MOST_LINE + 1):
         if len(line) > MOST_LINE:
             raise csv.Error(f"a line has over {MOST_LINE} characters")
         if NO_TEXT.search(line):
             raise csv.Error("it is not UTF-8")
+        read.append(line)
         yield line
 
 
@@ -216,17 +254,23 @@ def _read_parquet(path: Path, name: str, columns: Sequence[str]) -> dict[str, li
     from vlbench.data.parquet_files import read_parquet, values  # noqa: PLC0415
 
     try:
-        _require(name, columns, parquet.read_schema(path).names)
+        known = _require(name, columns, parquet.read_schema(path).names)
         with path.open("rb") as file:
-            return values(read_parquet(file, columns), file)
+            read = values(read_parquet(file, [known[one] for one in columns]), file)
+        return {one: read[known[one]] for one in columns}
     except (OSError, ValueError, ArrowException) as error:
         raise DataError(f"{name} cannot be read as parquet: {error}") from error
 
 
-def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> None:
-    """Raise DataError for a column that a table lacks, or for two of one name."""
-    if (twice := first_repeated(known)) is not None:
+def _require(name: str, columns: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Return the table's own spelling of each of its columns, by its normal form.
+
+    Raises DataError for a column that a table lacks, or for two of one name.
+    """
+    forms = [normal_form(one) for one in known]
+    if (twice := first_repeated(forms)) is not None:
         raise DataError(f"{name}: two columns are named {twice!r}")
     for column in columns:
-        if column not in known:
-            raise DataError(f"{name}: {lacks_column(column, known)}")
+        if column not in forms:
+            raise DataError(f"{name}: {lacks_column(column, forms)}")
+    return dict(zip(forms, known, strict=True))

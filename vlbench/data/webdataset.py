@@ -22,15 +22,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from vlbench.data.coco_files import is_number, read_text
+from vlbench.data.coco_files import is_number, lines_of, read_text
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.from_rows import Rows, said_in, split_from_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
-from vlbench.data.images import MOST_PIXELS
+from vlbench.data.images import MOST_PIXELS, SUFFIXES
+from vlbench.data.names import number_classes
 from vlbench.data.pictures import require_own_regions
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, wanted
+from vlbench.data.records import LISTED, Data, wanted
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
@@ -119,7 +120,7 @@ def _require_end(file: BinaryIO, start: int) -> None:
         rest = file.read(CHUNK)
 
 
-IMAGES = ("jpg", "jpeg", "png", "webp")
+IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 
 # Bytes of a class number, of captions, and of an image: as many as the largest takes decoded.
 MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
@@ -163,6 +164,8 @@ def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
         if member.suffix in own:
             raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
         own[member.suffix] = member
+    if not keys:
+        raise DataError(f"{shard} holds no file; pack it again, or leave it out of {COUNT}")
     parts = {*IMAGES, *filter(None, wanted)}
     left_out = [own for own in keys.values() if not parts & own.keys()]
     for one in (member for own in left_out for member in own.values()):
@@ -229,7 +232,7 @@ CLASSES, COUNT = "classnames.txt", "nshards.txt"
 NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
 
 # What is remembered of a shard; another number for another `read_shard`.
-HOW = "examples of a tar shard, 2"
+HOW = "examples of a tar shard, 3"
 
 
 def images(
@@ -258,18 +261,19 @@ def images(
             raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
     require_texts(texts)
     begin_reading()
-    classes = _class_names(root) if label else []
+    classes, numbers = number_classes(_class_names(root) if label else [], CLASSES)
     suffixes = Wanted(label, caption)
     read_splits, left_out = {}, 0
     for name, folder in wanted(splits, wanted_splits).items():
-        rows, others = _rows(root, folder, suffixes, len(classes))
+        rows, others = _rows(root, folder, suffixes, numbers)
         left_out += others
         read_splits[name] = split_from_rows(
             rows, classes=len(classes), where=folder, regions=regions
         )
     require_own_regions(read_splits)
     dropped = {NO_EXAMPLE: left_out} if left_out else {}
-    return with_class_words(Data(splits=read_splits, classes=classes, dropped=dropped), texts)
+    data = Data(splits=read_splits, classes=classes, class_order=LISTED, dropped=dropped)
+    return with_class_words(data, texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +297,7 @@ class _Images(Sequence[Any]):
         return read_part(self.root / self.shards[shard], start, size, where), where
 
 
-def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, int]:
+def _rows(root: Path, folder: str, wanted: Wanted, classes: Sequence[int]) -> tuple[Rows, int]:
     """Return what the shards of a split have for its images, and how many keys are left out."""
     shards = _shards(root, folder)
     rows: dict[str, int] = {}
@@ -309,11 +313,13 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
             rows[one.key] = len(rows)
             if one.label is not None:
-                labels.append(_check_size(one.label, classes, f"{shard}: {one.key}"))
+                labels.append(_class_of(one.label, classes, f"{shard}: {one.key}"))
             if one.caption is not None:
-                captions.append(one.caption.splitlines())
+                captions.append(lines_of(one.caption))
             places.extend((number, one.start, one.size))
             digests.append(one.digest)
+    if not rows:
+        raise DataError(f"{folder}: no shard has an image ({', '.join(IMAGES)})")
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
     split_rows = Rows(
@@ -328,10 +334,10 @@ def _rows(root: Path, folder: str, wanted: Wanted, classes: int) -> tuple[Rows, 
     return split_rows, left_out
 
 
-def _check_size(label: int, classes: int, where: str) -> int:
-    if label >= classes:
-        raise DataError(f"{where} has the label {label}, not in 0..{classes - 1}")
-    return label
+def _class_of(label: int, classes: Sequence[int], where: str) -> int:
+    if label >= len(classes):
+        raise DataError(f"{where} has the label {label}, not in 0..{len(classes) - 1}")
+    return classes[label]
 
 
 def _shards(root: Path, folder: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.data.coco_files import read_text
+from vlbench.data.names import composed
 from vlbench.errors import DataError
 
 
@@ -70,7 +71,7 @@ def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
 
 
 def _lines(path: Path) -> list[str]:
-    return read_text(path).rstrip("\n").split("\n")
+    return [composed(line) for line in read_text(path).rstrip("\n").split("\n")]
 
 
 def _is_number(text: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vlbench.data.coco_files import read_text
+from vlbench.data.names import composed
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
@@ -74,7 +75,7 @@ def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged
     are left out, and those that begin with #. Raises DataError, with the line.
     """
     lines = [
-        (f"{path.name}, line {number}", line)
+        (f"{path.name}, line {number}", composed(line))
         for number, line in enumerate(read_text(path).split("\n"), 1)
         if line.strip() and not line.startswith("#")
     ]

@@ -1,6 +1,7 @@
+import h5py
 import numpy as np
 import pytest
-from region_files import BOXES, VECTORS, butd, lxmert, put_tsv
+from region_files import BOXES, FRACTIONS, VECTORS, butd, lxmert, put_ban, put_tsv
 
 from vlbench.data.regions import image_name, image_number, region_features
 from vlbench.errors import DataError
@@ -134,3 +135,31 @@ def test_what_is_no_features_is_told(tmp_path):
         DataError, match=r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"
     ):
         region_features(tmp_path / "a.txt")
+
+
+def as_tsv(root):
+    return put_tsv(root, lxmert("42", boxes=FRACTIONS[:, :4]))
+
+
+def as_npz(root, name="bbox"):
+    np.savez(root / "42.npz", x=VECTORS, image_w=40, image_h=30, **{name: FRACTIONS[:, :4]})
+    return root
+
+
+def as_hdf5(root):
+    file = put_ban(root)
+    with h5py.File(file, "r+") as opened:
+        opened["image_bb"][...] = opened["spatial_features"][:, :4]
+        opened["spatial_features"][...] = opened["image_bb"][:][:, [0, 1, 2, 3, 2, 3]] / 20
+    return file
+
+
+@pytest.mark.parametrize("put", [as_tsv, as_npz, as_hdf5])
+def test_fractions_under_a_name_of_pixels_are_refused(put, tmp_path):
+    with pytest.raises(DataError, match=r": no box leaves the first pixel of an image of \("):
+        region_features(put(tmp_path))["42"]
+
+
+def test_fractions_under_a_name_of_fractions_are_scaled(tmp_path):
+    boxes = region_features(as_npz(tmp_path, "norm_bb"))["42"].boxes
+    assert boxes.numpy() == pytest.approx(BOXES)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow.compute as pc
 import pytest
@@ -5,6 +7,7 @@ import torch
 from fakes import PlantedFeatures, labelled_images
 from torch.nn.functional import normalize
 
+from vlbench.data.images import DIGITS
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
@@ -229,11 +232,63 @@ def test_many_images_are_compared_in_blocks_alike(monkeypatch):
 
 
 def test_other_prompts_and_names_can_be_given():
-    data = animals(2, 2)
+    data = replace(animals(2, 2), class_order="listed")
     model = reading(data)
     model.texts = dict(zip(["das Katze", "das Hund"], torch.eye(2), strict=True))
     outcome = probe(model, data, prompts="das {}", class_names=["Katze", "Hund"])
     assert values(outcome) == dict.fromkeys(METRICS, 1.0)
+
+
+def test_names_in_another_order_are_paired_by_name():
+    data = animals(2, 2, 2)
+    assert values(probe(reading(data), data, class_names=["eel", "cat", "dog"]))["accuracy"] == 1
+
+
+def numbered(*names, order=""):
+    """Return data of classes in the order of texts, and a model that reads `one` as the class 1."""
+    data = replace(labelled_images(*[1] * len(names), classes=sorted(names)), class_order=order)
+    return data, reading(data)
+
+
+def test_numbers_are_paired_by_value():
+    data, model = numbered(*map(str, range(12)))
+    padded = [f"{i:02}" for i in range(12)]
+    model.texts = {f"a photo of a {i:02}.": model.texts[f"a photo of a {i}."] for i in range(12)}
+    assert values(probe(model, data, class_names=padded))["accuracy"] == 1
+
+
+WORDS = [*DIGITS, "ten", "eleven"]
+
+
+def test_names_of_outputs_are_paired_by_the_numbers_of_classes():
+    data, model = numbered(*map(str, range(12)), order="output numbers")
+    said = [model.texts[f"a photo of a {i}."] for i in range(12)]
+    model.texts = {f"a photo of a {word}.": said[i] for i, word in enumerate(WORDS)}
+    assert values(probe(model, data, class_names=WORDS))["accuracy"] == 1
+
+
+def test_names_that_could_be_of_any_class_are_refused_with_both_orders():
+    data, model = numbered(*map(str, range(12)))
+    message = "class_names 'zero', 'one', 'two' and 9 more .* classes '0', '1', '10' and 9 more"
+    with pytest.raises(ValueError, match=message):
+        probe(model, data, class_names=WORDS)
+
+
+def test_each_class_can_be_given_its_name():
+    data = animals(2, 2)
+    model = reading(data)
+    model.texts = dict(zip(["a photo of a cat.", "a photo of a Hund."], torch.eye(2), strict=True))
+    assert values(probe(model, data, class_names={"dog": "Hund"}))["accuracy"] == 1
+    with pytest.raises(UnknownNameError, match="no class is named 'dgo'; did you mean dog"):
+        probe(model, data, class_names={"dgo": "Hund"})
+
+
+@pytest.mark.parametrize("class_names", [None, ["number_one", "number_zero"]])
+def test_a_prompt_has_blanks_for_the_underscores_of_a_class(class_names):
+    data = labelled_images(1, 1, classes=["number_zero", "number_one"])
+    model = reading(data)
+    model.texts = {text.replace("_", " "): vector for text, vector in model.texts.items()}
+    assert values(probe(model, data, class_names=class_names))["accuracy"] == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from vlbench.capabilities import Regions
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import lines_of, read_text
+from vlbench.data.folders import is_visible
 from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.names import image_name, image_number
@@ -30,6 +31,9 @@ VOCABULARY = "objects_vocab.txt"
 
 # How labels are read; another number for another `_read_words`.
 LABELS = "the first of several names, 1"
+
+# The fraction that is a whole side, with its rounding in float32.
+WHOLE = 1.0001
 
 # Pixels by which a box may leave its image: files round boxes, fractions and sizes.
 ROUNDING = 1
@@ -85,7 +89,9 @@ def region_features(
     sizes; files with sizes must agree. Where the file has class numbers and objects_vocab.txt lies
     beside it, labels are its words. Raises DataAbsent, and DataError for two of one image.
     """
-    files = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(p for p in path.iterdir() if p.suffix in KINDS and is_visible(p.name))
     if not files or not files[0].is_file():
         raise DataAbsent("region features", "whoever made them", f"{path} ({', '.join(KINDS)})")
     begin_reading()
@@ -119,7 +125,7 @@ def _read_words(vocabulary: Path) -> list[str]:
 
     As its authors read it (lib/datasets/vg.py of bottom-up attention): in lower case.
     """
-    return [line.split(",")[0].strip().lower() for line in read_text(vocabulary).splitlines()]
+    return [line.split(",")[0].strip().lower() for line in lines_of(read_text(vocabulary))]
 
 
 def _partner(file: Path) -> list[Path]:
@@ -156,6 +162,12 @@ def _check(stored: StoredRegions, known: Size | None) -> Regions:
             "y1 <= y2 and finite numbers"
         )
     sides = boxes.new_tensor([*size, *size])
+    if not stored.is_relative and 0 < boxes.max() <= WHOLE < max(size):
+        raise DataError(
+            f"{stored.where}: no box leaves the first pixel of an image of {size}, so these are "
+            "fractions under a name of pixels; multiply them by width and height, or write them as "
+            "norm_bb of an npz file"
+        )
     if stored.is_relative:
         boxes = boxes * sides
     outside = ((boxes < -ROUNDING) | (boxes > sides + ROUNDING)).any(1)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from vlbench.data.images import SUFFIXES
+from vlbench.data.names import normal_form
 from vlbench.errors import DataError
 
 _ENDING = re.compile(rf"({'|'.join(map(re.escape, (*SUFFIXES, '.npz')))})+$", re.IGNORECASE)
@@ -19,7 +20,7 @@ def image_name(name: str) -> str:
 
     `dogs/dog_1.jpg`, `dog_1.jpg.npz` and `dog_1` are `dog_1`, and `cat_1` is another image.
     """
-    return _ENDING.sub("", name.rsplit("/", 1)[-1])
+    return normal_form(_ENDING.sub("", name.rsplit("/", 1)[-1]))
 
 
 def image_names(names: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from vlbench.capabilities import Picture, Regions
 from vlbench.data.coco_files import Arc, Named, Phrase
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
-from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.data.records import LISTED, Column, Data, Split, value_column
 from vlbench.data.scenes.pairs import Pair, count_pairs, pair
 from vlbench.data.scenes.rows import PAIRED, SEEN, object_noun, places, row
 from vlbench.data.scenes.storage import open_rows, write_once
@@ -73,7 +73,7 @@ def objects(
 
     categories = [CATEGORY[noun] for noun in classes] if fine else ()
     splits = {name: split(name) for name in places(configuration)}
-    return Data(splits=splits, classes=classes, categories=categories)
+    return Data(splits=splits, classes=classes, categories=categories, class_order=LISTED)
 
 
 def scenes(
@@ -109,7 +109,8 @@ def scenes(
         name: Split(_columns(world_table(configuration, name, seed, cache_dir), kind))
         for name in places(configuration)
     }
-    return Data(splits=splits, classes=CATEGORIES if things == ALL else SEEN_CATEGORIES)
+    classes = CATEGORIES if things == ALL else SEEN_CATEGORIES
+    return Data(splits=splits, classes=classes, class_order=LISTED)
 
 
 def foils(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:

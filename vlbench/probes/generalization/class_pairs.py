@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vlbench.capabilities import Classifier
 from vlbench.data.records import OUTPUT_NUMBERS, Data
-from vlbench.errors import CannotDo
+from vlbench.errors import CannotDo, require_known
 
 # What transformers calls the classes of a checkpoint that names none.
 GENERIC = re.compile(r"label[ _-]?\d+", re.IGNORECASE)
@@ -77,6 +77,37 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     comparable = bool(by_value) == bool(_numbers(names))
     outputs = pair_names(names, classes) if comparable else {}
     return _all_paired(outputs, names, classes, "by name")
+
+
+def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> list[str]:
+    """Return the names that a task gives to the classes of the data, in the order of the classes.
+
+    A mapping has the name of each class that it renames. A list is paired by name, or by value
+    where both sides are numbers; else by place where the data state their order, by number where
+    that is `OUTPUT_NUMBERS`. Raises ValueError, with both orders, for any other list, and for
+    another number of names; UnknownNameError for a name of no class in a mapping.
+    """
+    classes = list(data.classes)
+    if isinstance(given, Mapping):
+        require_known("class", given, classes)
+        return [given.get(name, name) for name in classes]
+    if len(given) != len(classes):
+        raise ValueError(f"{len(given)} class names for the {len(classes)} classes of the data")
+    by_value, numbers = _numbers(classes), _numbers(given)
+    if by_value and data.class_order == OUTPUT_NUMBERS and sorted(by_value) == [*range(len(given))]:
+        return [given[number] for number in by_value]
+    if by_value and sorted(by_value) == sorted(numbers):
+        return [given[numbers.index(number)] for number in by_value]
+    places = pair_names(given, classes)
+    if len(places) == len(classes):
+        return [given[places[i]] for i in range(len(classes))]
+    if data.class_order and data.class_order != OUTPUT_NUMBERS:
+        return list(given)
+    raise ValueError(
+        f"class_names {_shown(given)} are not the names of the data's classes {_shown(classes)}, "
+        "which have no order but that of texts; give the name of each class, such as "
+        f"class_names: {{{classes[0]}: {given[0]}}}"
+    )
 
 
 def pair_names(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
+from vlbench.data.names import spoken_names
 from vlbench.data.records import Data, TestRows, fewest_rows, labels, same_images, value_column
 from vlbench.data.words import tokens_at
 from vlbench.engine import Engine
@@ -115,7 +116,8 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     """
     del layers  # `layered` has read it
     _require_classes(data)
-    names = [", ".join(name.split(", ")[:synonyms]).lower() for name in data.classes]
+    spoken = spoken_names(data.classes)
+    names = [", ".join(name.split(", ")[:synonyms]).lower() for name in spoken]
     vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
     score = _reliability("prompt_reliability", [pair], data, seed)

@@ -29,6 +29,7 @@ from vlbench.capabilities import (
     is_log_odds,
     score_kind,
 )
+from vlbench.data.names import spoken_names
 from vlbench.data.records import Data, Split, TestRows, labels, require_classes, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import SMALLEST
@@ -37,6 +38,7 @@ from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.class_pairs import names_of_classes
 from vlbench.results import Outcome
 
 # The names in open_clip of the sets that a task may name.
@@ -61,14 +63,16 @@ def zero_shot(
     engine: Engine,
     *,
     prompts: list[str] | str = "a photo of a {}.",
-    class_names: list[str] | str | None = None,
+    class_names: list[str] | dict[str, str] | str | None = None,
     floors: dict[str, str] | None = None,
 ) -> Outcome:
     """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
     `prompts` is one prompt with {} for the name, a list of them, or a set of open_clip:
-    openai_imagenet or simple_imagenet. `class_names` defaults to the names of the data, and may be
-    the set openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
+    openai_imagenet or simple_imagenet. `class_names` defaults to the names of the data, with blanks
+    for underscores. It may be a list, paired with the classes by name, or by place where the data
+    state their order; the name of each class that is called otherwise, `{cat: Katze}`; or the set
+    openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
     tied; so are classes whose texts have the same vector. `floors` names floors of `accuracy`, and
     the column that each is that of: an image has the class whose other images are nearest to it by
     that column, on average.
@@ -90,7 +94,7 @@ def _zero_shot(
     data: TestRows,
     engine: Engine,
     prompts: list[str] | str,
-    class_names: list[str] | str | None,
+    class_names: list[str] | dict[str, str] | str | None,
 ) -> Outcome:
     require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
@@ -223,13 +227,14 @@ def _prompts(given: list[str] | str) -> list[str]:
     return prompts
 
 
-def _class_names(given: list[str] | str | None, data: Data) -> list[str]:
+def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> list[str]:
     if isinstance(given, str) and given not in NAME_SETS:
         raise unknown("set of class names", given, NAME_SETS)
     if isinstance(given, str) and data.class_order != "imagenet":
         raise ValueError(f"{given} names ImageNet's classes in their order, which the data lack")
-    names = _from_open_clip(NAME_SETS[given]) if isinstance(given, str) else given
-    names = list(data.classes) if names is None else names
+    if not isinstance(given, str):
+        return spoken_names(names_of_classes({} if given is None else given, data))
+    names = _from_open_clip(NAME_SETS[given])
     if len(names) != len(data.classes):
         raise ValueError(
             f"{len(names)} class names for the {len(data.classes)} classes of the data"

@@ -24,6 +24,7 @@ from torch.nn.functional import multi_margin_loss
 from torch.optim.lr_scheduler import StepLR
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
+from vlbench.data.names import spoken_names
 from vlbench.data.records import TrainAndTestRows, derangement, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
@@ -131,7 +132,7 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
         given = f"trials {trials}, epochs {training.epochs}, batch_size {training.batch_size}"
         raise ValueError(f"{given}: all must be 1 or more")
     drawn = _draw(len(data.classes), seen_fraction, trials, seed)
-    names = [name.lower() for name in data.classes]
+    names = [name.lower() for name in spoken_names(data.classes)]
     vectors = class_vectors(engine, words, names, prompt)
     parts = [
         LabelledFeatures(

@@ -1,0 +1,104 @@
+"""The files of a folder of anybody's, without hidden ones and those that programs keep there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+from unicodedata import normalize
+
+from vlbench.data.names import normal_form
+from vlbench.errors import DataError
+
+# Folders of Synology and QNAP, macOS, Windows, Linux and Python, in lower case. They hold
+# thumbnails and copies, never a class.
+CACHES = {
+    *("@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot", "__macosx"),
+    *("$recycle.bin", "system volume information", "lost+found", "__pycache__"),
+}
+
+
+class Files(NamedTuple):
+    """The files under a folder, relative to a root, sorted; and the number of those in caches."""
+
+    names: list[str]
+    cached: Counter[str]
+
+
+def own_spelling(root: Path, name: str) -> str:
+    """Return a path as a folder spells it: composed or decomposed, where it is not there as given.
+
+    A path that is absent in each spelling is returned as given.
+    """
+    if name.isascii():
+        return name
+    forms = [name, *(normalize(form, name) for form in ("NFC", "NFD"))]
+    paths = {f"{root}/{form}": form for form in forms}
+    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    return next((paths[path] for path in filter(os.path.isfile, paths)), name)
+
+
+def is_visible(name: str) -> bool:
+    """Return whether a file or a folder is a user's own: neither hidden nor a program's cache."""
+    return not name.startswith(".") and name.lower() not in CACHES
+
+
+def visible_folders(folder: Path) -> list[str]:
+    """Return the names of the folders in a folder, sorted as they are compared."""
+    names = [path.name for path in folder.iterdir() if path.is_dir() and is_visible(path.name)]
+    return sorted(names, key=normal_form)
+
+
+def files_beside(folder: Path) -> Counter[str]:
+    """Return the number of visible files in a folder by kind, and of those in its caches."""
+    there = list(folder.iterdir())
+    files = [path.name for path in there if path.is_file() and is_visible(path.name)]
+    return count_kinds(files) + _cached(folder, [path.name for path in there])
+
+
+def count_kinds(names: Iterable[str]) -> Counter[str]:
+    """Return the number of files by their suffix."""
+    return Counter(PurePath(name).suffix.lower() or "no suffix" for name in names)
+
+
+def visible_files(root: Path, folder: str = "") -> Files:
+    """Return the files under a folder and under folders linked there.
+
+    Hidden files, and those in hidden folders, are left out, and so are caches. Raises DataError for
+    a folder that cannot be read, and for a link to a folder that holds it.
+    """
+    files, cached = list[str](), Counter[str]()
+    top = str(root / folder)
+    for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
+        cached += _cached(Path(parent), folders)
+        folders[:] = filter(is_visible, folders)
+        inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
+        # As texts: a Path of each of a million files takes longer than the rest of the plan.
+        files += [inside + name for name in names if name[0] != "."]
+        _refuse_loops(Path(parent), folders, inside)
+    return Files(sorted(files), cached)
+
+
+def _cached(place: Path, names: Iterable[str]) -> Counter[str]:
+    """Return the number of files in each cache among these folders of a place."""
+    caches = [name for name in names if name.lower() in CACHES]
+    return Counter({f"in {name}": _count_files(place / name) for name in caches})
+
+
+def _count_files(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
+def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
+    """Raise DataError for a link to a folder that holds it, among the folders of `place`."""
+    whole = place.resolve() if folders else place
+    looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
+    if looped:
+        link = inside + looped[0]
+        raise DataError(f"'{link}' links to a folder that holds it; remove the link")
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{Path(error.filename).name} cannot be read ({error.strerror})") from error

@@ -1,0 +1,73 @@
+"""Names of columns, classes, labels and words: one normal form, by which they are compared.
+
+Captions and questions are no names: they stay as given.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vlbench.errors import DataError
+
+# Control characters, and halves of characters that are no text.
+REFUSED = {"Cc", "Cs"}
+
+
+class NumberedClasses(NamedTuple):
+    """The names of classes, and the number of the class of each name that was given."""
+
+    names: list[str]
+    numbers: list[int]
+
+
+def composed(text: str) -> str:
+    """Return a text with its accented letters as one sign each (NFC)."""
+    return unicodedata.normalize("NFC", text)
+
+
+def normal_form(name: str) -> str:
+    """Return a name as it is compared: composed, without blanks at its ends."""
+    return composed(name).strip()
+
+
+def spoken_names(classes: Sequence[str]) -> list[str]:
+    """Return names of classes as a sentence says them: `number_zero` is "number zero"."""
+    return [" ".join(name.replace("_", " ").split()) if "_" in name else name for name in classes]
+
+
+def plain_name(name: str, what: str) -> str:
+    r"""Return the normal form of a name. Raises DataError, naming `what`, for a control character.
+
+    >>> plain_name("cafe\u0301 ", "the class")
+    'café'
+    """
+    form = normal_form(name)
+    if not form.isprintable() and REFUSED.intersection(map(unicodedata.category, form)):
+        raise DataError(f"{what} {form!r:.80} has a control character; write it without")
+    return form
+
+
+def named_twice(name: object) -> DataError:
+    """Return the error for two classes of one name."""
+    return DataError(f"two classes are named {name!r}, but for spaces around it; tell them apart")
+
+
+def number_classes(names: Iterable[str], what: str = "the class") -> NumberedClasses:
+    """Return the classes of names, in the order of the first of each: two spellings are one class.
+
+    A name that is given twice in one spelling is two classes, as in ImageNet's list. Raises
+    DataError for names that differ in blanks at their ends, and for control characters.
+    """
+    given, before = Counter[str](), dict[tuple[str, int], tuple[int, str]]()
+    numbers = []
+    for name in names:
+        form = plain_name(name, what)
+        number, first = before.setdefault((form, given[name]), (len(before), composed(name)))
+        if first != composed(name):
+            raise named_twice(form)
+        given[name] += 1
+        numbers.append(number)
+    return NumberedClasses([form for form, _ in before], numbers)
