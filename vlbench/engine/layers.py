@@ -13,6 +13,7 @@ from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
+from vlbench.engine.pass_checks import require_tensor
 from vlbench.engine.passes import Encode, checked_features
 from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
 from vlbench.errors import CannotDo, require_known
@@ -192,12 +193,15 @@ class _AllLayers:
         # An engine knows a method that it has checked by its name.
         self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
+        self.tower = tower
         self.part_names = [f"{tower.encode}_at {name}" for name in names]
         self._encode = getattr(model, f"{tower.encode}_at")
 
     def __call__(self, values: Any) -> Tensor:
         by_layer = self._encode(values, self.names)
-        parts = [by_layer[name].float() for name in self.names]
+        if absent := [name for name in self.names if name not in by_layer]:
+            raise ValueError(f"{self.tower.encode}_at gave no layer {', '.join(absent)}")
+        parts = [require_tensor(f"layer {name}", by_layer[name]).float() for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if part.ndim != 2 or len(part) != len(values):
                 shape = list(part.shape)
