@@ -15,7 +15,14 @@ from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
 from vlbench.engine.pass_checks import require_tensor
 from vlbench.engine.passes import Encode, checked_features
-from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
+from vlbench.engine.shards import (
+    SHARD,
+    Features,
+    Parts,
+    each_shard,
+    places_by_shard,
+    stored_outputs,
+)
 from vlbench.errors import CannotDo, require_known
 
 # Stands for all layers.
@@ -105,8 +112,8 @@ class Layers:
         for number, rows in self.engine.own_shards(
             column.rows, places_by_shard(column.rows)
         ).items():
-            parts = [store.load(key, f"{number:06d}") or {"rows": []} for key in keys.values()]
-            if any(not set(rows) <= set(part["rows"]) for part in parts):
+            known = [stored_outputs(store, key, number) for key in keys.values()]
+            if any(not set(rows) <= one.keys() for one in known):
                 lacking[number] = rows
         if not lacking:
             return
@@ -120,9 +127,7 @@ class Layers:
         """Add rows of a layer to what is stored of their shard."""
         store = self.engine.store
         assert store
-        saved = store.load(key, f"{number:06d}") or {"rows": [], "values": []}
-        known = dict(zip(saved["rows"], saved["values"], strict=True))
-        known |= dict(zip(rows, values.clone(), strict=True))
+        known = stored_outputs(store, key, number) | dict(zip(rows, values.clone(), strict=True))
         ordered = sorted(known)
         content = {"rows": ordered, "values": torch.stack([known[row] for row in ordered])}
         store.save(key, f"{number:06d}", content)
