@@ -80,6 +80,7 @@ def test_an_argument_without_a_value_is_an_empty_text():
         ("true", bool, True),
         ("2.5", int, 2.5),
         ("2", Literal["2", "3"], "2"),
+        ("grid", Any, "grid"),
     ],
 )
 def test_an_argument_is_read_as_the_adapters_parameter_has_it(text, kind, value):

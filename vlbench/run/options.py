@@ -34,13 +34,14 @@ class Word(str):
 
         Raises UnknownNameError for a number that is too large.
         """
+        text = str(self)
         try:
-            value = scalar(self) if self else str(self)
+            value = scalar(text) if text else text
         except ValueError as error:
             if kind is str:
-                return str(self)
+                return text
             raise UnknownNameError(f"--model-args: {error}") from error
-        for one in (value, str(self)):
+        for one in (value, text):
             with suppress(Misfit):
                 read(kind, one)
                 return one
