@@ -1,5 +1,7 @@
 import os
 import random
+import subprocess
+import sys
 
 import huggingface_hub
 import numpy as np
@@ -60,3 +62,8 @@ def test_a_run_while_the_hub_is_away_leaves_the_process_as_it_was(source, monkey
 def random_states():
     of_numpy = np.random.get_state()  # noqa: NPY002 - that of the libraries
     return random.getstate(), of_numpy[1].tolist(), torch.get_rng_state().tolist()
+
+
+def test_what_is_imported_for_a_function_leaves_the_random_state_as_it_was():
+    code = "import random, vlbench; s = random.getstate(); vlbench.evaluate"
+    subprocess.run([sys.executable, "-c", f"{code}; assert random.getstate() == s"], check=True)

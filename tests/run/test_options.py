@@ -73,6 +73,7 @@ def test_an_argument_without_a_value_is_an_empty_text():
     [
         *((text, str, text) for text in ("2.10", "0012345", "true", "null", "9" * 40)),
         ("null", str | None, None),
+        ("9" * 40, str | None, "9" * 40),
         ("2.10", str | None, "2.10"),
         ("2.10", Path, "2.10"),
         ("5", int | str, 5),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
 from vlbench.errors import UnknownNameError, require_known
-from vlbench.plain import Misfit, read
+from vlbench.plain import Misfit, alternatives, read
 
 if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
     import torch
@@ -38,7 +38,7 @@ class Word(str):
         try:
             value = scalar(text) if text else text
         except ValueError as error:
-            if kind is str:
+            if str in alternatives(kind):
                 return text
             raise UnknownNameError(f"--model-args: {error}") from error
         for one in (value, text):
