@@ -1,8 +1,17 @@
+import os
+import random
+import subprocess
+import sys
+
+import huggingface_hub
+import numpy as np
 import pytest
+import torch
 from fakes import ConstantModel
 from runs import evaluate, primary
 
 import vlbench
+from vlbench import hub
 from vlbench.run.options import Keywords, Options
 
 
@@ -35,3 +44,26 @@ def test_a_frame_has_one_row_a_score_with_its_conditions_as_columns(source):
 
 def test_the_keywords_of_evaluate_are_the_options():
     assert Keywords.__annotations__.keys() == Options.__dataclass_fields__.keys()
+
+
+def test_a_run_while_the_hub_is_away_leaves_the_process_as_it_was(source, monkeypatch):
+    for name in (*hub.VARIABLES, hub.UNREACHED):
+        monkeypatch.setenv(name, "")  # so that what the run sets is undone after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(hub, "reachable", lambda: False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    before = random_states()
+    evaluate(source)
+    assert not any(name in os.environ for name in (*hub.VARIABLES, hub.UNREACHED))
+    assert not huggingface_hub.constants.HF_HUB_OFFLINE
+    assert random_states() == before
+
+
+def random_states():
+    of_numpy = np.random.get_state()  # noqa: NPY002 - that of the libraries
+    return random.getstate(), of_numpy[1].tolist(), torch.get_rng_state().tolist()
+
+
+def test_what_is_imported_for_a_function_leaves_the_random_state_as_it_was():
+    code = "import random, vlbench; s = random.getstate(); vlbench.evaluate"
+    subprocess.run([sys.executable, "-c", f"{code}; assert random.getstate() == s"], check=True)

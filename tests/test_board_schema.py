@@ -115,6 +115,13 @@ def test_a_summary_is_a_board_whose_rows_lack_what_a_mean_has_not(tmp_path):
             "rows[0].status' must be ok, skipped or failed, not 'fine'",
         ),
         (("rows", 0, "counts"), {"n": 1.5}, "rows[0].counts.n' must be a whole number, not 1.5"),
+        (
+            ("rows", 0, "counts"),
+            {"n": 10**300},
+            "rows[0].counts.n' must be a whole number, not 1000",
+        ),
+        (("rows", OK, "scores", 0, "n"), 2**63, f"rows[{OK}].scores[0].n' must be a whole number,"),
+        (("rows", OK, "scores", 0, "value"), 53.1, f"t.json: 'rows[{OK}].scores[0]' "),
         (("rows", 0, "notes"), [1], "rows[0].notes[0]' must be a text, not 1"),
         (("rows", 0, "model"), "\ud800", r"rows[0].model' must be a text, not '\ud800'"),
         (

@@ -1,9 +1,11 @@
 import hashlib
 import io
 import os
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ LONG_AGO = 1_000_000_000
 
 WRITER = """
 import os, sys
+from contextlib import closing
 from pathlib import Path
 from vlbench import digests
 digests.memory.set(Path(sys.argv[1]))
@@ -318,6 +321,17 @@ def test_two_processes_at_once_share_a_memory(tmp_path, memory):
     compute = Counting()
     assert file_digests(files, "bytes", compute) == [bytes_digest(file) for file in files]
     assert compute.calls == 0
+
+
+@pytest.mark.parametrize("damage", ["'x' || digest", "substr(digest, 1, 20)", "NULL", "7", "x'00'"])
+def test_a_damaged_digest_is_computed_again(damage, tmp_path, memory):
+    compute, file = Counting(), old_file(tmp_path / "a")
+    file_digests([file], "bytes", compute)
+    with closing(sqlite3.connect(memory)) as base, base:
+        base.execute(f"UPDATE digests SET digest = {damage}")  # noqa: S608 - of this table
+    for _ in range(2):
+        assert file_digests([file], "bytes", compute) == [bytes_digest(file)]
+    assert compute.calls == 2
 
 
 def test_a_broken_memory_is_no_memory(tmp_path, memory):

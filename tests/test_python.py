@@ -10,7 +10,8 @@ from PIL import Image
 import vlbench
 from vlbench import python
 from vlbench.engine import devices
-from vlbench.errors import CannotDo, UnknownNameError
+from vlbench.errors import CannotDo, SpecError, UnknownNameError
+from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.results import Outcome, Score
 
 MODEL, TASK = "tiny-rn", "few_shot_digits"
@@ -115,6 +116,16 @@ def test_a_probe_that_cannot_run_on_arrays_says_why(asked, error, message):
     name, more = asked
     with pytest.raises(error, match=message):
         vlbench.probe(name, [[1.0], [2.0]], ["a", "b"], **more)
+
+
+def test_a_probes_parameters_are_built_as_those_of_a_task():
+    arrays = np.eye(4)[[0, 1] * 6], ["x", "y"] * 6
+    found = vlbench.probe("transfer", *arrays, training={"optimizer": "lbfgs"})
+    built = vlbench.probe("transfer", *arrays, training=LinearTraining(optimizer="lbfgs"))
+    assert found.scores == built.scores
+    assert vlbench.probe("few_shot", *arrays, shots=(1, 2), trials=1).scores
+    with pytest.raises(SpecError, match=r"transfer: 'training\.optimiser' is unknown; did you"):
+        vlbench.probe("transfer", *arrays, training={"optimiser": "lbfgs"})
 
 
 def test_a_class_of_one_example_has_no_halves():

@@ -1,5 +1,6 @@
 """vlbench: what does this model know, and how does it know it."""
 
+import random
 from typing import TYPE_CHECKING, Any
 
 from vlbench import moved  # noqa: F401 - finds old names
@@ -40,8 +41,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a function when it is asked for: `import vlbench` must not import torch."""
     if name in __all__:
+        state = random.getstate()
         from vlbench import python  # noqa: PLC0415 - imports torch
 
+        # Libraries draw from the user's generator while they are imported.
+        random.setstate(state)
         return getattr(python, name)
     raise AttributeError(f"module 'vlbench' has no attribute '{name}'")
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
+
+import numpy as np
+import torch
 
 from vlbench import digests, hub
 from vlbench.engine import NoProgress, Progress, devices
@@ -29,16 +33,29 @@ def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Option
 
     The device computes exact float32 (`devices.set_up`). Environment variables say whether the hub
     can be reached, which is tried if `reach_hub`. Digests of files are remembered in the cache
-    folder. Without a cache folder a temporary one is used.
+    folder. Without a cache folder a temporary one is used. Afterwards these variables and the
+    global generators of random numbers are as they were.
     """
-    hub.settle(offline=options.offline or not reach_hub)
-    with temporary_folder() as temporary:
+    with hub.restored(), _same_random_state(), temporary_folder() as temporary:
+        hub.settle(offline=options.offline or not reach_hub)
         options = replace(options, cache_dir=options.cache_dir or temporary)
         assert options.cache_dir
         device = options.settings().device
         devices.set_up(device)
         with digests.remembered_in(options.cache_dir / "digests.sqlite"):
             yield options, Processes(cpu=device.type == "cpu")
+
+
+@contextmanager
+def _same_random_state() -> Iterator[None]:
+    """Restore the global generators of Python, NumPy and torch's CPU when this context ends."""
+    own, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(own)
+        np.random.set_state(of_numpy)  # noqa: NPY002 - as above
 
 
 def evaluate(

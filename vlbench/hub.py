@@ -24,6 +24,8 @@ from vlbench.errors import VlbenchError
 
 VARIABLE = "HF_HUB_OFFLINE"
 VARIABLES = (VARIABLE, "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+# The modules that keep, from when they are imported, whether the first of them is set.
+READERS = ("huggingface_hub.constants", "datasets.config")
 # Set beside them where no user, but a connection that failed, made this process offline.
 UNREACHED = "VLBENCH_HUB_UNREACHED"
 ENDPOINT = "https://huggingface.co"
@@ -36,6 +38,23 @@ UNCHECKED = 86_400.0
 
 # What the hub calls a file by the length of its name: git's SHA-1 of small files, and SHA-256.
 GIT, SHA256 = 40, 64
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Restore, when this context ends, what says to this process whether it is offline."""
+    names = (*VARIABLES, UNREACHED)
+    before = {name: os.environ.get(name) for name in names}
+    read = {name: sys.modules[name].HF_HUB_OFFLINE for name in READERS if name in sys.modules}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
+        for name in READERS:
+            if module := sys.modules.get(name):
+                vars(module)[VARIABLE] = read.get(name, is_offline())
 
 
 def settle(*, offline: bool = False) -> bool:

@@ -63,6 +63,9 @@ DEEPEST = 50
 # The types that messages show as JSON writes them.
 JSON = {bool, int, float, NoneType}
 
+# Whole numbers are of 64 bits: libraries take no larger ones.
+LARGEST = 2**63 - 1
+
 # The problems of a list that are told.
 MOST_PROBLEMS = 20
 
@@ -341,7 +344,11 @@ def _read_record(wanted: str, kind: Any, value: Any) -> Any:
         return value
     if type(value) is not dict:
         raise misfit(wanted, value)
-    return kind(**_fields(kind)(value))
+    fields = _fields(kind)(value)
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:  # what the record itself refuses
+        raise Misfit(Problem((), str(error))) from error
 
 
 def _read_union(
@@ -416,7 +423,8 @@ def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
         if own is str:
             sound = value.isascii() or value.encode("utf-8", "ignore").decode() == value
         else:
-            sound = not (own is float or own is int) or abs(value) <= sys.float_info.max
+            most = {float: sys.float_info.max, int: LARGEST}.get(own)
+            sound = most is None or abs(value) <= most
         if sound or kind is Path:
             return value if own is kind else kind(value)
     raise misfit(words(kind), value)

@@ -34,7 +34,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine, Progress
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import checked_features
-from vlbench.errors import CannotDo, UnknownNameError, unknown
+from vlbench.errors import CannotDo, SpecError, UnknownNameError, unknown
 from vlbench.extraction import (
     Features,
     extract_features,
@@ -45,11 +45,12 @@ from vlbench.extraction import (
 )
 from vlbench.files import default_cache
 from vlbench.identity import code_digest
-from vlbench.plain import hints
+from vlbench.plain import Misfit, hints, read_arguments
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
 from vlbench.results import Outcome, Result, matching
 from vlbench.run.options import Keywords, Options
+from vlbench.run.task import PROBE_FILLED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,9 +220,9 @@ def probe(
     """Return what a probe of image features finds in features [N, D] of one's own, with labels [N].
 
     `name` is that of a probe that asks for images alone, such as few_shot, transfer, clustering,
-    knn or rsa; `params` are its own. `test` and `test_labels` are those to test on; without them, a
-    half of each class that the seed draws. Raises CannotDo for a probe that asks for more than
-    features.
+    knn or rsa; `params` are its own, as a task's file has them. `test` and `test_labels` are those
+    to test on; without them, a half of each class that the seed draws. Raises CannotDo for a probe
+    that asks for more than features, and SpecError for parameters that it does not take.
     """
     function = _probe(name)
     if gap := lacking(Vectors, hints(function)["model"]):
@@ -241,7 +242,12 @@ def probe(
         "test": _split(test, test_names, classes),
     }
     data = Data(splits=splits, classes=classes)
-    outcome: Outcome = function(Vectors(), data, VectorEngine(), **params)
+    listed = {k: list(v) if type(v) in {tuple, range} else v for k, v in params.items()}
+    try:
+        arguments = read_arguments(function, listed, PROBE_FILLED)
+    except Misfit as error:
+        raise SpecError(f"{name}: {error}") from error
+    outcome: Outcome = function(Vectors(), data, VectorEngine(), **arguments)
     return outcome
 
 

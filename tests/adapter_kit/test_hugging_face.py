@@ -169,12 +169,6 @@ def test_a_file_is_refused_where_no_names_are_known(folder, file):
         Checkpoint(folder, str(file.with_name("other.pt")), rename=original)
 
 
-def test_a_tokenizer_pads_on_the_right(folder):
-    tokenizer = Checkpoint(folder).tokenizer()
-    assert tokenizer.padding_side == "right"
-    assert tokenizer(["a cat", "a"], padding=True).input_ids == [[2, 5, 6, 3], [2, 5, 3, 0]]
-
-
 def test_a_tokenizer_without_spans_is_refused(tmp_path):
     transformers.CTRLConfig(n_embd=16, n_layer=1, n_head=2).save_pretrained(tmp_path)
     (tmp_path / "vocab.json").write_text('{"<unk>": 0, "cat</w>": 1}')

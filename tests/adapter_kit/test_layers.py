@@ -225,3 +225,15 @@ def test_packed_tokens_are_averaged_over_those_of_their_image(pixels):
     assert layers.names == ["blocks.0_mean", "blocks.1_mean", "output"]
     found = layers.encode_at(pixels, layers.names)
     assert torch.allclose(found["blocks.1_mean"], encode(pixels), atol=1e-6)
+
+
+def test_a_layer_that_a_batch_does_not_reach_is_named(pixels):
+    model = Convolutions()
+
+    def encode(x):
+        maps = model.blocks[0](model.stem(x))
+        return (model.blocks[1](maps) if len(x) == 3 else maps).mean((2, 3))
+
+    layers = hooked(model, encode)
+    with pytest.raises(CannotDo, match=r"no vectors of layer blocks\.1_mean: these images do not"):
+        layers.encode_at(pixels, ["blocks.0_mean", "blocks.1_mean"])

@@ -6,7 +6,7 @@ import pytest
 from runs import board, evaluate
 from sources import make_source
 
-from vlbench.boards.privacy import cleaned, secrets_in, shown
+from vlbench.boards.privacy import cleaned, cut, secrets_in, shown
 from vlbench.cli import main
 
 TOKEN = "hf_AbCdEfGh1234567890"  # noqa: S105 - nobody's
@@ -176,3 +176,28 @@ def test_nothing_private_enters_a_board_or_page_by_a_name_parameter_reason_or_li
 def test_the_folder_that_the_shell_is_in_is_cut_like_any_other(monkeypatch):
     monkeypatch.setenv("PWD", "/mnt/project")
     assert cleaned("/mnt/project/images/cat.png is broken") == "cat.png is broken"
+
+
+def test_a_long_text_is_cut_before_it_enters_a_row():
+    answer = "x" * 3_000_000
+    assert cleaned(f"the server answered {answer}") == "the server answered ..."
+    assert cleaned(answer) == " ..."
+    assert cut("a word " * 1000) == f"{'a word ' * 285}a ..."
+    assert len(shown(answer[:3000])) == 2000
+
+
+def test_half_a_secret_at_the_limit_is_not_kept():
+    text = "a word " * 2857
+    assert cleaned(f"{text}{TOKEN}") == f"{text.rstrip()} ..."
+
+
+def test_reasons_and_notes_of_rows_are_cut(tmp_path):
+    source = make_source(tmp_path / "source")
+    adapter = source / "model_adapters" / "colours.py"
+    text = adapter.read_text().replace('"the model broke"', '"broke " * 900_000')
+    adapter.write_text(text)
+    evaluate(source, model="fails", output=tmp_path / "boards")
+    (row,) = board(tmp_path / "boards")["rows"]
+    assert row["status"] == "failed"
+    assert len(row["reason"]) == 2000
+    assert row["reason"].endswith("...")

@@ -164,6 +164,15 @@ def test_a_group_holds_no_group(source):
         load_catalog([source])
 
 
+def test_a_model_whose_name_is_refused_is_left_out_alone_and_that_is_said_once(tmp_path, caplog):
+    models(tmp_path, '"zz-\\u202eb": {adapter: "x:Y"}\nzz-good: {adapter: "x:Y"}\n')
+    for _ in range(2):
+        catalog = load_catalog([tmp_path])
+    assert [name for name in catalog.models if name.startswith("zz-")] == ["zz-good"]
+    (said,) = [one for one in caplog.messages if "left out" in one]
+    assert r"models.yaml:1: 'zz-\u202eb' is no name for a model; wanted are" in said
+
+
 def test_all_problems_of_all_files_stand_in_one_message(tmp_path):
     task(tmp_path, "zz_a", text="papr: x\n")
     task(tmp_path, "zz_b", text="a: 1\na: 2\n")

@@ -14,6 +14,13 @@ def test_normalised_pixels_are_out_of_range():
     why = failures(broken(preprocess=lambda s, image: Honest.preprocess(s, image) * 4 - 2))
     message = why["Classifier", "preprocess gives float32 [3, H, W] in [0, 1]"]
     assert message.startswith("an image of (56, 40) becomes values from ")
+    assert message.endswith(". Move Normalize from preprocess into encode_images.")
+
+
+def test_vectors_of_numpy_are_named_with_the_way_out():
+    why = failures(broken(encode_images=lambda *_: torch.zeros(3, 2).numpy()))
+    message = "encode_images returned a numpy.ndarray; return a torch.Tensor [N, D]"
+    assert message in why["ImageEncoder", "gradients reach pixels"]
 
 
 def test_pixels_of_bytes_are_refused():

@@ -171,6 +171,18 @@ def test_a_row_that_a_limit_leaves_out_says_how_many_rows_there_must_be():
     assert text.getvalue() == f"a[b=c] · few_shot: skipped: limit: {notes[0]}\n"
 
 
+def test_the_reason_of_several_failures_is_told_with_the_first():
+    text = StringIO()
+    with Bar(Console(file=text, width=200)) as bar:
+        for task, reason in (("one", "broken"), ("two", "broken"), ("three", "other")):
+            bar.done(replace(DONE, task=task, reason=reason, run={}))
+    assert text.getvalue().splitlines() == [
+        "a[b=c] · one: failed: broken",
+        "a[b=c] · two: failed: as on one",
+        "a[b=c] · three: failed: other",
+    ]
+
+
 def test_tasks_that_a_model_skips_for_one_reason_stand_in_one_line():
     text = StringIO()
     with Bar(Console(file=text, width=200)) as bar:

@@ -1,5 +1,6 @@
 import logging
 
+import numpy as np
 import pytest
 import torch
 from fakes import Reader, labelled_images
@@ -208,3 +209,17 @@ def test_the_images_of_a_model_are_as_they_are_where_its_texts_are_layered(colum
     at = Layers(model, engine_of(model), ["first"], TEXTS).engine_at("first")
     whole = engine_of(model).features(model.encode_images, column)
     assert torch.equal(at.features(model.encode_images, column), whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "encode_images_at gave no layer first"),
+        ({"first": np.zeros((3, 2))}, r"layer first returned a numpy\.ndarray; return a torch"),
+    ],
+)
+def test_a_layer_that_is_absent_or_no_tensor_is_named(given, why, column):
+    model = Layered()
+    model.encode_images_at = lambda *_: given
+    with pytest.raises(ValueError, match=why):
+        values(model, engine_of(model), column, ["first"])

@@ -44,6 +44,16 @@ def test_an_image_gives_the_same_alone_and_among_others_but_for_rounding():
     assert (gaps <= 1e-4 * alone.norm(dim=1)).all()
 
 
+@pytest.mark.parametrize(
+    ("change", "kind"), [(lambda x: x.numpy(), r"numpy\.ndarray"), (lambda x: (x,), "tuple")]
+)
+def test_features_that_are_no_tensor_are_named_with_the_way_out(change, kind):
+    given = {"encode_images": lambda _, pixels: change(pixels.flatten(1))}
+    model = type("Other", (ConstantModel,), given)()
+    with pytest.raises(ValueError, match=rf"returned a {kind}; return a torch\.Tensor \[N, D\]"):
+        list(Encode(model.encode_images, IMAGES, CPU)([[0, 1]]))
+
+
 def test_torchs_global_generator_stays_as_it_was():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()

@@ -44,6 +44,27 @@ def started(*arguments, **options):
     return run
 
 
+@pytest.mark.parametrize("damage", ["folder", "folder with a file", "link", "moved", "content"])
+def test_what_is_no_shard_in_the_place_of_one_is_computed_again(damage, store, tmp_path):
+    before = computed(store, tmp_path / "log", seconds=0)
+    first, second, *_ = sorted(store.root.rglob("*.pt"))
+    content = second.read_bytes()
+    first.unlink()
+    if damage.startswith("folder"):
+        first.mkdir()
+        (first / "file").write_bytes(b"x") if "with" in damage else None
+    elif damage == "link":
+        first.symlink_to(first)
+    elif damage == "moved":
+        first.write_bytes(content)
+    else:
+        store.save(f"sha256:{first.parent.name}", first.stem, {"rows": [0], "other": 1})
+    assert computed(store, tmp_path / "again", seconds=0) == before
+    assert computed(store, tmp_path / "third", seconds=0) == before
+    assert len((tmp_path / "again").read_text().split()) == SHARD
+    assert not (tmp_path / "third").exists()
+
+
 def test_four_runs_at_once_compute_each_shard_about_once(store, tmp_path):
     log = tmp_path / "log"
     runs = [started(store, log) for _ in range(4)]

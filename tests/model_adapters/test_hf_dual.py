@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
-from tiny_dual import MEAN, STD, TEXT
+from tiny_dual import MEAN, STD, TEXT, write_altclip, write_clip
 from tiny_joint import CPU, adapter, as_bytes, noise
 
 from vlbench.capabilities import Picture
@@ -57,6 +57,17 @@ def test_text_vectors_are_the_librarys(name, opened):
     expected = transformers.AutoModel.from_pretrained(folder).get_text_features(**batch)
     vectors = opened(name).model.encode_texts(TEXTS)
     torch.testing.assert_close(vectors, expected.pooler_output.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("write", [write_clip, write_altclip])
+def test_texts_are_padded_on_the_right_whatever_the_tokenizers_file_says(write, tmp_path):
+    write(tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, padding_side="left")
+    tokenizer.save_pretrained(tmp_path)
+    model = HfDual(device=CPU, architecture=str(tmp_path))
+    alone = torch.cat([model.encode_texts([text]) for text in TEXTS])
+    torch.testing.assert_close(model.encode_texts(TEXTS), alone, rtol=1e-4, atol=1e-5)
+    assert [len(one.spans) for one in model.encode_tokens(TEXTS)] == [5, 2, 6]
 
 
 def test_siglip_reads_texts_padded_to_the_full_length(opened):

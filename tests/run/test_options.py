@@ -1,3 +1,6 @@
+from pathlib import Path
+from typing import Any, Literal
+
 import pytest
 from runs import evaluate
 from sources import TASK, write
@@ -57,7 +60,43 @@ def test_entry_points_are_read_once_for_options_and_once_for_companions(monkeypa
 
 
 def test_an_argument_without_a_value_is_an_empty_text():
-    assert model_args("member=,k=1,none=null") == {"member": "", "k": 1, "none": None}
+    words = model_args("member=,k=1,none=null")
+    assert {key: word.as_annotated(Any) for key, word in words.items()} == {
+        "member": "",
+        "k": 1,
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        *((text, str, text) for text in ("2.10", "0012345", "true", "null", "9" * 40)),
+        ("null", str | None, None),
+        ("9" * 40, str | None, "9" * 40),
+        ("2.10", str | None, "2.10"),
+        ("2.10", Path, "2.10"),
+        ("5", int | str, 5),
+        ("5", float, 5),
+        ("true", bool, True),
+        ("2.5", int, 2.5),
+        ("2", Literal["2", "3"], "2"),
+        ("grid", Any, "grid"),
+    ],
+)
+def test_an_argument_is_read_as_the_adapters_parameter_has_it(text, kind, value):
+    found = model_args(f"k={text}")["k"].as_annotated(kind)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_a_number_that_is_too_large_is_refused():
+    with pytest.raises(UnknownNameError, match=r"--model-args: 9+\.\.\. is too large"):
+        model_args("k=" + "9" * 40)["k"].as_annotated(int)
+
+
+def test_a_text_of_digits_reaches_the_adapter_and_the_name_as_given(source):
+    (result,) = evaluate(source, model_args="weights=2.10,shift=1")
+    assert result.model == "mean-colour[shift=1,weights=2.10]"
 
 
 def test_a_dtype_among_the_models_arguments_is_the_runs(source):

@@ -69,3 +69,14 @@ def write_align(folder):
         size=square, crop_size=square, **NORMALISER, rescale_offset=True, include_top=True
     )
     return save(folder, transformers.AlignModel(config), processor, ["input_ids", "attention_mask"])
+
+
+def write_altclip(folder):
+    text = {**TEXT, **ENDS, "max_position_embeddings": 16, "project_dim": 8}
+    config = transformers.AltCLIPConfig(
+        text_config=text, vision_config=VISION, projection_dim=8, **ENDS
+    )
+    processor = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, **NORMALISER)
+    return save(
+        folder, transformers.AltCLIPModel(config), processor, ["input_ids", "attention_mask"]
+    )

@@ -177,11 +177,10 @@ class Checkpoint:
         return Opened(model, config, missing)
 
     def tokenizer(self, **options: Any) -> Any:
-        """Return a fast tokenizer that pads on the right. Raises WeightsError if there is none."""
+        """Return a fast tokenizer, which can pad. Raises WeightsError if there is none."""
         tokenizer = self.load("AutoTokenizer", **options)
         if not tokenizer.is_fast:
             raise WeightsError(f"{self.name} has no fast tokenizer, so its tokens have no spans")
-        tokenizer.padding_side = "right"
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         return tokenizer

@@ -2,9 +2,9 @@
 
 Layers are the parts of the outermost lists of modules (`blocks.3` of a ViT, `layer2.0` of a
 ResNet), or several modules of one class side by side, as far as they run once and give maps of
-positions or tokens. A layer is one vector: the
-class token (`_cls`) where the network has one, else the mean over positions or tokens (`_mean`). So
-the last of them is not yet the output, which goes through a norm, a pooling or a projection.
+positions or tokens. A layer is one vector: the class token (`_cls`) if it is among the tokens that
+the layer returns, else the mean over positions or tokens (`_mean`). So the last of them is not yet
+the output, which goes through a norm, a pooling or a projection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from vlbench.capabilities import OUTPUT
 from vlbench.errors import CannotDo, require_known
 
-# Names of the parameters of the class token, which precedes all others.
+# Names of the parameters of the class token, which precedes all tokens that it has joined.
 CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
 
 # At least this many modules of one class, side by side, are layers.
@@ -30,6 +30,10 @@ SEVERAL = 3
 
 # So many images show which dimension of an output is that of the batch.
 TRIED = 3
+
+# The class token is in a layer whose first token differs by more than this fraction of its largest
+# number once the parameter is another: some kernels of GPUs round differently each time.
+DIFFERS = 1e-4
 
 
 class HookedLayers:
@@ -63,6 +67,9 @@ class HookedLayers:
         finally:
             for hook in hooks:
                 hook.remove()
+        if unreached := [name for name in wanted if name not in vectors]:
+            why = "these images do not pass through it; leave it out of the layers"
+            raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
         return {name: output if name == OUTPUT else vectors[name] for name in layers}
 
     def _hook(self, name: str, vectors: dict[str, Tensor], count: int) -> Any:
@@ -70,7 +77,7 @@ class HookedLayers:
 
         def pool(_: nn.Module, __: Any, output: Any) -> None:
             # At once: what follows may write into the output, as an in-place ReLU does.
-            vectors[name] = self._pool(_tensor(output), count).float()
+            vectors[name] = self._pool(name, _tensor(output), count).float()
 
         return self._modules[name].register_forward_hook(pool)
 
@@ -78,6 +85,22 @@ class HookedLayers:
     def _modules(self) -> Mapping[str, nn.Module]:
         """The module of each layer. Raises CannotDo for a network without any."""
         parts = _parts_of(self._model)
+        pixels = self._preprocess(PilImage.new("RGB", (256, 256)))
+        spread = self._outputs(parts, pixels)
+        self._channels_last = _are_channels_last(spread.values(), pixels.shape[-2:])
+        with self._other_class_token() as has_class:
+            others = self._outputs(parts, pixels) if has_class else spread
+        kept = {
+            f"{name}_{'cls' if _is_other(output, others[name]) else 'mean'}": parts[name]
+            for name, output in spread.items()
+        }
+        if not kept:
+            kind = type(self._model).__name__
+            raise CannotDo(f"a {kind} has no list of layers that give maps or tokens")
+        return kept
+
+    def _outputs(self, parts: Mapping[str, nn.Module], pixels: Tensor) -> dict[str, Tensor]:
+        """Return the output of each module that runs once, and gives maps or tokens of images."""
         runs: list[tuple[str, Any]] = []
         hooks = [
             module.register_forward_hook(
@@ -85,7 +108,6 @@ class HookedLayers:
             )
             for name, module in parts.items()
         ]
-        pixels = self._preprocess(PilImage.new("RGB", (256, 256)))
         try:
             with torch.no_grad(), evaluating(self._model):
                 self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
@@ -93,29 +115,33 @@ class HookedLayers:
             for hook in hooks:
                 hook.remove()
         names = [name for name, _ in runs]
-        spread = {n: x for n, x in runs if names.count(n) == 1 and _is_spread(x, TRIED)}
-        self._channels_last = _are_channels_last(spread.values(), pixels.shape[-2:])
-        kept = {name + self._how(output): parts[name] for name, output in spread.items()}
-        if not kept:
-            kind = type(self._model).__name__
-            raise CannotDo(f"a {kind} has no list of layers that give maps or tokens")
-        return kept
+        return {n: x for n, x in runs if names.count(n) == 1 and _is_spread(x, TRIED)}
 
-    @cached_property
-    def _has_class(self) -> bool:
-        names = [name for name, _ in self._model.named_parameters()]
-        return any(name.rpartition(".")[2] in CLASS_TOKENS for name in names)
+    @contextmanager
+    def _other_class_token(self) -> Iterator[bool]:
+        """Give the network another class token for a while; say whether it has one."""
+        tokens = [
+            parameter
+            for name, parameter in self._model.named_parameters()
+            if name.rpartition(".")[2] in CLASS_TOKENS
+        ]
+        before = [token.data for token in tokens]
+        try:
+            for token in tokens:
+                # Not the same for all numbers, which a norm would take away again.
+                token.data = token.data + torch.linspace(-1, 1, token.shape[-1]).to(token)
+            yield bool(tokens)
+        finally:
+            for token, data in zip(tokens, before, strict=True):
+                token.data = data
 
-    def _how(self, output: Tensor) -> str:
-        return "_cls" if output.ndim == 3 and self._has_class else "_mean"
-
-    def _pool(self, output: Tensor, count: int) -> Tensor:
+    def _pool(self, name: str, output: Tensor, count: int) -> Tensor:
         """Return one vector of each image, [N, D]."""
         if output.ndim == 2:
             return output.reshape(count, -1, output.shape[1]).mean(1)
         if output.ndim == 3:
             tokens = output if output.shape[0] == count else output.transpose(0, 1)
-            return tokens[:, 0].clone() if self._has_class else tokens.mean(1)
+            return tokens[:, 0].clone() if name.endswith("_cls") else tokens.mean(1)
         return output.mean((1, 2) if self._channels_last else (2, 3))
 
 
@@ -188,6 +214,14 @@ def _is_spread(output: Any, count: int) -> bool:
     if output.ndim == 3:
         return (output.shape[0] == count) != (output.shape[1] == count)
     return output.ndim == 4 and len(output) == count
+
+
+def _is_other(output: Tensor, other: Tensor) -> bool:
+    """Return whether the first tokens of two outputs differ; maps have none."""
+    if output.ndim != 3:
+        return False
+    ours, theirs = (x[:, 0] if len(x) == TRIED else x[0] for x in (output, other))
+    return bool((ours - theirs).abs().max() > DIFFERS * ours.abs().max())
 
 
 def _are_channels_last(outputs: Iterable[Tensor], cut: torch.Size) -> bool:

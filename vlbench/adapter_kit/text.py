@@ -47,6 +47,8 @@ def position_limit(model: nn.Module, config: Any) -> int:
 class TextReader:
     """A tokenizer of transformers with a limit: longer texts are cut to `limit` tokens.
 
+    It pads on the right, whatever the tokenizer's file says.
+
     `limit` becomes the tokenizer's own limit where that is lower. With `pad_to_limit` every text is
     padded to the limit, for a model that was trained to attend to padding.
     """
@@ -54,6 +56,8 @@ class TextReader:
     def __init__(
         self, tokenizer: Any, limit: int, device: torch.device, *, pad_to_limit: bool = False
     ) -> None:
+        # Dual encoders take a text's vector from its first token, and count positions from there.
+        tokenizer.padding_side = "right"
         self.tokenizer = tokenizer
         self.limit: int = min(tokenizer.model_max_length, limit)
         self._device = device

@@ -15,6 +15,10 @@ from vlbench.plain import leaves, map_leaves
 
 HIDDEN = "<hidden>"
 
+# Characters that a row shows of a text, and those of a longer text that are cleaned at all: a
+# server's answer may have millions, and a board is read whole.
+LONGEST, MOST_READ = 2_000, 20_000
+
 # An argument with one of these as a word of its name is a secret: `hf_token`, `api-key`, `pw`.
 WORDS = "token|key|apikey|secret|password|passwd|passphrase|passcode|pwd?|auth|credentials?"
 # An `address` is nobody's business either, but a message may speak of one.
@@ -77,8 +81,8 @@ def shown(value: Any, name: str = "") -> Any:
         if _names_secret(name) and one is not None and not isinstance(one, bool):
             return HIDDEN
         if isinstance(one, Path) or (isinstance(one, str) and _is_local(one)):
-            return cleaned(Path(one).name)
-        return cleaned(one) if isinstance(one, str) else one
+            return cut(cleaned(Path(one).name))
+        return cut(cleaned(one)) if isinstance(one, str) else one
 
     return map_leaves(value, show, name)
 
@@ -87,12 +91,15 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a message without secrets, private places and the user's name, fit for UTF-8.
 
     `secrets` are texts to hide; so are the values of environment variables that are secrets by
-    their names, or that the message names.
+    their names, or that the message names. Only the first `MOST_READ` characters are kept.
     """
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     # The longest first: one may begin with another.
     for secret in sorted({*secrets, *_values_of_environment(text)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
+    if len(text) > MOST_READ:
+        # Without the last word, which may be half a secret.
+        text = "".join([*text[:MOST_READ].rsplit(None, 1)[:-1], " ..."])
     text = SECRET_LOOK.sub(HIDDEN, SERVER.sub(r"\1", text))
     text = PIECE.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
     text = BEARER.sub(rf"\1{HIDDEN}", text)
@@ -104,6 +111,11 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
     for user in _users():
         text = re.sub(rf"(?<!\w){re.escape(user)}(?!\w)", "<user>", text)
     return text
+
+
+def cut(text: str) -> str:
+    """Return a text of at most `LONGEST` characters, which ends in "..." if it was longer."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:

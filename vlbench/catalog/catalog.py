@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,7 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     tasks: dict[str, TaskSpec] = {}
     broken: dict[str, str] = {}
     lines: dict[str, ModelSpec] = {}
+    left_out: list[str] = []
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
             if not is_findings(file):
@@ -140,14 +141,23 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
                 _add(tasks, _tolerant(wrong, load_task, file, source), problems, "task")
                 broken |= {file.stem: "\n".join(wrong)} if wrong else {}
         listing = source / "model_adapters" / "models.yaml"
-        for model in _tolerant(problems, load_models, listing, source) or []:
+        models = _tolerant(problems, partial(load_models, left_out=left_out), listing, source)
+        for model in models or []:
             _add(lines, [model], problems, "model")
     for name, task in [*tasks.items()]:
         if wrong := group_problems(task, tasks):
             broken[name] = "\n".join(wrong)
             del tasks[name]
+    for problem in left_out:
+        _say_once(problem)
     catalog = Catalog(tasks, *split_renamed(lines), broken)
     return catalog, problems + renamed_problems(catalog)
+
+
+@cache
+def _say_once(problem: str) -> None:
+    """Say which model is left out; a command may read the catalog several times."""
+    LOGGER.warning("left out: %s", problem)
 
 
 def split_renamed(

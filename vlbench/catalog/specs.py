@@ -271,8 +271,12 @@ def _data_problems(document: Document) -> list[str]:
     return problems
 
 
-def load_models(file: Path, source: Path) -> list[ModelSpec]:
-    """Return the models that a models.yaml lists; none without the file."""
+def load_models(file: Path, source: Path, left_out: list[str] | None = None) -> list[ModelSpec]:
+    """Return the models that a models.yaml lists; none without the file.
+
+    With `left_out`, models whose names are refused are left out, and why is added there. Raises
+    SpecError with every other problem.
+    """
     if not file.exists():
         return []
     document = load_yaml(file)
@@ -283,14 +287,13 @@ def load_models(file: Path, source: Path) -> list[ModelSpec]:
         if not isinstance(entry, dict) or not {"adapter", "unavailable", "renamed"} & set(entry):
             problems.append(f"{document.where(str(name))}: '{name}' needs an adapter")
             continue
+        if left_out is not None and not is_model_name(str(name)):
+            left_out += _name_problems(document, str(name), entry)
+            continue
         values, wrong = read_values(ModelSpec, document, entry, str(name))
         problems += _name_problems(document, str(name), entry) + wrong
         problems += _date_problems(document, str(name), entry)
-        for key in ("without", "notes"):
-            if isinstance(entry.get(key), list | dict):
-                where = document.where(str(name), key)
-                named = [one for one in entry[key] if (key, one) != ("notes", EVERY)]
-                problems += _unknown_capabilities(where, source, named, names_in)
+        problems += _capability_problems(document, str(name), entry, source, names_in)
         if not wrong:
             models.append(ModelSpec(str(name), source, document, **values))
     if problems:
@@ -316,13 +319,23 @@ def _date_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> l
     return [f"{where}: 'released' must be a year or a date such as '2021-01', not {date!r}"]
 
 
-def _unknown_capabilities(
-    where: str, source: Path, named: Sequence[Any], names_in: Callable[[Path], set[str]]
+def _capability_problems(
+    document: Document,
+    name: str,
+    entry: Mapping[Any, Any],
+    source: Path,
+    names_in: Callable[[Path], set[str]],
 ) -> list[str]:
-    """Return the names that no capability of vlbench or of the source has."""
-    shipped = names_in(shipped_source())
-    known = shipped if set(map(str, named)) <= shipped else shipped | names_in(source)
-    return [f"{where}: {unknown('capability', str(c), known)}" for c in named if c not in known]
+    """Return the names in a model's line that no capability of vlbench or of the source has."""
+    problems, shipped = [], names_in(shipped_source())
+    for key in ("without", "notes"):
+        given = entry.get(key) if isinstance(entry.get(key), list | dict) else []
+        named = [one for one in given or [] if (key, one) != ("notes", EVERY)]
+        known = shipped if set(map(str, named)) <= shipped else shipped | names_in(source)
+        lacking = [str(one) for one in named if one not in known]
+        where = document.where(name, key)
+        problems += [f"{where}: {unknown('capability', one, known)}" for one in lacking]
+    return problems
 
 
 def _capability_names(source: Path) -> set[str]:

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from vlbench.capabilities import OUTPUT
 from vlbench.check.samples import SENTENCES, Samples
-from vlbench.engine.pass_checks import CHANGES_PIXELS, difference, tolerance, wrong_pixels
+from vlbench.engine.pass_checks import (
+    CHANGES_PIXELS,
+    difference,
+    require_tensor,
+    tolerance,
+    wrong_pixels,
+)
 from vlbench.errors import CannotDo, SpecError, defined_at
 
 # Says why a promise is broken; empty where it is kept.
@@ -120,7 +126,7 @@ def gradients(method: str) -> Check:
             return ""
         leaf = batch_of(adapter, samples).requires_grad_()
         with torch.enable_grad():
-            outputs = getattr(adapter, method)(leaf)
+            outputs: Any = require_tensor(method, getattr(adapter, method)(leaf))
         if not outputs.requires_grad:
             return "outputs are cut off from pixels; such an adapter says differentiable = False"
         # Unequal weights, because the plain sum of softmaxed outputs has no gradient.

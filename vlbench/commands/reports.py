@@ -104,6 +104,7 @@ class Bar:
         self._pass: Pass | None = None
         self._done = 0
         self._skipped: dict[tuple[str, str], list[str]] = {}
+        self._failed: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
         """Start drawing bars on the last line of the terminal."""
@@ -136,7 +137,10 @@ class Bar:
             self._report(self._pass, monotonic())
 
     def done(self, result: Result) -> None:
-        """Print how a task ended; tasks that a model skips for one reason stand in one line."""
+        """Print how a task ended; tasks that a model skips for one reason stand in one line.
+
+        The reason of several failures is told with the first.
+        """
         if (result.model, result.task) in self._told:
             return
         if result.status == "skipped" and not result.notes:
@@ -147,6 +151,9 @@ class Bar:
         # A row without scores has no place for its notes but this line.
         why = [result.reason, *([] if result.scores else result.notes)]
         reason = "".join(f": {one}" for one in why if one)
+        if result.status == "failed":
+            first = self._failed.setdefault((result.model, reason), result.task)
+            reason = reason if first == result.task else f": as on {first}"
         number = self._numbers.get((result.model, result.task), "")
         line = f"{number}{result.model} · {result.task}: {result.status}{seconds}{reason}"
         say(self._console, line)

@@ -325,7 +325,7 @@ class Engine:
             # Runs that are started together wait for the first of them, up to PATIENCE.
             with self._store.locked(stored, "once", seconds=PATIENCE):
                 value = self._store.load(stored, "once")
-                if value is None:
+                if not isinstance(value, dict) or "value" not in value:
                     value = {"value": build()}
                     self._store.save(stored, "once", value)
             return value

@@ -13,8 +13,16 @@ from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
+from vlbench.engine.pass_checks import require_tensor
 from vlbench.engine.passes import Encode, checked_features
-from vlbench.engine.shards import SHARD, Features, Parts, each_shard, places_by_shard
+from vlbench.engine.shards import (
+    SHARD,
+    Features,
+    Parts,
+    each_shard,
+    places_by_shard,
+    stored_outputs,
+)
 from vlbench.errors import CannotDo, require_known
 
 # Stands for all layers.
@@ -104,8 +112,8 @@ class Layers:
         for number, rows in self.engine.own_shards(
             column.rows, places_by_shard(column.rows)
         ).items():
-            parts = [store.load(key, f"{number:06d}") or {"rows": []} for key in keys.values()]
-            if any(not set(rows) <= set(part["rows"]) for part in parts):
+            known = [stored_outputs(store, key, number) for key in keys.values()]
+            if any(not set(rows) <= one.keys() for one in known):
                 lacking[number] = rows
         if not lacking:
             return
@@ -119,9 +127,7 @@ class Layers:
         """Add rows of a layer to what is stored of their shard."""
         store = self.engine.store
         assert store
-        saved = store.load(key, f"{number:06d}") or {"rows": [], "values": []}
-        known = dict(zip(saved["rows"], saved["values"], strict=True))
-        known |= dict(zip(rows, values.clone(), strict=True))
+        known = stored_outputs(store, key, number) | dict(zip(rows, values.clone(), strict=True))
         ordered = sorted(known)
         content = {"rows": ordered, "values": torch.stack([known[row] for row in ordered])}
         store.save(key, f"{number:06d}", content)
@@ -192,12 +198,15 @@ class _AllLayers:
         # An engine knows a method that it has checked by its name.
         self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
+        self.tower = tower
         self.part_names = [f"{tower.encode}_at {name}" for name in names]
         self._encode = getattr(model, f"{tower.encode}_at")
 
     def __call__(self, values: Any) -> Tensor:
         by_layer = self._encode(values, self.names)
-        parts = [by_layer[name].float() for name in self.names]
+        if absent := [name for name in self.names if name not in by_layer]:
+            raise ValueError(f"{self.tower.encode}_at gave no layer {', '.join(absent)}")
+        parts = [require_tensor(f"layer {name}", by_layer[name]).float() for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if part.ndim != 2 or len(part) != len(values):
                 shape = list(part.shape)

@@ -33,6 +33,8 @@ CHANGES_PIXELS = (
     "instead of pixels -= mean"
 )
 
+NORMALISES = "Move Normalize from preprocess into encode_images."
+
 # The part that is compared of an output that is no tensor.
 PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
 
@@ -57,7 +59,9 @@ def wrong_pixels(pixels: Any) -> str:
     if pixels.numel() == 0:
         return f"no pixels, {list(pixels.shape)}"
     low, high = (value.item() for value in pixels.aminmax())
-    return "" if 0 <= low <= high <= 1 else f"values from {low:.3g} to {high:.3g}"
+    if 0 <= low <= high <= 1:
+        return ""
+    return f"values from {low:.3g} to {high:.3g}. {NORMALISES}"
 
 
 def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
@@ -66,11 +70,20 @@ def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
     Raises SpecError, with its line, where that is not float32 [3, H, W] in [0, 1].
     """
     pixels = preprocess(image)
-    wrong = wrong_pixels(pixels)
-    if wrong:
-        wanted = "wanted float32 [3, H, W] in [0, 1]"
-        raise SpecError(f"{defined_at(preprocess)}: preprocess gave {wrong}; {wanted}")
+    if wrong := wrong_pixels(pixels):
+        found, _, way_out = wrong.partition(". ")
+        why = f"preprocess gave {found}; wanted float32 [3, H, W] in [0, 1]"
+        raise SpecError(f"{defined_at(preprocess)}: {why}{way_out and f'. {way_out}'}")
     return pixels
+
+
+def require_tensor(name: str, values: Any) -> Tensor:
+    """Return what a method of this name gave. Raises ValueError for anything but a tensor."""
+    if isinstance(values, Tensor):
+        return values
+    kind = type(values)
+    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    raise ValueError(f"{name} returned a {shown}; return a torch.Tensor [N, D]")
 
 
 def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image]) -> None:

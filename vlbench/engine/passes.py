@@ -13,7 +13,13 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from vlbench.data.records import Column
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.pass_checks import REPEATED, first_outside, pixels_of, require_steady
+from vlbench.engine.pass_checks import (
+    REPEATED,
+    first_outside,
+    pixels_of,
+    require_steady,
+    require_tensor,
+)
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.
@@ -61,9 +67,9 @@ class Encode:
             layout = (
                 torch.channels_last if self._settings.channels_last else torch.contiguous_format
             )
-            return self._encode(pixels.contiguous(memory_format=layout))
-        if not isinstance(values[0], Tensor):
-            return self._encode(values)
+            values = pixels.contiguous(memory_format=layout)
+        if isinstance(values, Tensor) or not isinstance(values[0], Tensor):
+            return require_tensor(self.name, self._encode(values))
         if not getattr(self.adapter, "ragged", False):
             sizes = sorted({tuple(value.shape) for value in values})
             where = defined_at(self.adapter.preprocess)

@@ -44,10 +44,7 @@ class Parts(NamedTuple):
 
     def stored(self, number: int) -> Outputs:
         """Return the stored outputs of a shard, by row."""
-        saved = self.store.load(self.key, f"{number:06d}") if self.store else None
-        if not saved:
-            return {}
-        return dict(zip(torch.as_tensor(saved["rows"]).tolist(), saved["values"], strict=True))
+        return stored_outputs(self.store, self.key, number) if self.store else {}
 
     def lock(self, number: int) -> Callable[[], None] | None:
         """Lock a shard; return its unlocking, or None if another run holds the lock."""
@@ -60,6 +57,15 @@ class Parts(NamedTuple):
             values = pack([outputs[row] for row in rows])
             content = {"rows": torch.tensor(rows), "values": values}
             self.store.save(self.key, f"{number:06d}", content)
+
+
+def stored_outputs(store: Store, key: str, number: int) -> Outputs:
+    """Return the stored outputs of a shard, by row; none of a file that holds anything else."""
+    saved = store.load(key, f"{number:06d}")
+    try:
+        return dict(zip(torch.as_tensor(saved["rows"]).tolist(), saved["values"], strict=True))
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 class StoredRows:

@@ -1,7 +1,8 @@
 """Feature store: checksummed files keyed by digest, written completely or not at all.
 
-A file is a checksum of 32 bytes and a body. What is a few tensors is `MARK`, XXH3 of 128 bits and
-safetensors; anything else, and every file of 0.1, is SHA-256 and what torch.save writes.
+A file is a checksum of 32 bytes, of its key, part and body, and the body. What is a few tensors is
+`MARK`, XXH3 of 128 bits and safetensors; anything else, and every file of 0.1, is SHA-256 and what
+torch.save writes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -92,12 +94,14 @@ class Store:
         try:
             with self._file(key, part).open("rb", buffering=0) as stream:
                 checksum, body = stream.read(CHECKSUM_BYTES), stream.read()
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # nothing, or a folder or a link in its place
             return None
-        if checksum == _of_tensors(body):
-            return safetensors.torch.load(body), body
-        if checksum == hashlib.sha256(body).digest():
-            return torch.load(io.BytesIO(body), weights_only=True), body
+        # Files of 1.0 have the checksum of their body alone.
+        for place in (_place(key, part), b""):
+            if checksum == _of_tensors(place, body):
+                return safetensors.torch.load(body), body
+            if checksum == _of_others(place, body):
+                return torch.load(io.BytesIO(body), weights_only=True), body
         return None
 
     def save(self, key: str, part: str, value: Mapping[str, Any]) -> None:
@@ -108,7 +112,9 @@ class Store:
         """
         file = self._file(key, part)
         # Its checksum tells where a machine that lost its power left it damaged.
-        write_whole(file, *_parts(owned(value)), lasting=False)
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)
+        write_whole(file, *_parts(_place(key, part), owned(value)), lasting=False)
         if about := self._about.get(key):
             beside = file.with_name(ABOUT)
             if not beside.exists():
@@ -147,7 +153,12 @@ class Store:
         return self.root / name[:2] / name / f"{part}.pt"
 
 
-def _parts(value: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def _place(key: str, part: str) -> bytes:
+    """Return what the checksum of a file counts with its body: one moved elsewhere is damaged."""
+    return f"{key} {part} ".encode()
+
+
+def _parts(place: bytes, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return the checksum and the body of a file."""
     parts = list(value.values())
     # The library refuses tensors that share their memory.
@@ -155,15 +166,23 @@ def _parts(value: Mapping[str, Any]) -> tuple[bytes, bytes]:
         {one.data_ptr() for one in parts}
     ) == len(parts):
         body = safetensors.torch.save({name: one.contiguous() for name, one in value.items()})
-        return _of_tensors(body), body
+        return _of_tensors(place, body), body
     buffer = io.BytesIO()
     torch.save(value, buffer)
     body = buffer.getvalue()
-    return hashlib.sha256(body).digest(), body
+    return _of_others(place, body), body
 
 
-def _of_tensors(body: bytes) -> bytes:
-    return MARK + xxhash.xxh3_128_digest(body)
+def _of_tensors(place: bytes, body: bytes) -> bytes:
+    hasher = xxhash.xxh3_128(place)
+    hasher.update(body)
+    return MARK + hasher.digest()
+
+
+def _of_others(place: bytes, body: bytes) -> bytes:
+    hasher = hashlib.sha256(place)
+    hasher.update(body)
+    return hasher.digest()
 
 
 def version_of(stat: os.stat_result) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from vlbench.plain import (
     read_arguments,
 )
 from vlbench.run.functions import find_object, load_object, names_file, require_own_file
-from vlbench.run.options import Options
+from vlbench.run.options import Options, Word
 
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")
@@ -185,6 +185,7 @@ def resolve_model(
     if spec.name in above:
         raise SpecError(f"{spec.document.where(spec.name)}: {spec.name} is made from itself")
     adapter = _find_adapter(spec, options)
+    options = replace(options, model_args=_read_words(adapter, options.model_args))
     given = {**spec.params, **options.model_args}
     encode_by = _pop_manner(spec, adapter, given)
     arguments = _arguments(spec, adapter, given, options.model_args)
@@ -203,6 +204,14 @@ def resolve_model(
         encode_by=encode_by,
         pinned=options.name is not None,
     )
+
+
+def _read_words(adapter: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with what was typed read as the adapter's parameters have it."""
+    return {
+        key: value.as_annotated(hints(adapter).get(key, Any)) if isinstance(value, Word) else value
+        for key, value in given.items()
+    }
 
 
 def _companion(

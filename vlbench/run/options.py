@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
 from vlbench.errors import UnknownNameError, require_known
+from vlbench.plain import Misfit, alternatives, read
 
 if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
     import torch
@@ -22,19 +24,37 @@ if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
 DATA_VARIABLE = "$VLBENCH_DATA"
 
 
-def model_args(text: str) -> dict[str, Any]:
-    """Return the values of `k=v,...`, as YAML reads them; `k=` is an empty text.
+class Word(str):
+    """A value of `--model-args` as it was typed; what it is, the adapter's parameter says."""
 
-    Raises UnknownNameError.
-    """
+    __slots__ = ()
+
+    def as_annotated(self, kind: Any) -> Any:
+        """Return the value as YAML reads it if a parameter of this type takes that, else the text.
+
+        Raises UnknownNameError for a number that is too large.
+        """
+        text = str(self)
+        try:
+            value = scalar(text) if text else text
+        except ValueError as error:
+            if str in alternatives(kind):
+                return text
+            raise UnknownNameError(f"--model-args: {error}") from error
+        for one in (value, text):
+            with suppress(Misfit):
+                read(kind, one)
+                return one
+        return value
+
+
+def model_args(text: str) -> dict[str, Any]:
+    """Return the values of `k=v,...` as they are typed. Raises UnknownNameError."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     for key, equals, _ in pairs:
         if not equals:
             raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
-    try:
-        return {key.strip(): value and scalar(value) for key, _, value in pairs}
-    except ValueError as error:
-        raise UnknownNameError(f"--model-args: {error}") from error
+    return {key.strip(): Word(value) for key, _, value in pairs}
 
 
 class Keywords(TypedDict, total=False):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import vlbench
 from vlbench.boards import board
-from vlbench.boards.privacy import cleaned, secrets_in, shown
+from vlbench.boards.privacy import cleaned, cut, secrets_in, shown
 from vlbench.capabilities import ImageEncoder, has
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.listed_capabilities import needs_of
@@ -200,22 +200,19 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     stated = [score.with_unit(is_fraction=is_shipped) for score in outcome.scores]
     scores = [with_width(score.within_limits()) for score in stated]
     scored = replace(row, scores=scores, counts=counts, run=run)
-    return replace(
-        scored,
-        notes=[
-            *notes,
-            *_ties(scored),
-            *_useless_intervals(scored),
-            *(_COPIES.format(n, split) for split, n in copied.items()),
-            *(_shared_note(job.data, *pair, n) for pair, n in shared.items()),
-            *_dropped_arguments(job),
-            *_own_regions(job),
-            *_of_model(job),
-            *_of_servers(job),
-            *_encoded_regions(job),
-            *(_clean(job, note) for note in outcome.notes),
-        ],
-    )
+    notes += [
+        *_ties(scored),
+        *_useless_intervals(scored),
+        *(_COPIES.format(n, split) for split, n in copied.items()),
+        *(_shared_note(job.data, *pair, n) for pair, n in shared.items()),
+        *_dropped_arguments(job),
+        *_own_regions(job),
+        *_of_model(job),
+        *_of_servers(job),
+        *_encoded_regions(job),
+        *(_clean(job, note) for note in outcome.notes),
+    ]
+    return replace(scored, notes=[*map(cut, notes)])
 
 
 def with_width(score: Score) -> Score:
@@ -318,10 +315,10 @@ def _encoded_regions(job: Job) -> list[str]:
 
 
 def _clean(job: Job, text: str) -> str:
-    """Return a message without secrets and local paths."""
+    """Return a message without secrets and local paths, of limited length."""
     given = [one.arguments for one in job.models()]
     task = job.task.spec
-    return cleaned(text, secrets_in([*given, task.data, task.params]))
+    return cut(cleaned(text, secrets_in([*given, task.data, task.params])))
 
 
 def _head(job: Job) -> Result:
