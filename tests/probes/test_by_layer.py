@@ -9,12 +9,12 @@ from fakes import ConstantModel, Reader, labelled_images
 from scipy.special import ndtri
 
 from vlbench.boards.joins import compare, items_of
-from vlbench.data.records import Data, Split, value_column
+from vlbench.data.records import Data, Split, overlaps, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, UnknownNameError
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.probes.by_layer import layered
+from vlbench.probes.by_layer import hold_out, layered
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.description_length import OnlineCoding, description_length
 from vlbench.probes.generalization.few_shot import few_shot
@@ -283,3 +283,13 @@ def test_two_models_of_equal_layers_are_seldom_told_apart(splits):
         a, b = (items_of("m", one.items, best_of(one)) for one in outcomes)
         p.append(compare(a, b, higher_is_better=True).p)
     assert np.mean(np.array(p) < 0.05) <= 0.16
+
+
+def test_copies_of_held_out_images_are_not_among_the_rest():
+    data = labelled_images(20, 20)
+    column = data.splits["train"]["image"]
+    copied = replace(column, digests=[str(row // 2) for row in column.rows])
+    train = Split({**data.splits["train"].columns, "image": copied})
+    for part, _ in hold_out(replace(data, splits={"train": train}), {}):
+        assert len(part.splits["test"]) in {20, 10, 5}
+        assert set(overlaps(part).values()) == {0}

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from vlbench.data.records import Data, draw_rows
+from vlbench.data.records import Data, draw_rows, same_images
 from vlbench.engine import Engine
 from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
 from vlbench.errors import TooFewRows
@@ -64,9 +64,12 @@ def hold_out(data: Data, options: Mapping[str, Any]) -> Trials:
     if "train" not in data.splits:
         return
     train, kept = data.splits["train"], {k: v for k, v in options.items() if k != "floors"}
+    image = {row: i for i, rows in enumerate(same_images(train)) for row in rows}
     for part in (2, 4, 8):
         held = draw_rows(train, min(len(train) // part, HELD_OUT), options.get("seed", 0))
-        rest = sorted({*range(len(train))} - {*held})
+        # Copies of held-out images are known to whoever learns from the rest.
+        known = {image[row] for row in held}
+        rest = [row for row in range(len(train)) if image[row] not in known]
         splits = {"train": train.select(rest), "test": train.select(held)}
         yield replace(data, splits=splits, expected={}), kept
 
