@@ -57,7 +57,8 @@ def captions(model: Captioner, data, engine) -> Outcome:
     test = data.splits["test"]
     said = engine.map(model.caption, test["image"])
     right = [data.classes[i] in text for i, text in zip(test["label"], said, strict=True)]
-    return Outcome(scores=[Score("named", sum(right) / len(right), len(right))])
+    named = sum(right) / len(right)
+    return Outcome(scores=[Score("named", named, len(right), unit="fraction")])
 '''
 TASK = """\
 version: 1
