@@ -152,7 +152,8 @@ class PairScorer:
 
 def as_published(scores: Tensor, kind: str) -> Tensor:
     """Return scores of a kind as papers print them: the probability of log-odds, others as is."""
-    return scores.sigmoid() if kind == LOGIT else scores
+    # In float32, as papers' code computes it: more digits would only say how log-odds round.
+    return scores.float().sigmoid().to(scores.dtype) if kind == LOGIT else scores
 
 
 def published_kind(kind: str) -> str:
