@@ -79,10 +79,10 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def rule_of(score: Score, given: Mapping[float, str]) -> str:
-    """Return the rule of a score's interval; a difference of units keeps its error's multiple."""
+    """Return the rule of a score's interval, or that its probe works it out by itself."""
     if score.ci95 is None:
         return "no interval"
-    return given.get(float(score.stderr or 0.0), "from one of these, scaled")
+    return given.get(float(score.stderr or 0.0), "its own, in the module of the probe")
 
 
 def lines(tasks: Sequence[str], run: Callable[[str], Sequence[Any]]) -> Iterator[str]:

@@ -145,11 +145,11 @@ def clustering(
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     clustered = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters, by_half, notes = clustered["labels"].numpy(), NO_HALVES, list(clustered["notes"])
-    if len(same_images(test)) < 2 * k:
+    # Of copies of an image, one: in both halves they would make these alike.
+    firsts = np.array([first for first, *_ in same_images(test)])
+    if len(firsts) < 2 * k:
         notes.append(FEW_NOTE)
     else:
-        # Of copies of an image, one: in both halves they would make these alike.
-        firsts = np.array([first for first, *_ in same_images(test)])
         halves = firsts[draw_halves([tested.examples.ids[row] for row in firsts], seed)]
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
