@@ -115,14 +115,27 @@ def download(blobs, name, content, file="config.json"):
     return blob
 
 
-def test_files_named_by_their_digests_and_those_with_other_names_are_whole(blobs):
+HELLO = "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0"  # as by `git hash-object`
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (hashlib.sha256(b"large").hexdigest(), b"large"),
+        (HELLO, b"hello"),
+        (HELLO.upper(), b"hello"),
+        # Mirrors name a file by the SHA-1 of its bytes, by its MD5, or as they like.
+        ("aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d", b"hello"),
+        ("5d41402abc4b2a76b9719d911017c592", b"changed"),
+        ("an-etag", b"changed"),
+        ("W-1a2b3c4d5e6f7a8b9c0d1a2b3c4d5e6f7a8b9c", b"changed"),
+        ("v" * 64, b"changed"),
+    ],
+)
+def test_a_file_is_whole_if_its_name_is_a_digest_of_it_or_no_digest(blobs, name, content):
     with hub.checked_downloads(WeightsError):
-        whole = download(blobs, hashlib.sha256(b"large").hexdigest(), b"large", "a")
-        small = download(blobs, "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0", b"hello", "b")
-        other = download(blobs, "an-etag", b"changed", "c")
-    assert whole.exists()
-    assert small.exists()  # named as by `git hash-object`
-    assert other.exists()
+        blob = download(blobs, name, content)
+    assert blob.exists()
 
 
 @pytest.mark.parametrize("content", [b"small", b"large" * 100_000])

@@ -9,17 +9,19 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import socket
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vlbench.digests import file_digests
+from vlbench.digests import bytes_digest, file_digests
 from vlbench.errors import VlbenchError
 
 VARIABLE = "HF_HUB_OFFLINE"
@@ -36,8 +38,8 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # How long ago, in seconds, a run may have fetched a file and been killed before it checked it.
 UNCHECKED = 86_400.0
 
-# What the hub calls a file by the length of its name: git's SHA-1 of small files, and SHA-256.
-GIT, SHA256 = 40, 64
+# The hub names small files by git's SHA-1 and others by SHA-256. Mirrors may take any other name.
+DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.IGNORECASE)
 
 
 @contextmanager
@@ -123,8 +125,8 @@ def why_failed(error: BaseException) -> str:
 def checked_downloads(kind: type[VlbenchError]) -> Iterator[None]:
     """Check what came from the hub in the last day when this context ends, each file once.
 
-    huggingface_hub compares sizes alone, and names each file of its cache by the digest that the
-    hub publishes. Raises an error of a kind for a file of another digest, which is removed.
+    huggingface_hub compares sizes alone, and names each file of its cache by its ETag: its digest,
+    if the hub is no mirror. Raises an error of a kind for a file of another digest, and removes it.
     """
     try:
         yield
@@ -146,16 +148,17 @@ def _fresh_blobs() -> list[Path]:
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - reads HF_HUB_OFFLINE
 
     blobs = [file for file in Path(HF_HUB_CACHE).glob("*--*/blobs/*") if file.is_file()]
-    named = [file for file in blobs if len(file.name) in {GIT, SHA256} and not file.suffix]
+    named = [file for file in blobs if DIGEST.fullmatch(file.name)]
     return [file for file in named if time.time() - file.stat().st_ctime < UNCHECKED]
 
 
 def _damage(blob: Path) -> str:
     """Return what is wrong with a file of the hub's cache, and remove it; empty for a whole one."""
-    how, compute = ("bytes", None) if len(blob.name) == SHA256 else ("git", _git_digest)
-    (digest,) = file_digests([blob], how, compute)
-    if digest == blob.name:
-        return ""
+    # Some mirrors name a file by the SHA-1 of its bytes.
+    for how in ("sha1", "git") if len(blob.name) == 40 else ("bytes",):
+        (digest,) = file_digests([blob], how, WAYS[how])
+        if digest == blob.name.lower():
+            return ""
     repository = blob.parents[1]
     links = (file for file in repository.glob("snapshots/**/*") if file.resolve() == blob.resolve())
     name = next(links, blob).relative_to(repository.parent)
@@ -167,7 +170,16 @@ def _damage(blob: Path) -> str:
     )
 
 
-def _git_digest(file: Path) -> str:
-    """Return the SHA-1 by which git names a file's content."""
-    content = file.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+def _sha1(file: Path, *, is_git: bool = False) -> str:
+    """Return the SHA-1 of a file's bytes, or the SHA-1 by which git names its content."""
+    head = b"blob %d\0" % file.stat().st_size if is_git else b""
+    start = partial(hashlib.sha1, head, usedforsecurity=False)
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, start).hexdigest()
+
+
+WAYS: dict[str, Callable[[Path], str]] = {
+    "bytes": bytes_digest,
+    "sha1": _sha1,
+    "git": partial(_sha1, is_git=True),
+}
