@@ -143,13 +143,20 @@ def read_arguments(
 
 @cache
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters that can be given by name."""
+    """Return the parameters that can be given by name; `**options: Unpack[...]` adds its keys."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         known = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise SpecError(f"{function!r} has no signature to check: {error}") from error
-    return {name: p for name, p in known.items() if p.kind in named}
+    found = {name: p for name, p in known.items() if p.kind in named}
+    # As a text or as a type, which Python shows as `*SomeTypedDict`.
+    shown = {name: str(p.annotation) for name, p in known.items() if p.kind is p.VAR_KEYWORD}
+    for packed in [name for name, one in shown.items() if "Unpack[" in one or one[0] == "*"]:
+        (kind,) = typing.get_args(typing.get_type_hints(function)[packed])
+        optional = partial(inspect.Parameter, kind=named[1], default=None)
+        found |= {name: optional(name, annotation=one) for name, one in hints(kind).items()}
+    return found
 
 
 @cache
@@ -170,7 +177,12 @@ def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str,
         ) from error
     if typing.is_typeddict(function):
         return annotations
-    return dict.fromkeys(parameters(function), Any) | annotations
+    known = parameters(function)
+    unpacked = {name: p.annotation for name, p in known.items() if name not in annotations}
+    kinds = {
+        name: Any if kind is inspect.Parameter.empty else kind for name, kind in unpacked.items()
+    }
+    return kinds | annotations
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

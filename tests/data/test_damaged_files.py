@@ -65,7 +65,7 @@ OTHERS = {
         "tar shards",
         "classnames.txt",
         "a web page",
-    ): r"^test/1\.tar: b has the label 1, not in 0",
+    ): r"^test/1\.tar: b: the label is 1, not in 0",
     ("tsv", "objects_vocab.txt", "a web page"): r"an object that objects_vocab\.txt lacks",
     **{
         ("imagenet", "LOC_val_solution.csv", damage): "has no wnid .*, nor in a list of labels"

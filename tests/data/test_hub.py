@@ -72,20 +72,6 @@ def test_a_folder_of_the_hubs_files_is_the_same_data_as_its_images(
     assert labels(data.splits["test"]).tolist() == [0, 0, 1]
 
 
-def test_regions_are_found_by_item_and_fit_its_image(table, tmp_path):
-    (tmp_path / "regions").mkdir()
-    for name, width in (("one", 5), ("two", 5), ("three", 40)):
-        arrays = {"x": np.ones((1, 3)), "boxes": [[0, 0, 2, 2]], "image_w": width, "image_h": 6}
-        np.savez(tmp_path / f"regions/{name}.npz", **arrays)
-    root = parquet(table, tmp_path / "pets")
-    rows = load(root, tmp_path, regions=tmp_path / "regions", item="id").splits["test"]
-    assert rows["picture"][1].regions.size == (5, 6)
-    with pytest.raises(DataError, match=r"three\.npz is of an image of \(40, 6\), .* \(5, 6\)"):
-        rows["picture"][2]
-    with pytest.raises(DataError, match=r"^validation: the images have no names"):
-        load(root, tmp_path, regions=tmp_path / "regions")
-
-
 def test_a_download_is_the_same_data(table, folder, tmp_path, monkeypatch):
     asked = []
 
@@ -105,26 +91,15 @@ def test_nothing_is_downloaded_unasked(tmp_path):
         load(tmp_path / "absent", tmp_path)
 
 
-def test_captions_and_items_are_columns_too(table, tmp_path):
-    root = parquet(table, tmp_path / "pets")
-    (split,) = load(root, tmp_path, caption="text", item="id").splits.values()
-    assert list(split["caption"]) == ["a cat", "another", "a dog"]
-    assert list(split["captions"]) == [["a cat"], ["another"], ["a dog"]]
-    assert split["image"].examples().ids == ["one", "two", "three"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"splits": {"test": "valid"}}, "no split is named 'valid'"),
-        ({"image": "imag"}, "validation: no column is named 'imag'; did you mean image"),
         ({"image": "text"}, "validation: the column text holds .*, no images"),
-        ({"label": "text"}, "the column text is not of one ClassLabel type in all splits"),
         (
             {"caption": "label"},
             r"validation/data-00000-of-00002\.arrow, row 0: the caption is 0, no text",
         ),
-        ({"item": "label"}, "validation: two rows have the item '0'"),
     ],
 )
 def test_what_a_data_set_lacks_is_named(options, message, table, tmp_path):

@@ -95,7 +95,7 @@ def test_class_folders_may_lie_in_the_root_itself(tmp_path):
     )
 
 
-def test_what_is_hidden_is_passed_over_and_what_is_no_image_counted(tmp_path):
+def test_what_is_hidden_or_no_image_is_counted(tmp_path):
     put(tmp_path, "test/cat/a.png", "test/cat/deep/b.png", "test/cat/._a.png", "test/.trash/c.png")
     (tmp_path / "test/cat/Thumbs.db").touch()
     for name in ("list.txt", "outside.jpg", "cat/b.HEIC", "cat/deep/c.heic", "cat/LICENSE"):
@@ -103,6 +103,7 @@ def test_what_is_hidden_is_passed_over_and_what_is_no_image_counted(tmp_path):
     data = image_folder(root=tmp_path)
     assert (data.classes, len(data.splits["test"])) == (["cat"], 2)
     kinds = {".heic": 2, "no suffix": 1, ".db": 1, ".txt": 1, ".jpg": 1}
+    kinds |= {"hidden": 1, "in .trash": 1}
     assert data.dropped == {
         f"files ({k}) that are no images of a class": n for k, n in kinds.items()
     }
@@ -236,4 +237,4 @@ def test_where_there_are_splits_they_are_as_they_are(tmp_path, flat):
             shutil.copytree(flat / name, tmp_path / "whole" / split / name)
     data = image_folder(root=tmp_path / "whole", halves=0)
     assert {name: len(rows) for name, rows in data.splits.items()} == {"train": 11, "test": 11}
-    assert data.notes == ()
+    assert data.notes == []

@@ -7,8 +7,6 @@ from foil_fakes import Noise
 from PIL import Image
 from pyarrow import parquet
 
-from vlbench.data.image_folder import image_folder
-from vlbench.data.records import labels
 from vlbench.data.table import images
 from vlbench.engine import Engine
 from vlbench.errors import DataError
@@ -46,29 +44,6 @@ def changed(**values):
     return [{**ROWS[0], **values}, *ROWS[1:]]
 
 
-@pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
-def test_the_same_images_are_the_same_data_as_in_folders(root, name):
-    write(root / name, ROWS)
-    data = images(root=root, test=name)
-    assert data.digest() == image_folder(root=root).digest()
-    assert data.classes == ["cat", "dog"]
-    assert labels(data.splits["test"]).tolist() == [0, 0, 1]
-
-
-def test_captions_and_items_are_columns_too(root):
-    (split,) = images(root=root, test="test.csv", caption="text", item="id").splits.values()
-    assert list(split["caption"]) == ["a cat", "a cat, again", "a dog"]
-    assert split["caption"].kind == "text"
-    assert list(split["captions"]) == [["a cat"], ["a cat, again"], ["a dog"]]
-    assert split["image"].examples().ids == ["one", "two", "three"]
-
-
-def test_images_need_no_label(root):
-    data = images(root=root, test="test.csv", label="", caption="text")
-    assert set(data.splits["test"].columns) == {"image", "picture", "caption", "captions"}
-    assert data.classes == []
-
-
 def test_classes_are_those_of_the_first_table(root):
     write(root / "train.csv", ROWS[:2])
     assert images(root=root, test="train.csv").classes == ["cat"]
@@ -83,44 +58,10 @@ def test_a_number_is_no_class_where_the_table_names_them(root):
         images(root=root, train="train.csv", test="test.csv")
 
 
-def test_a_number_is_a_class_by_its_name_alone_where_one_has_a_number_for_a_name(root):
-    rows = [{**row, "label": label} for row, label in zip(ROWS, ["1", "2", "0"], strict=True)]
-    write(root / "test.csv", rows)
-    data = images(root=root, test="test.csv", classes=["2", "1", "0"])
-    assert labels(data.splits["test"]).tolist() == [1, 0, 2]
-    with pytest.raises(DataError, match="row 3: no class is named '0'; there are"):
-        images(root=root, test="test.csv", classes=["2", "1", "three"])
-
-
-@pytest.mark.parametrize("classes", [["cat", "dog", "cat"], []])
-def test_two_classes_of_one_name_are_named(root, classes):
-    write(root / "test.csv", changed(label="cat "))
-    with pytest.raises(DataError, match="two classes are named 'cat', but for spaces around it"):
-        images(root=root, test="test.csv", classes=classes)
-
-
 def test_a_byte_order_mark_is_no_part_of_a_name(root):
     file = root / "test.csv"
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     assert images(root=root, test="test.csv").classes == ["cat", "dog"]
-
-
-@pytest.mark.parametrize("label", ["1", "fish"])
-def test_labels_are_names_or_numbers_of_the_classes_that_are_listed(root, label):
-    write(root / "test.csv", changed(label=label))
-    data = images(root=root, test="test.csv", classes=["cat", "fish", "dog"])
-    assert labels(data.splits["test"]).tolist() == [1, 0, 2]
-
-
-def test_numbers_of_a_parquet_table_need_names(root):
-    numbered = [{**row, "label": i} for i, row in enumerate(ROWS)]
-    write(root / "test.parquet", numbered)
-    with pytest.raises(DataError, match="row 1: the label is 0, no text; list the names as `cla"):
-        images(root=root, test="test.parquet")
-    data = images(root=root, test="test.parquet", classes=["x", "y", "z"])
-    assert labels(data.splits["test"]).tolist() == [0, 1, 2]
-    with pytest.raises(DataError, match="row 3: no class is named '2'"):
-        images(root=root, test="test.parquet", classes=["x", "y"])
 
 
 @pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
@@ -139,13 +80,6 @@ def test_a_value_that_cannot_be_is_named_with_table_and_row(root, name, values, 
     write(root / name, changed(**values))
     with pytest.raises(DataError, match=message.format(name.replace(".", r"\."))):
         images(root=root, test=name, item="id")
-
-
-@pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
-def test_an_absent_column_gets_the_nearest_name(root, name):
-    write(root / name, ROWS)
-    with pytest.raises(DataError, match=r"no column is named 'lable'; did you mean label"):
-        images(root=root, test=name, label="lable")
 
 
 @pytest.mark.parametrize(
@@ -182,53 +116,11 @@ def test_a_broken_table_is_named(root, name, content, message):
         images(root=root, test=name)
 
 
-def test_foils_and_twins_are_columns_that_a_choice_reads(root):
-    wrong = [{**row, "wrong": f"no {row['text']}", "worse": "none", "kind": 7} for row in ROWS]
-    write(root / "test.csv", [{**row, "other": "test/dog/c.png"} for row in wrong])
-    named = {"caption": "text", "foil": ["wrong", "worse"], "image_2": "other", "category": "kind"}
-    data = images(root=root, test="test.csv", caption_2="wrong", cluster="label", **named)
-    test = data.splits["test"]
-    assert test["foils"][0] == ["no a cat", "none"]
-    assert (test["caption_2"][0], test["caption_2"].kind) == ("no a cat", "text")
-    assert [*test["category"]] == ["7"] * 3
-    assert [*test["cluster"]] == ["cat", "cat", "dog"]
-    assert test["image_2"][0].tobytes() == test["image"][2].tobytes()
-    assert test["picture_2"][0].image.tobytes() == test["image"][2].tobytes()
-
-
 def test_a_table_without_labels_is_told_how_to_read_none(root):
     write(root / "test.csv", [{"image": row["image"], "text": "a"} for row in ROWS])
     told = r"no column is named 'label'; .*; `label: \"\"` reads no labels"
     with pytest.raises(DataError, match=told):
         images(root=root, test="test.csv", caption="text")
-
-
-def test_several_second_images_are_numbered(root):
-    write(
-        root / "test.csv", [{**row, "b": "test/dog/c.png", "c": "test/cat/a.png"} for row in ROWS]
-    )
-    test = images(root=root, test="test.csv", caption="text", image_2=["b", "c"]).splits["test"]
-    assert test["image_3"][1].tobytes() == test["image"][0].tobytes()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"wrong": " "}, "test.csv, row 1 has no foil"),
-        ({"kind": " "}, "test.csv, row 1: the category is ' ', no text"),
-        (
-            {"other": "test/../a.png"},
-            "test.csv, row 1: the path test/../a.png leads out of the root",
-        ),
-        ({"other": "nowhere.png"}, r"nowhere.png is absent"),
-    ],
-)
-def test_what_is_wrong_in_columns_of_foils_names_table_and_row(root, values, message):
-    whole = [{**row, "wrong": "none", "kind": "x", "other": "test/dog/c.png"} for row in ROWS]
-    write(root / "test.csv", [{**whole[0], **values}, *whole[1:]])
-    named = {"caption": "text", "foil": "wrong", "image_2": "other", "category": "kind"}
-    with pytest.raises(DataError, match=message):
-        images(root=root, test="test.csv", **named)
 
 
 def test_an_always_right_model_has_full_recall_on_a_row_per_caption(root):

@@ -13,7 +13,6 @@ from tar_shards import info, pack, put_split
 from vlbench.data import webdataset
 from vlbench.data.image_folder import image_folder
 from vlbench.data.images import SUFFIXES
-from vlbench.data.records import labels
 from vlbench.data.webdataset import MOST_HEADER, Member, images, members
 from vlbench.digests import remembered_in
 from vlbench.errors import DataError
@@ -46,51 +45,6 @@ def load(root, **options):
     return images(root=root, **{"splits": {"test": "test"}, **options})
 
 
-def test_shards_are_the_same_data_as_their_files(tmp_path):
-    for i, (name, suffix) in enumerate(FORMS):
-        file = tmp_path / "files" / "test" / name / f"{i}.{suffix}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(encoded(i, suffix))
-    data = load(put_split(tmp_path / "shards", shards()))
-    assert data.digest() == image_folder(root=tmp_path / "files").digest()
-    assert data.classes == ["cat", "dog"]
-    assert labels(data.splits["test"]).tolist() == [0, 0, 1, 1]
-    assert data.splits["test"]["image"].examples().ids[2] == "s0000002"
-
-
-@pytest.fixture
-def region_files(tmp_path):
-    """The regions of two images of 6 x 5, or of another width."""
-    (tmp_path / "regions").mkdir()
-    for i, width in enumerate((6, 60)):
-        arrays = {"x": np.full((1, 3), i), "boxes": [[0, 0, 2, 2]], "image_w": width, "image_h": 5}
-        np.savez(tmp_path / f"regions/s{i:07}.npz", **arrays)
-    return tmp_path / "regions"
-
-
-def test_two_splits_of_the_same_keys_have_no_regions(tmp_path, region_files):
-    put_split(tmp_path, [example(0)], split="train")
-    other = [(name.replace("2", "0"), content) for name, content in example(2)]
-    put_split(tmp_path, [other])
-    message = "the images s0000000 of train and s0000000 of test would both have the regions of s00"
-    with pytest.raises(DataError, match=message):
-        load(tmp_path, splits={"train": "train", "test": "test"}, regions=region_files)
-
-
-def test_regions_that_do_not_fit_a_packed_image_are_refused(tmp_path, region_files):
-    rows = load(put_split(tmp_path, [example(0) + example(1)]), regions=region_files).splits["test"]
-    assert rows["picture"][0].regions.size == (6, 5)
-    with pytest.raises(DataError, match=r"1\.npz is of an image of \(60, 5\), .* is \(6, 5\)"):
-        rows["picture"][1]
-
-
-def test_captions_are_lines(tmp_path):
-    (split,) = load(put_split(tmp_path, shards()), label="", caption="txt").splits.values()
-    assert list(split["captions"])[2] == ["a dog", "number 2"]
-    assert list(split["caption"]) == ["a cat", "a cat", "a dog", "a dog"]
-    assert "label" not in split.columns
-
-
 def test_a_split_lies_in_any_folder(tmp_path):
     put_split(tmp_path, shards(), split="validation")
     put_split(tmp_path, [example(0)], split="train")
@@ -104,7 +58,9 @@ def test_a_split_lies_in_any_folder(tmp_path):
     ("changed", "message"),
     [
         ({"cls": None}, r"s0000003 has no \.cls"),
-        ({"cls": b"2"}, r"s0000003 has the label 2, not in 0\.\.1"),
+        ({"cls": b"cat"}, r"s0000003\.cls holds 'cat', no class number"),
+        ({"cls": b"-1"}, r"s0000003\.cls holds '-1', no class number"),
+        ({"cls": b"2"}, r"s0000003: the label is 2, not in 0\.\.1"),
         ({"png": encoded(0, "png")}, r"s0000003 has 2 images \(jpeg and png\)"),
         ({"jpeg": b"\xff\xd8\xff broken"}, "s0000003 cannot be decoded as an image"),
         ({"jpeg": encoded(3, "jpeg")[:-60]}, "s0000003 cannot be decoded as an image"),

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +154,22 @@ def _keywords(node: ast.FunctionDef) -> dict[str, str]:
     """Return the type of each argument that YAML may give, and its default where it has one."""
     types = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        if argument.arg in OF_THE_RUN:
-            continue
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         types[argument.arg] = f"{kind} = {ast.unparse(default)}" if default else kind
-    return types
+    if node.args.kwarg and "RowOptions" in ast.unparse(node.args):
+        types |= _row_options()
+    return {name: kind for name, kind in types.items() if name not in OF_THE_RUN}
+
+
+@cache
+def _row_options() -> dict[str, str]:
+    """Return the types of the arguments that all sources of rows have."""
+    classes = [
+        one for one in _parse(PACKAGE / "data/gate.py").body if isinstance(one, ast.ClassDef)
+    ]
+    (options,) = [one for one in classes if one.name == "RowOptions"]
+    fields = [one for one in options.body if isinstance(one, ast.AnnAssign)]
+    return {ast.unparse(one.target): f"{ast.unparse(one.annotation)}, optional" for one in fields}
 
 
 def _parse(file: Path) -> ast.Module:

@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any, Unpack
 
-from vlbench.data.coco_files import read_text
-from vlbench.data.folders import count_kinds, visible_files
-from vlbench.data.images import SUFFIXES, file_images
+from vlbench.data.coco_files import lines_of, read_text
+from vlbench.data.folders import count_kinds, dropped_files, visible_files
+from vlbench.data.gate import (
+    Columns,
+    RowOptions,
+    Rows,
+    begin,
+    columns_of,
+    data_of_rows,
+    own_columns,
+    rows_of_files,
+)
+from vlbench.data.images import SUFFIXES
 from vlbench.data.names import composed
-from vlbench.data.pictures import pictures
-from vlbench.data.presence import begin_reading
-from vlbench.data.records import Data, Split, value_column
+from vlbench.data.records import Data
 from vlbench.errors import DataAbsent, DataError, counted
 
 TEXT = ".txt"
 
 
-def captioned_folder(*, root: Path) -> Data:
+def captioned_folder(*, root: Path, **options: Unpack[RowOptions]) -> Data:
     """Return the images of a folder and its subfolders with their captions, ordered by name.
 
     The captions of an image are the lines of the text file beside it that has its name but for the
     suffix; blank lines are none. `captions` has all of them, `caption` the first. All images are
-    the test split. Images without captions, texts without an image, and other files are left out
-    and counted; hidden files are no part of the folder. Raises DataAbsent without a folder, and
+    the test split, with the columns `image` (a path) and `caption`; the other arguments are those
+    of every source of rows (see `vlbench.data.gate`). Images without captions, texts without an
+    image, and other files are left out and counted. Raises DataAbsent without a folder, and
     DataError for two images, or two texts, of one name, and where no image has a caption.
     """
     if not root.is_dir():
         raise DataAbsent(
             "folder of captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt"
         )
-    begin_reading()
-    files, cached = visible_files(root)
+    begin(options)
+    columns = columns_of(options, label="", caption="caption")
+    return data_of_rows(options, columns, {"test": partial(_rows, root, columns)})
+
+
+def _rows(root: Path, columns: Columns) -> Rows:
+    """Return the captioned images of a folder, and how many of its files are left out."""
+    files, left_out = visible_files(root)
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))
     texts = _by_stem(name for name in files if name.lower().endswith(TEXT))
     captions = {stem: _captions(root, texts[stem]) for stem in images if stem in texts}
@@ -43,21 +59,15 @@ def captioned_folder(*, root: Path) -> Data:
             f"{counted(len(texts), 'text')}); write those of cat.jpg to cat.txt beside it, one per "
             "line"
         )
-    columns = {
-        "captions": value_column([*captioned.values()]),
-        "caption": value_column([first for first, *_ in captioned.values()], "text"),
-    }
-    shown = pictures(file_images(root, [*captioned]), [*captioned], None)
     others = set(files) - {*images.values(), *texts.values()}
     dropped = {
         "images without captions": len(images) - len(captioned),
         "texts without an image": len(texts) - len(captions),
-        **_by_kind(count_kinds(others) + cached),
+        **dropped_files(count_kinds(others) + left_out, "images or captions"),
     }
-    return Data(
-        splits={"test": Split({**shown, **columns})},
-        dropped={what: count for what, count in dropped.items() if count},
-    )
+    cells: dict[str, list[Any]] = {"image": [*captioned], "caption": [*captioned.values()]}
+    own_columns(columns, cells, root.name)
+    return rows_of_files(root, root.name, cells, dropped=dropped)
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, str]:
@@ -71,11 +81,5 @@ def _by_stem(names: Iterable[str]) -> dict[str, str]:
 
 
 def _captions(root: Path, name: str) -> list[str]:
-    """Return the lines that are not blank."""
-    lines = map(str.strip, read_text(root / name, name).split("\n"))
-    return [line for line in lines if line]
-
-
-def _by_kind(counts: Counter[str]) -> dict[str, int]:
-    kinds = sorted(counts.items())
-    return {f"files ({kind}) that are no images or captions": count for kind, count in kinds}
+    """Return the lines that are not blank, as they are."""
+    return [line for line in lines_of(read_text(root / name, name)) if line.strip()]

@@ -21,10 +21,10 @@ CACHES = {
 
 
 class Files(NamedTuple):
-    """The files under a folder, relative to a root, sorted; and the number of those in caches."""
+    """The files under a folder, relative to a root, sorted; and how many are left out, by kind."""
 
     names: list[str]
-    cached: Counter[str]
+    left_out: Counter[str]
 
 
 def own_spelling(root: Path, name: str) -> str:
@@ -52,10 +52,11 @@ def visible_folders(folder: Path) -> list[str]:
 
 
 def files_beside(folder: Path) -> Counter[str]:
-    """Return the number of visible files in a folder by kind, and of those in its caches."""
+    """Return the number of files in a folder by kind, and of those in its caches."""
     there = list(folder.iterdir())
-    files = [path.name for path in there if path.is_file() and is_visible(path.name)]
-    return count_kinds(files) + _cached(folder, [path.name for path in there])
+    files = [path.name for path in there if path.is_file()]
+    visible, hidden = _without_hidden(files)
+    return count_kinds(visible) + hidden + _cached(folder, [one.name for one in there])
 
 
 def count_kinds(names: Iterable[str]) -> Counter[str]:
@@ -63,28 +64,40 @@ def count_kinds(names: Iterable[str]) -> Counter[str]:
     return Counter(PurePath(name).suffix.lower() or "no suffix" for name in names)
 
 
+def dropped_files(kinds: Counter[str], what: str) -> dict[str, int]:
+    """Return how many files of each kind are left out of `Data`, as no `what`."""
+    return {f"files ({kind}) that are no {what}": count for kind, count in sorted(kinds.items())}
+
+
 def visible_files(root: Path, folder: str = "") -> Files:
     """Return the files under a folder and under folders linked there.
 
-    Hidden files, and those in hidden folders, are left out, and so are caches. Raises DataError for
-    a folder that cannot be read, and for a link to a folder that holds it.
+    Hidden files and folders, and caches, are left out. Raises DataError for a folder that cannot be
+    read, and for a link to a folder that holds it.
     """
-    files, cached = list[str](), Counter[str]()
+    files, left_out = list[str](), Counter[str]()
     top = str(root / folder)
     for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
-        cached += _cached(Path(parent), folders)
+        left_out += _cached(Path(parent), folders)
         folders[:] = filter(is_visible, folders)
         inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
+        visible, hidden = _without_hidden(names)
+        left_out += hidden
         # As texts: a Path of each of a million files takes longer than the rest of the plan.
-        files += [inside + name for name in names if name[0] != "."]
+        files += [inside + name for name in visible]
         _refuse_loops(Path(parent), folders, inside)
-    return Files(sorted(files), cached)
+    return Files(sorted(files), left_out)
+
+
+def _without_hidden(names: Sequence[str]) -> tuple[list[str], Counter[str]]:
+    visible = [name for name in names if name[0] != "."]
+    return visible, +Counter({"hidden": len(names) - len(visible)})
 
 
 def _cached(place: Path, names: Iterable[str]) -> Counter[str]:
-    """Return the number of files in each cache among these folders of a place."""
-    caches = [name for name in names if name.lower() in CACHES]
-    return Counter({f"in {name}": _count_files(place / name) for name in caches})
+    """Return the number of files in each hidden folder and cache among these folders of a place."""
+    caches = [name for name in names if not is_visible(name)]
+    return +Counter({f"in {name}": _count_files(place / name) for name in caches})
 
 
 def _count_files(folder: Path) -> int:

@@ -11,25 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from vlbench.data.coco_files import first_repeated, read_text
-from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.coco_files import read_text
+from vlbench.data.corpora import require_texts
 from vlbench.data.formats.archives import DAMAGED
-from vlbench.data.from_rows import (
-    Named,
+from vlbench.data.gate import (
+    Columns,
+    RowOptions,
     Rows,
+    begin,
     columns_of,
-    lacks_column,
-    named_in,
-    said_in,
-    split_from_rows,
+    data_of_rows,
+    own_columns,
 )
 from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
-from vlbench.data.names import normal_form, number_classes
-from vlbench.data.pictures import require_own_regions
-from vlbench.data.presence import begin_reading
-from vlbench.data.records import LISTED, Data, wanted
+from vlbench.data.records import Column, Data
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
 from vlbench.errors import DataAbsent, DataError, unknown
 from vlbench.files import is_file_name
@@ -46,72 +43,51 @@ class SplitFile(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The rows of a split, and how errors name each."""
+    """The rows of a split, its own spelling of the wanted columns, and how errors name each row."""
 
     rows: Any
+    columns: Mapping[str, str]
     where: Callable[[int], str]
 
 
-def images(  # noqa: PLR0913 - YAML fills them by name
+def images(
     *,
     root: Path,
     repository: str,
     revision: str,
     splits: Mapping[str, str],
     config: str | None = None,
-    image: str = "image",
-    label: str = "label",
-    caption: Named = "",
-    question: Named = "",
-    foil: Named = "",
-    image_2: Named = "",
-    caption_2: str = "",
-    category: str = "",
-    cluster: str = "",
-    item: str = "",
-    regions: Path | None = None,
-    texts: WordTests | None = None,
     download: bool = False,
     cache_dir: Path | None = None,
-    wanted_splits: Sequence[str] = (),
+    **options: Unpack[RowOptions],
 ) -> Data:
     """Return the splits of a data set of the hub, from the folder `root` where that is there.
 
     Otherwise `download` fetches the `revision` of `repository`, of its `config` if it has several.
-    `splits` gives the data set's name of each split: `{train: train, test: validation}`. `image`,
-    `label`, `caption` and the others down to `item` name columns, as in `vlbench.data.table`.
-    Images are encoded, as datasets stores them; labels are of its type ClassLabel; captions and
-    questions are columns of texts or of lists of texts, one column or several. Parquet becomes
-    Arrow in `cache_dir`. `regions`, `texts` and `wanted_splits` are as in `vlbench.data.table`.
+    `splits` gives the data set's name of each split: `{train: train, test: validation}`. Images are
+    encoded, as datasets stores them; labels are of its type ClassLabel, texts, or numbers of the
+    `classes` that are listed. Parquet becomes Arrow in `cache_dir`. The other arguments are those
+    of every source of rows (see `vlbench.data.gate`).
 
     Raises DataAbsent if the folder does not exist and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
     """
-    require_texts(texts)
-    source = HubSet(repository, revision, config, image, label)
+    source = HubSet(repository, revision, config)
     absent = DataAbsent(str(source), "the hub (--download)", str(root))
     if root.is_dir():
-        begin_reading()
+        begin(options)
         tables = _local(root, splits, cache_dir)
     elif download:
+        require_texts(options.get("texts"))
         downloaded = open_tables(source, absent)
         tables = {name: [SplitFile(name, downloaded[name])] for name in downloaded}
     else:
         raise absent
-    text_columns = {"caption": caption, "question": question, "foil": foil}
-    more = {"image_2": image_2, "caption_2": caption_2, "category": category, "cluster": cluster}
-    columns = columns_of({"image": image, "label": label, "item": item, **text_columns, **more})
+    columns = columns_of(options)
     opened = {name: _join_parts(tables, known, columns) for name, known in splits.items()}
-    labelled = {known: opened[name].rows for name, known in splits.items()}
-    classes, numbers = number_classes(_classes(labelled, label) if label else [])
-    parts = {}
-    for name, known in wanted(splits, wanted_splits).items():
-        rows = _rows(opened[name], known, columns)
-        if len(classes) < len(numbers):
-            rows = rows._replace(labels=[numbers[number] for number in rows.labels or ()])
-        parts[name] = split_from_rows(rows, classes=len(classes), where=known, regions=regions)
-    require_own_regions(parts)
-    return with_class_words(Data(splits=parts, classes=classes, class_order=LISTED), texts)
+    classes = _classes(opened, splits, columns["label"][0]) if "label" in columns else None
+    rows = {name: partial(_rows, one, splits[name], columns) for name, one in opened.items()}
+    return data_of_rows(options, columns, rows, classes=classes)
 
 
 def _local(
@@ -191,65 +167,51 @@ def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
         raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
 
 
-def _join_parts(
-    tables: Mapping[str, Sequence[SplitFile]], name: str, wanted: Mapping[str, Sequence[str]]
-) -> Opened:
+def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: Columns) -> Opened:
     """Return a split with all columns. Raises DataError for what is not there."""
     import datasets  # noqa: PLC0415 - see above
 
     if name not in tables:
         raise DataError(str(unknown("split", name, tables)))
-    parts = [part._replace(rows=_with_plain_names(part)) for part in tables[name]]
+    parts = tables[name]
     try:
         rows = datasets.concatenate_datasets([part.rows for part in parts])
     except ValueError as error:
         files = ", ".join(part.name for part in parts)
         raise DataError(f"{files} do not have the same columns: {error}") from error
     # Those that each file has: where one lacks a column, datasets has no value for its rows.
-    known = set.intersection(*(set(part.rows.column_names) for part in parts))
-    for column in chain(*wanted.values()):
-        if column not in known:
-            raise DataError(f"{name}: {lacks_column(column, known)}")
-    return Opened(rows, partial(row_name, [(part.name, len(part.rows)) for part in parts]))
+    first, *others = (part.rows.column_names for part in parts)
+    known = [column for column in first if all(column in other for other in others)]
+    where = partial(row_name, [(part.name, len(part.rows)) for part in parts])
+    return Opened(rows, own_columns(columns, known, name), where)
 
 
-def _with_plain_names(part: SplitFile) -> Any:
-    """Return rows whose columns have names in their normal form. Raises DataError for two of one.
+def _classes(
+    opened: Mapping[str, Opened], splits: Mapping[str, str], label: str
+) -> list[str] | None:
+    """Return the classes that a column lists; None where it has their names, or numbers.
 
-    Without a change they stay the same object, whose place in the cache datasets knows.
+    Raises DataError for splits that do not list the same.
     """
-    names = part.rows.column_names
-    forms = [normal_form(name) for name in names]
-    if (twice := first_repeated(forms)) is not None:
-        raise DataError(f"{part.name}: two columns are named {twice!r}")
-    return (
-        part.rows
-        if forms == names
-        else part.rows.rename_columns(dict(zip(names, forms, strict=True)))
-    )
-
-
-def _classes(tables: Mapping[str, Any], label: str) -> list[str]:
-    """Return the names of the classes. Raises DataError for labels that have none, or others."""
-    listed: list[Any] = [getattr(table.features[label], "names", None) for table in tables.values()]
-    if not listed or any(names is None or names != listed[0] for names in listed):
-        where = ", ".join(tables)
+    kinds = [one.rows.features[one.columns[label]] for one in opened.values()]
+    listed: list[Any] = [getattr(kind, "names", None) for kind in kinds]
+    if any(names != listed[0] for names in listed):
+        where = ", ".join(splits.values())
         raise DataError(f"{where}: the column {label} is not of one ClassLabel type in all splits")
-    return [str(name) for name in listed[0]]
+    return None if listed[0] is None else [str(name) for name in listed[0]]
 
 
-def _rows(opened: Opened, name: str, wanted: Mapping[str, Sequence[str]]) -> Rows:
-    """Return what a table has for its images, which are read one at a time."""
+def _rows(opened: Opened, name: str, columns: Columns) -> Rows:
+    """Return the rows of a table, whose images are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
-    (image,), more = wanted["image"], wanted.get("image_2", [])
-    table, where = opened
-    for column in (image, *more):
-        if not isinstance(kind := table.features[column], Image):
+    table, own, where = opened
+
+    def images_in(column: str) -> Column:
+        if not isinstance(kind := table.features[own[column]], Image):
             raise DataError(f"{name}: the column {column} holds {kind}, no images")
-    others = {kind: names for kind, names in wanted.items() if not kind.startswith("image")}
-    columns = {kind: [table[one][:] for one in names] for kind, names in others.items()}
-    labels, items = (next(iter(columns.get(kind, ())), None) for kind in ("label", "item"))
-    images, *second = (cell_images(table, column, where) for column in (image, *more))
-    texts, named = said_in(columns, where), named_in(columns, where)
-    return Rows(images, labels, items or (), texts, named, second)
+        return cell_images(table, own[column], where)
+
+    pictured = {*columns["image"], *columns.get("image_2", ())}
+    read = {one for one in chain(*columns.values()) if one not in pictured}
+    return Rows(name, {one: table[own[one]][:] for one in read}, images_in, where)

@@ -17,21 +17,18 @@ import tarfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Unpack
 
 import numpy as np
 
 from vlbench.data.coco_files import is_number, lines_of, read_text
-from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.formats.archives import CHUNK, DAMAGED
-from vlbench.data.from_rows import Rows, said_in, split_from_rows
+from vlbench.data.gate import TEXTS, Columns, RowOptions, Rows, begin, columns_of, data_of_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS, SUFFIXES
-from vlbench.data.names import number_classes
-from vlbench.data.pictures import require_own_regions
-from vlbench.data.presence import begin_reading
-from vlbench.data.records import LISTED, Data, wanted
+from vlbench.data.records import Column, Data
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
@@ -122,26 +119,18 @@ def _require_end(file: BinaryIO, start: int) -> None:
 
 IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 
-# Bytes of a class number, of captions, and of an image: as many as the largest takes decoded.
+# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
 MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
 
 
-class Wanted(NamedTuple):
-    """The suffixes of class numbers and of captions; empty: none are read."""
-
-    label: str
-    caption: str
-
-
 class Packed(NamedTuple):
-    """One example, with its image's place in the shard; what is not wanted is None."""
+    """One example: its image's place in the shard, and its texts by their suffix."""
 
     key: str
     start: int
     size: int
     digest: str
-    label: int | None
-    caption: str | None
+    texts: Mapping[str, str]
 
 
 class Shard(NamedTuple):
@@ -151,12 +140,12 @@ class Shard(NamedTuple):
     left_out: int
 
 
-def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
-    """Return what a shard holds. Keys that have nothing of an example are left out, and counted.
+def read_shard(path: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
+    """Return what a shard holds; `suffixes` are those of texts, and how many bytes each may have.
 
-    Raises DataError, naming `shard` and key, for a key without exactly one image, without what is
-    wanted, or with a member that cannot be read; and for an image with another dot in its name,
-    since a key ends at the first.
+    Keys that have nothing of an example are left out, and counted. Raises DataError, naming `shard`
+    and key, for a key without exactly one image, without what is wanted, or with a member that
+    cannot be read; and for an image with another dot in its name, since a key ends at the first.
     """
     keys: dict[str, dict[str, Member]] = {}
     for member in members(path, shard):
@@ -166,13 +155,13 @@ def read_shard(path: Path, shard: str, wanted: Wanted) -> Shard:
         own[member.suffix] = member
     if not keys:
         raise DataError(f"{shard} holds no file; pack it again, or leave it out of {COUNT}")
-    parts = {*IMAGES, *filter(None, wanted)}
+    parts = {*IMAGES, *suffixes}
     left_out = [own for own in keys.values() if not parts & own.keys()]
     for one in (member for own in left_out for member in own.values()):
         if one.suffix.rpartition(".")[2] in IMAGES:
             why = f"a key ends at the first dot, so that '{one.suffix}' is the suffix of this one"
             raise DataError(f"{shard}: {one.key}.{one.suffix}: {why}; pack it without other dots")
-    examples = [_pack(path, shard, own, wanted) for own in keys.values() if parts & own.keys()]
+    examples = [_pack(path, shard, own, suffixes) for own in keys.values() if parts & own.keys()]
     return Shard(examples, len(left_out))
 
 
@@ -189,7 +178,7 @@ def read_part(path: Path, start: int, size: int, where: str) -> bytes:
     return content
 
 
-def _pack(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> Packed:
+def _pack(path: Path, shard: str, own: Mapping[str, Member], suffixes: Mapping[str, int]) -> Packed:
     """Return the example of the members of one key, by suffix."""
     images = [own[suffix] for suffix in own if suffix in IMAGES]
     where = f"{shard}: {next(iter(own.values())).key}"
@@ -198,16 +187,8 @@ def _pack(path: Path, shard: str, own: Mapping[str, Member], wanted: Wanted) -> 
         raise DataError(f"{where} has {len(images)} images ({which}); wanted is one")
     (image,) = images
     digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
-    label = _label(path, own, wanted.label, where) if wanted.label else None
-    caption = _text(path, own, wanted.caption, where, MOST_TEXT) if wanted.caption else None
-    return Packed(image.key, image.start, image.size, digest, label, caption)
-
-
-def _label(path: Path, own: Mapping[str, Member], suffix: str, where: str) -> int:
-    text = _text(path, own, suffix, where, MOST_NUMBER).strip()
-    if not is_number(text):
-        raise DataError(f"{where}.{suffix} holds {text!r:.40}, no class number")
-    return int(text)
+    texts = {suffix: _text(path, own, suffix, where, most) for suffix, most in suffixes.items()}
+    return Packed(image.key, image.start, image.size, digest, texts)
 
 
 def _text(path: Path, own: Mapping[str, Member], suffix: str, where: str, most: int) -> str:
@@ -232,25 +213,19 @@ CLASSES, COUNT = "classnames.txt", "nshards.txt"
 NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
 
 # What is remembered of a shard; another number for another `read_shard`.
-HOW = "examples of a tar shard, 3"
+HOW = "examples of a tar shard, 4"
+
+# The columns of a shard besides the suffixes of its texts.
+IMAGE, KEY = "image", "__key__"
 
 
-def images(
-    *,
-    root: Path,
-    splits: Mapping[str, str],
-    label: str = "cls",
-    caption: str = "",
-    regions: Path | None = None,
-    texts: WordTests | None = None,
-    wanted_splits: Sequence[str] = (),
-) -> Data:
+def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOptions]) -> Data:
     """Return the images of tar shards, in the order of the shards and of their members.
 
-    `splits` gives the folder of each split: `{train: train, test: test}`. `label` and `caption` are
-    suffixes of members: class numbers, and texts with one caption a line. An empty name leaves them
-    out. The key names an example. `regions`, `texts` and `wanted_splits` are as in
-    `vlbench.data.table`.
+    `splits` gives the folder of each split: `{train: train, test: test}`. Columns are the suffixes
+    of members, by default `label: cls`: a class number, or texts, one a line. Members of one key
+    are a row, and the key is its `item`. The other arguments are those of every source of rows (see
+    `vlbench.data.gate`).
 
     Raises DataAbsent where the shards are not there, and DataError, naming shard and key, for what
     is no right example.
@@ -259,21 +234,11 @@ def images(
         if not (root / folder).is_dir():
             what = f"the folder of tar shards {folder}"
             raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
-    require_texts(texts)
-    begin_reading()
-    classes, numbers = number_classes(_class_names(root) if label else [], CLASSES)
-    suffixes = Wanted(label, caption)
-    read_splits, left_out = {}, 0
-    for name, folder in wanted(splits, wanted_splits).items():
-        rows, others = _rows(root, folder, suffixes, numbers)
-        left_out += others
-        read_splits[name] = split_from_rows(
-            rows, classes=len(classes), where=folder, regions=regions
-        )
-    require_own_regions(read_splits)
-    dropped = {NO_EXAMPLE: left_out} if left_out else {}
-    data = Data(splits=read_splits, classes=classes, class_order=LISTED, dropped=dropped)
-    return with_class_words(data, texts)
+    begin(options)
+    columns = columns_of(options, label="cls", item=KEY)
+    classes = _class_names(root) if "label" in columns else None
+    rows = {name: partial(_rows, root, folder, columns) for name, folder in splits.items()}
+    return data_of_rows(options, columns, rows, classes=classes, listed_in=CLASSES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,47 +262,64 @@ class _Images(Sequence[Any]):
         return read_part(self.root / self.shards[shard], start, size, where), where
 
 
-def _rows(root: Path, folder: str, wanted: Wanted, classes: Sequence[int]) -> tuple[Rows, int]:
-    """Return what the shards of a split have for its images, and how many keys are left out."""
+def _rows(root: Path, folder: str, columns: Columns) -> Rows:
+    """Return the rows of the shards of a split."""
     shards = _shards(root, folder)
+    kinds = {name: kind for kind, names in columns.items() for name in names}
+    suffixes = {
+        name: MOST_NUMBER if kind == "label" else MOST_TEXT
+        for name, kind in kinds.items()
+        if name not in {IMAGE, KEY}
+    }
     rows: dict[str, int] = {}
-    places, digests = array("q"), list[str]()
-    labels, captions = list[int](), list[list[str]]()
+    places, digests, texts = array("q"), list[str](), list[Mapping[str, str]]()
     left_out = 0
     for number, shard in enumerate(shards):
-        held = _remembered(root, shard, wanted)
+        held = _remembered(root, shard, suffixes)
         left_out += held.left_out
         for one in held.examples:
             if one.key in rows:
                 other = shards[places[3 * rows[one.key]]]
                 raise DataError(f"{shard}: the key {one.key} is in {other}, too")
             rows[one.key] = len(rows)
-            if one.label is not None:
-                labels.append(_class_of(one.label, classes, f"{shard}: {one.key}"))
-            if one.caption is not None:
-                captions.append(lines_of(one.caption))
+            texts.append(one.texts)
             places.extend((number, one.start, one.size))
             digests.append(one.digest)
     if not rows:
         raise DataError(f"{folder}: no shard has an image ({', '.join(IMAGES)})")
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
-    split_rows = Rows(
-        streamed_images(stored, digests),
-        labels if wanted.label else None,
-        keys,
-        said_in(
-            {"caption": [captions]} if wanted.caption else {},
-            lambda row: f"{shards[places[3 * row]]}: {keys[row]}",
-        ),
-    )
-    return split_rows, left_out
+    where = partial(_name_row, shards, places, keys)
+    cells: dict[str, list[Any]] = {
+        suffix: [
+            _value(one[suffix], kinds[suffix], f"{where(row)}.{suffix}")
+            for row, one in enumerate(texts)
+        ]
+        for suffix in suffixes
+    }
+
+    def images_in(column: str) -> Column:
+        if column != IMAGE:
+            raise DataError(f"{folder}: a key has one image, the column {IMAGE}, and no {column}")
+        return streamed_images(stored, digests)
+
+    dropped = {NO_EXAMPLE: left_out} if left_out else {}
+    return Rows(folder, {KEY: keys, **cells}, images_in, where, dropped)
 
 
-def _class_of(label: int, classes: Sequence[int], where: str) -> int:
-    if label >= len(classes):
-        raise DataError(f"{where} has the label {label}, not in 0..{len(classes) - 1}")
-    return classes[label]
+def _name_row(shards: Sequence[str], places: Sequence[int], keys: Sequence[str], row: int) -> str:
+    return f"{shards[places[3 * row]]}: {keys[row]}"
+
+
+def _value(text: str, kind: str, where: str) -> Any:
+    """Return a class number, the lines of texts, or a text that names something."""
+    if kind in TEXTS:
+        return lines_of(text)
+    if kind != "label":
+        return text.rstrip("\r\n")
+    if not is_number(text.strip()):
+        raise DataError(f"{where} holds {text!r:.40}, no class number")
+    return int(text)
 
 
 def _shards(root: Path, folder: str) -> list[str]:
@@ -365,18 +347,19 @@ def _class_names(root: Path) -> list[str]:
         raise DataAbsent(
             f"{CLASSES}, one class a line", "whoever packed the shards", str(root / CLASSES)
         )
-    names = [line.strip() for line in read_text(root / CLASSES).rstrip().split("\n")]
-    if "" in names:
-        raise DataError(f"{CLASSES}, line {names.index('') + 1}, is no name of a class")
+    names = lines_of(read_text(root / CLASSES).rstrip("\n"))
+    for number, name in enumerate(names or [""], 1):
+        if not name.strip():
+            raise DataError(f"{CLASSES}, line {number}, is no name of a class")
     return names
 
 
-def _remembered(root: Path, shard: str, wanted: Wanted) -> Shard:
+def _remembered(root: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
     """Return what a shard holds, which is remembered until it changes."""
 
     def found(path: Path) -> str:
-        return json.dumps(read_shard(path, shard, wanted))
+        return json.dumps(read_shard(path, shard, suffixes))
 
-    (known,) = file_digests([root / shard], json.dumps([HOW, *wanted]), found)
+    (known,) = file_digests([root / shard], json.dumps([HOW, *suffixes.items()]), found)
     examples, left_out = json.loads(known)
     return Shard([Packed(*values) for values in examples], left_out)

@@ -1,0 +1,366 @@
+"""The gate of anybody's data: rows that a source finds become the examples of splits, by one rule.
+
+A source (a folder, a table, shards, the hub) finds rows and reads cells. What they mean is said
+here for all of them: the same rows are the same data. Names have one normal form, texts stay as
+given, and rows of one image, such as one row per caption, are one image with several texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypedDict
+
+from vlbench.data.coco_files import first_repeated
+from vlbench.data.corpora import WordTests, require_texts, with_class_words
+from vlbench.data.folders import own_spelling
+from vlbench.data.images import file_images, images_at
+from vlbench.data.names import composed, named_twice, normal_form, number_classes, plain_name
+from vlbench.data.pictures import pictures, require_own_regions
+from vlbench.data.presence import begin_reading
+from vlbench.data.records import LISTED, Column, Data, Split, value_column, wanted
+from vlbench.data.regions import region_features
+from vlbench.errors import DataError, counted, unknown
+
+# A column, several, or none: an empty name.
+Named = str | Sequence[str]
+
+
+class RowOptions(TypedDict, total=False):
+    """What a task's `data` may say of rows, whatever source they come from (see docs/data.md).
+
+    `image`, `label`, `item`, `caption`, `question`, `foil`, `image_2`, `caption_2`, `category` and
+    `cluster` name columns; an empty name leaves one out. Of captions, questions, foils and second
+    images there may be several, each a list or a column. `classes` are the names of the classes in
+    their order. `regions` are region features of the images (see `vlbench.data.regions`), by their
+    items or else by the names of their files. `texts` are a corpus and word tests: then only the
+    test images are read, and the first name of each class is their visual word (see
+    `vlbench.data.corpora`). Of `wanted_splits` alone, if there are some, images are read.
+    """
+
+    image: str
+    label: str
+    item: str
+    caption: str | Sequence[str]
+    question: str | Sequence[str]
+    foil: str | Sequence[str]
+    image_2: str | Sequence[str]
+    caption_2: str
+    category: str
+    cluster: str
+    classes: Sequence[str]
+    regions: Path | None
+    texts: WordTests | None
+    wanted_splits: Sequence[str]
+
+
+# What is said of an image, and the columns of its first text and of all of them.
+TEXTS = {"caption": "captions", "question": "questions", "foil": "foils"}
+
+IMAGES = ("image", "image_2")
+
+# What an example has one of: the caption of a second image, and the names of what it belongs to.
+NAMES = ("caption_2", "category", "cluster")
+
+# The name of a class that a number could mean, too.
+NUMBER = re.compile(r"[+-]?\d[\d.,]*")
+
+# Columns of a source by what they are: {"image": ["img"], "caption": ["a", "b"]}.
+Columns = Mapping[str, Sequence[str]]
+
+
+class Rows(NamedTuple):
+    """The rows of a split as a source found them.
+
+    `name` and `where` name the split and a row of it in errors. `cells` are the values of the
+    columns that are wanted, but of images that lie in cells; `images` makes the images of a column.
+    """
+
+    name: str
+    cells: Mapping[str, Sequence[Any]]
+    images: Callable[[str], Column]
+    where: Callable[[int], str]
+    dropped: Mapping[str, int] = {}
+
+
+class _Classes(NamedTuple):
+    """Names of classes, and the number of the class that a label means; `range` says of numbers."""
+
+    names: Sequence[str] = ()
+    numbers: Mapping[str, int] = {}
+    order: str = ""
+    notes: Sequence[str] = ()
+    range: str = ""
+
+
+def begin(options: RowOptions) -> None:
+    """Say that the files of a source are there (see `vlbench.data.presence`).
+
+    Raises DataAbsent for texts that are not.
+    """
+    require_texts(options.get("texts"))
+    begin_reading()
+
+
+def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
+    """Return the columns that are wanted, by what they are; `own` are those that a source has.
+
+    Names are in their normal form. Raises DataError for one with a control character.
+    """
+    kinds = [*IMAGES, "label", "item", *TEXTS, *NAMES]
+    named: dict[str, Named] = {"image": "image", "label": "label", **own, **options}  # type: ignore[dict-item]
+    several = {kind: named[kind] for kind in kinds if named.get(kind)}
+    columns = {
+        kind: [
+            plain_name(name, f"the column of the {kind}")
+            for name in ([one] if isinstance(one, str) else one)
+            if name
+        ]
+        for kind, one in several.items()
+    }
+    return {kind: names for kind, names in columns.items() if names}
+
+
+def own_columns(columns: Columns, known: Iterable[str], where: str) -> dict[str, str]:
+    """Return how a source spells each of the columns that are wanted.
+
+    Raises DataError, naming `where`, for a column that it lacks, and for two of one name.
+    """
+    own = [(normal_form(name), name) for name in known]
+    if (twice := first_repeated(form for form, _ in own)) is not None:
+        raise DataError(f"{where}: two columns are named {twice!r}")
+    spelled = dict(own)
+    for kind, names in columns.items():
+        for name in names:
+            if name not in spelled:
+                hint = '; `label: ""` reads no labels' if kind == name == "label" else ""
+                raise DataError(f"{where}: {unknown('column', name, spelled)}{hint}")
+    return {name: spelled[name] for name in chain(*columns.values())}
+
+
+def rows_of_files(
+    root: Path,
+    name: str,
+    cells: Mapping[str, Sequence[Any]],
+    where: Callable[[int], str] | None = None,
+    dropped: Mapping[str, int] | None = None,
+) -> Rows:
+    """Return rows whose images are files, named in cells relative to `root`.
+
+    A row is named by the file of its image, or by `where`; then the files were not found in `root`
+    but are named by somebody, and lie inside it.
+    """
+
+    def images(column: str) -> Column:
+        if where is None:
+            return file_images(root, cells[column])
+        for row, path in enumerate(cells[column]):
+            if not isinstance(path, str) or not path.strip():
+                raise DataError(f"{where(row)}: the image is {path!r:.40}, no text")
+            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+                raise DataError(f"{where(row)}: the path {path:.200} leads out of the root")
+        return file_images(root, [own_spelling(root, p) for p in cells[column]], listed=name)
+
+    return Rows(name, cells, images, where or (lambda row: str(cells["image"][row])), dropped or {})
+
+
+def data_of_rows(
+    options: RowOptions,
+    columns: Columns,
+    splits: Mapping[str, Callable[[], Rows]],
+    *,
+    classes: Sequence[str] | None = None,
+    class_order: str = LISTED,
+    listed_in: str = "the data",
+) -> Data:
+    """Return the examples of the rows of splits, which are read when they are needed.
+
+    Labels are numbers of `classes` where the source lists them, in `class_order`, in what errors
+    call `listed_in`; otherwise they are names, and classes the sorted names of the first split, or
+    those that the options list: then a label may also be a number, if none of the names is one.
+    Raises DataError, naming split and row, for a value that is not what its column should have, an
+    item that is absent or belongs to two examples, and an image without a name or without regions.
+    """
+    read = wanted({name: name for name in splits}, options.get("wanted_splits", ()))
+    rows = {name: splits[name]() for name in read}
+    known, given = _Classes(), options.get("classes", ())
+    if "label" in columns and classes is not None:
+        known = _listed(classes, given, class_order, f"{listed_in}: the class")
+    elif "label" in columns:
+        first = next(iter(splits))
+        labels = () if given else _class_names(rows.get(first) or splits[first](), columns["label"])
+        known = _named(given, labels)
+    parts, dropped = {}, Counter[str]()
+    for name, own in rows.items():
+        dropped.update(own.dropped)
+        parts[name] = _split(own, columns, known, options.get("regions"))
+    require_own_regions(parts)
+    data = Data(
+        splits=parts,
+        classes=list(known.names),
+        class_order=known.order,
+        dropped=+dropped,
+        notes=known.notes,
+    )
+    return with_class_words(data, options.get("texts"))
+
+
+def _listed(listed: Sequence[str], given: Sequence[str], order: str, where: str) -> _Classes:
+    """Return the classes of which a source has the numbers, in the order of `given` if any are."""
+    names, numbers = number_classes(listed, where)
+    if given:
+        numbers, names = _in_order(given, names, numbers), [*map(normal_form, given)]
+    what = f"not in 0..{len(numbers) - 1}"
+    numbered = {str(i): n for i, n in enumerate(numbers)}
+    return _Classes(names, numbered, LISTED if given else order, _cut([*listed, *given]), what)
+
+
+def _named(given: Sequence[str], labels: Iterable[str]) -> _Classes:
+    """Return the classes that are given in their order, or else those that labels name."""
+    told = given or sorted(set(labels), key=normal_form)
+    names = number_classes(told).names
+    if (twice := first_repeated(names)) is not None:
+        raise named_twice(twice)
+    # Names that are numbers, or one name in two spellings, make a number mean one of two classes.
+    is_clear = len(names) == len(given) and not any(map(NUMBER.fullmatch, names))
+    numbers = {str(i): i for i in range(len(names))} if is_clear else {}
+    numbers |= {name: i for i, name in enumerate(names)}
+    return _Classes(names, numbers, LISTED if given else "", _cut(told))
+
+
+def _class_names(rows: Rows, columns: Sequence[str]) -> list[str]:
+    """Return the labels of rows, which must be names."""
+    labels = rows.cells[columns[0]]
+    for row, label in enumerate(labels):
+        if not isinstance(label, str) or not label.strip():
+            hint = "; list the names as `classes`" if isinstance(label, int) else ""
+            raise DataError(f"{rows.where(row)}: the label is {label!r:.40}, no text{hint}")
+    return list(labels)
+
+
+def _in_order(given: Sequence[str], names: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of classes in the order of `given`. Raises DataError for other names."""
+    forms = [normal_form(name) for name in given]
+    if sorted(forms) != sorted(names) or first_repeated(forms) is not None:
+        other = sorted({*forms} ^ {*names}) or forms
+        raise DataError(f"`classes` are not those of the data, which list them: {other[0]!r:.80}")
+    return [forms.index(names[number]) for number in numbers]
+
+
+def _cut(names: Iterable[str]) -> list[str]:
+    """Return the note on blanks that are cut from names."""
+    cut = [name for name in dict.fromkeys(names) if composed(name) != normal_form(name)]
+    what = f"{counted(len(cut), 'class name')}, such as {cut[0]!r:.40}" if cut else ""
+    return [f"data: blanks are cut from the ends of {what}"] if cut else []
+
+
+def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) -> Split:
+    """Return the columns of a split, among them `picture` where images have texts or regions.
+
+    Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
+    of the numbers of rows.
+    """
+    images, *more = (rows.images(one) for one in (*columns["image"], *columns.get("image_2", ())))
+    said = {kind: _read(rows, kind, columns[kind], known) for kind in columns if kind not in IMAGES}
+    if items := said.pop("item", []):
+        images = replace(images, names=items)
+    # Rows that have wrong captions or second images ask something of their own.
+    if "foil" not in said and not more:
+        images, said = _by_image(images, said)
+    if items and (twice := first_repeated(images.names)) is not None:
+        raise DataError(
+            f"{rows.name}: two rows have the item {twice!r}, and they are not of one image"
+        )
+    made = {"image": images}
+    for kind, values in said.items():
+        if kind in TEXTS:
+            made[kind] = value_column([first for first, *_ in values], "text")
+            made[TEXTS[kind]] = value_column(values)
+        else:
+            made[kind] = value_column(values, "text" if kind == "caption_2" else "value")
+    if regions and not images.names:
+        raise DataError(
+            f"{rows.name}: the images have no names by which their regions could be found; name "
+            "the column that has them as `item`"
+        )
+    if regions or said.keys() & TEXTS:
+        made |= _pictures([images, *more], regions)
+    return Split(made)
+
+
+def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> list[Any]:
+    """Return what rows say of their images in columns of a kind. Raises DataError with the row."""
+    values = []
+    for row, cells in enumerate(zip(*(rows.cells[one] for one in columns), strict=True)):
+        try:
+            values.append(_texts(kind, cells) if kind in TEXTS else _value(kind, cells[0], known))
+        except ValueError as error:
+            raise DataError(f"{rows.where(row)}{error}") from None
+    return values
+
+
+def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
+    """Return the texts in cells of texts or of lists of texts, without blank ones."""
+    said = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
+    if wrong := [one for one in said if one is not None and not isinstance(one, str)]:
+        raise ValueError(f": the {kind} is {wrong[0]!r:.40}, no text")
+    if not (texts := [one for one in said if one and one.strip()]):
+        raise ValueError(f" has no {kind}")
+    return texts
+
+
+def _value(kind: str, cell: Any, known: _Classes) -> Any:
+    """Return a class by its number, or a text of which an example has one; numbers as texts."""
+    if kind == "label":
+        name = normal_form(str(cell))
+        if cell is None or name not in known.numbers:
+            told = f"the label is {cell!r:.40}, {known.range}"
+            raise ValueError(f": {told if known.range else unknown('class', name, known.numbers)}")
+        return known.numbers[name]
+    if kind == "item" and cell is None:
+        raise ValueError(": there is no item")
+    if kind != "item" and (type(cell) not in (str, int) or not str(cell).strip()):
+        raise ValueError(f": the {kind} is {cell!r:.40}, no text")
+    return str(cell) if kind in ("item", "caption_2") else plain_name(str(cell), f"the {kind}")
+
+
+def _by_image(images: Column, said: dict[str, list[Any]]) -> tuple[Column, dict[str, list[Any]]]:
+    """Return rows of one image as one, with the texts of all, in the order of the first of each.
+
+    One image is the same content under the same name, with the same label. Labelled rows without
+    names stay as they are: they may be several examples.
+    """
+    nameless = "label" in said and not images.names
+    if not said.keys() & TEXTS or nameless or not images.digests:
+        return images, said
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    alike = [own for kind, own in said.items() if kind not in TEXTS]
+    for row, key in enumerate(
+        zip(*filter(None, [images.digests, images.names, *alike]), strict=True)
+    ):
+        groups.setdefault(key, []).append(row)
+    if len(groups) == len(images):
+        return images, said
+    same = list(groups.values())
+    joined = {
+        kind: [[*chain(*(own[row] for row in rows))] for rows in same]
+        if kind in TEXTS
+        else [own[rows[0]] for rows in same]
+        for kind, own in said.items()
+    }
+    return images_at(images, [rows[0] for rows in same]), joined
+
+
+def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Column]:
+    """Return `picture`, `picture_2` and so on of the images of rows, and what they are made of."""
+    features = region_features(regions) if regions else None
+    columns: dict[str, Column] = {}
+    for number, one in enumerate(images, 1):
+        shown = pictures(one, one.names or one.examples().ids, features)
+        end = "" if number == 1 else f"_{number}"
+        columns |= {f"{kind}{end}": column for kind, column in shown.items()}
+    return columns
