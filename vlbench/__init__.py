@@ -4,9 +4,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from vlbench import moved  # noqa: F401 - finds old names
+from vlbench._version import __version__
 from vlbench.errors import VlbenchError
-
-__version__ = "1.0.0"
 
 if TYPE_CHECKING:
     from vlbench.python import (

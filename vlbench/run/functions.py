@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import vlbench
 from vlbench import moved, plugins
 from vlbench.catalog.sources import find_sources
 from vlbench.errors import IMPORT_ERRORS, SpecError, ending
@@ -128,9 +127,8 @@ def _is_there(top: str) -> bool:
 
 def _is_foreign(name: str, found: Any) -> bool:
     """Return whether a name of vlbench stands for what another package defines."""
-    ours = f"{vlbench.__name__}."
     defined_in = f"{getattr(found, '__module__', None)}."
-    return name.replace(":", ".").startswith(ours) and not defined_in.startswith(ours)
+    return name.startswith(("vlbench.", "vlbench:")) and not defined_in.startswith("vlbench.")
 
 
 def _not_trusted(name: str) -> SpecError:
