@@ -26,14 +26,14 @@ from vlbench.boards.board import Board, folder_boards
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
-from vlbench.commands.reports import Bar
-from vlbench.commands.streams import open_console
+from vlbench.console import open_console
 from vlbench.data.names import normal_form
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine, Progress
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import checked_features
+from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, SpecError, UnknownNameError, unknown
 from vlbench.extraction import (
     Features,

@@ -22,8 +22,8 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return what it holds."""
-    from vlbench.commands.reports import Bar
-    from vlbench.commands.streams import open_console
+    from vlbench.console import open_console
+    from vlbench.engine.progress import Bar
     from vlbench.extraction import extract_rdm
 
     with Bar(open_console()) as bar:

@@ -13,7 +13,7 @@ from typing import Any
 
 from vlbench import moved, plugins
 from vlbench.catalog.sources import find_sources
-from vlbench.errors import IMPORT_ERRORS, SpecError, ending
+from vlbench.errors import IMPORT_ERRORS, SOURCE_PREFIX, SpecError, ending
 
 
 def find_object(
@@ -112,7 +112,7 @@ def _require_trusted(name: str, packages: Container[str]) -> None:
     """Raise SpecError for a module that is there and of no trusted package; import nothing."""
     module, colon, _ = name.partition(":")
     top = module.partition(".")[0]
-    of_package = top in packages and not f"{module}.".startswith(plugins.PREFIX)
+    of_package = top in packages and not f"{module}.".startswith(SOURCE_PREFIX)
     if module and colon and not of_package and (top in packages or _is_there(top)):
         raise _not_trusted(name)
 
