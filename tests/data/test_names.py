@@ -12,6 +12,7 @@ from PIL import Image
 from tar_shards import put_split
 
 import vlbench.data
+from vlbench.api import probe
 from vlbench.data import hub, table, webdataset
 from vlbench.data.captioned_folder import captioned_folder
 from vlbench.data.corpora import Corpus
@@ -22,8 +23,7 @@ from vlbench.data.regions.names import image_name
 from vlbench.data.word_files import read_questions, read_visual_words
 from vlbench.data.word_pairs import read_judged
 from vlbench.errors import DataError
-from vlbench.extraction import of_folder
-from vlbench.python import probe
+from vlbench.run.extraction import of_folder
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 SPELLINGS = [COMPOSED, DECOMPOSED, "thé"]

@@ -22,9 +22,9 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return what it holds."""
+    from vlbench.api import extract_rdm
     from vlbench.console import open_console
     from vlbench.engine.progress import Bar
-    from vlbench.extraction import extract_rdm
 
     with Bar(open_console()) as bar:
         rdm = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)
