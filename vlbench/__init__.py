@@ -4,12 +4,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from vlbench import moved  # noqa: F401 - finds old names
+from vlbench._version import __version__
 from vlbench.errors import VlbenchError
 
-__version__ = "1.0.0"
-
 if TYPE_CHECKING:
-    from vlbench.python import (
+    from vlbench.api import (
         compare,
         evaluate,
         features,
@@ -42,11 +41,11 @@ def __getattr__(name: str) -> Any:
     """Import a function when it is asked for: `import vlbench` must not import torch."""
     if name in __all__:
         state = random.getstate()
-        from vlbench import python  # noqa: PLC0415 - imports torch
+        from vlbench import api  # noqa: PLC0415 - imports torch
 
         # Libraries draw from the user's generator while they are imported.
         random.setstate(state)
-        return getattr(python, name)
+        return getattr(api, name)
     raise AttributeError(f"module 'vlbench' has no attribute '{name}'")
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from vlbench.commands import FAILED, USAGE
 from vlbench.commands.parser import RENAMED, parser_of, spelled, which_boards
-from vlbench.commands.streams import drain, is_of_reader, news, open_console, settle_streams
+from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
+from vlbench.console import open_console
 from vlbench.errors import (
     INTERRUPTED,
     STOPPED,

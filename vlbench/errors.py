@@ -27,7 +27,8 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-from vlbench.plugins import PREFIX
+# What the names of modules begin with that `plugins` makes of the files of sources.
+SOURCE_PREFIX = "vlbench.plugins."
 
 # Of the names that there are, in a message.
 MOST_NAMES = 30
@@ -245,7 +246,7 @@ def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
 def _is_own(frame: FrameType) -> bool:
     """Return whether a frame is of a source's file, or of neither vlbench nor a library."""
     module = str(frame.f_globals.get("__name__", ""))
-    if module.startswith(PREFIX):
+    if module.startswith(SOURCE_PREFIX):
         return True
     file = frame.f_code.co_filename
     of_python = file.startswith(("<frozen", sysconfig.get_path("stdlib")))

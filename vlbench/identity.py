@@ -28,8 +28,10 @@ from vlbench.digests import bytes_digest, digest, file_digests
 
 PACKAGE = Path(__file__).resolve().parent
 
-# Nothing in these files changes a value. The package's own `__init__.py` has only the version.
-IGNORED = frozenset(PACKAGE / name for name in ("__init__.py", "errors.py", "engine/progress.py"))
+# Nothing in these files changes a value.
+IGNORED = frozenset(
+    PACKAGE / name for name in ("__init__.py", "_version.py", "errors.py", "engine/progress.py")
+)
 
 # Any value depends on these, whether its code imports them or not.
 ALWAYS = ("torch", "numpy", "PIL")

@@ -21,10 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vlbench.errors import SOURCE_PREFIX
+
 # A module with this attribute is a package; its parts come from the finder below.
 __path__: list[str] = []
-
-PREFIX = f"{__name__}."
 
 
 def load_file(file: Path) -> ModuleType:
@@ -35,8 +35,8 @@ def load_file(file: Path) -> ModuleType:
 
 def folder_of(module: str) -> Path | None:
     """Return the folder that a module was loaded from by `load_file`; None for any other module."""
-    name = module.removeprefix(PREFIX).partition(".")[0]
-    if not module.startswith(PREFIX):
+    name = module.removeprefix(SOURCE_PREFIX).partition(".")[0]
+    if not module.startswith(SOURCE_PREFIX):
         return None
     try:
         return Path(os.fsdecode(bytes.fromhex(name)))
@@ -54,7 +54,7 @@ def file_in(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def _package(folder: Path) -> str:
-    return PREFIX + os.fsencode(folder).hex()
+    return SOURCE_PREFIX + os.fsencode(folder).hex()
 
 
 def _escaped(stem: str) -> str:
@@ -77,7 +77,7 @@ class _Finder(MetaPathFinder):
         folder = folder_of(fullname)
         if folder is None:
             return None
-        names = [_unescaped(part) for part in fullname.removeprefix(PREFIX).split(".")[1:]]
+        names = [_unescaped(part) for part in fullname.removeprefix(SOURCE_PREFIX).split(".")[1:]]
         file = file_in(folder, names) if names else None
         if file is None:
             return _of_folder(fullname, folder.joinpath(*names))

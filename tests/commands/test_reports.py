@@ -9,8 +9,9 @@ from rich.console import Console
 from runs import planned, ran
 from sources import TASK, make_source, write
 
-from vlbench.commands.reports import Bar, print_plan, print_report
+from vlbench.commands.reports import open_bar, print_plan, print_report
 from vlbench.commands.streams import news
+from vlbench.engine.progress import Bar
 from vlbench.results import Result
 
 FEW = """\
@@ -147,7 +148,7 @@ def test_off_a_terminal_a_result_is_one_line_and_a_pass_none():
 
 def test_off_a_terminal_a_long_pass_has_a_line_a_minute_with_the_time_left(monkeypatch):
     clock = iter([0.0, 30.0, 90.0, 100.0, 300.0])
-    monkeypatch.setattr("vlbench.commands.reports.monotonic", lambda: next(clock))
+    monkeypatch.setattr("vlbench.engine.progress.monotonic", lambda: next(clock))
     text = StringIO()
     with Bar(Console(file=text, force_terminal=False, width=200)) as bar:
         bar.begin("a", "t")
@@ -197,7 +198,7 @@ def test_what_the_plan_told_as_skipped_is_not_told_again_and_results_are_numbere
     write(source / "tasks" / "b.yaml", TASK)
     plan = planned(["words", "mean-colour"], ["ours"], include_path=[source])
     text = StringIO()
-    with Bar(Console(file=text, width=200), plan) as bar:
+    with open_bar(Console(file=text, width=200), plan) as bar:
         for job in plan.jobs:
             names = {"model": job.model.name, "task": job.task.spec.name}
             status = "skipped" if job.status == "skipped" else "ok"

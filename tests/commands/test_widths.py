@@ -11,7 +11,7 @@ from rich.console import Console
 from sources import TASK, make_source, write
 
 from vlbench.cli import main
-from vlbench.commands.reports import Bar
+from vlbench.engine.progress import Bar
 
 ROOT = Path(__file__).resolve().parents[2]
 BOARDS = ["--output", str(ROOT / "leaderboards")]

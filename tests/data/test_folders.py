@@ -8,7 +8,7 @@ from vlbench.data.captioned_folder import captioned_folder
 from vlbench.data.image_folder import image_folder
 from vlbench.data.regions import region_features
 from vlbench.data.split_files import parquet_files
-from vlbench.extraction import of_folder
+from vlbench.run.extraction import of_folder
 
 CACHES = ["@eaDir", "__MACOSX", "$RECYCLE.BIN", ".ipynb_checkpoints", "#recycle"]
 

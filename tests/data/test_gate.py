@@ -16,7 +16,7 @@ from vlbench.data.gate import columns_of
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
 from vlbench.errors import DataError
-from vlbench.extraction import of_folder
+from vlbench.run.extraction import of_folder
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 LABELLED, CAPTIONED = with_column("label"), with_column("caption")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import vlbench.data
+from vlbench.api import probe
 from vlbench.data.corpora import Corpus
 from vlbench.data.names import number_classes, plain_name
 from vlbench.data.regions.names import image_name
 from vlbench.data.word_files import read_questions, read_visual_words
 from vlbench.data.word_pairs import read_judged
 from vlbench.errors import DataError
-from vlbench.python import probe
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 SPELLINGS = [COMPOSED, DECOMPOSED, "thé"]

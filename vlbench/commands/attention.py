@@ -38,8 +38,8 @@ def add_options(attention: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the figure, and return what it shows."""
+    from vlbench.api import loaded
     from vlbench.capabilities import JointAttender, has
-    from vlbench.extraction import loaded
 
     picture = _picture(arguments.image, arguments.regions)
     with loaded(arguments.model, options_of(arguments)) as (model, live, _):

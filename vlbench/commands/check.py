@@ -30,8 +30,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Print a line for each promise that is kept, and for each cause of broken ones."""
     load_catalog(arguments.include_path).require([arguments.model])  # before torch is imported
     from vlbench.bench import set_up
-    from vlbench.commands.reports import say
-    from vlbench.commands.streams import open_console
+    from vlbench.console import open_console, say
 
     with set_up(options_of(arguments)) as (options, _):
         checks = check_model(arguments.model, options)

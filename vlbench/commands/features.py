@@ -19,7 +19,7 @@ from vlbench.commands.parser import (
 from vlbench.files import write_whole
 
 if TYPE_CHECKING:  # imports torch
-    from vlbench.extraction import Features
+    from vlbench.run.extraction import Features
 
 
 def add_options(features: argparse.ArgumentParser) -> None:
@@ -45,9 +45,9 @@ def add_options(features: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return what it holds."""
-    from vlbench.commands.reports import Bar
-    from vlbench.commands.streams import open_console
-    from vlbench.extraction import extract_features
+    from vlbench.api import extract_features
+    from vlbench.console import open_console
+    from vlbench.engine.progress import Bar
 
     with Bar(open_console()) as bar:
         features = extract_features(

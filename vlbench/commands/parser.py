@@ -11,8 +11,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-import vlbench
 from vlbench import commands
+from vlbench._version import __version__
 from vlbench.commands.hints import HintingParser
 
 if TYPE_CHECKING:  # both import torch
@@ -88,7 +88,7 @@ def parser_of() -> HintingParser:
         f"{EXIT_CODES}\n{ENVIRONMENT}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"vlbench {vlbench.__version__}")
+    parser.add_argument("--version", action="version", version=f"vlbench {__version__}")
     name = commands.__name__
     known = [one for folder in commands.__path__ for one in commands_in(Path(folder), name)]
     _add_commands(parser, known)

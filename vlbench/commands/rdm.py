@@ -22,9 +22,9 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return what it holds."""
-    from vlbench.commands.reports import Bar
-    from vlbench.commands.streams import open_console
-    from vlbench.extraction import extract_rdm
+    from vlbench.api import extract_rdm
+    from vlbench.console import open_console
+    from vlbench.engine.progress import Bar
 
     with Bar(open_console()) as bar:
         rdm = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)

@@ -80,8 +80,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again, and return both values of every score and what else differs."""
     rerun = read_rerun(arguments)
     from vlbench.bench import run, set_up
-    from vlbench.commands.reports import Bar
-    from vlbench.commands.streams import open_console
+    from vlbench.console import open_console
+    from vlbench.engine.progress import Bar
     from vlbench.run.options import Options
     from vlbench.run.plan import agree, plan
 

@@ -130,8 +130,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
     from vlbench.bench import run, set_up
-    from vlbench.commands.reports import Bar, print_plan, print_report
-    from vlbench.commands.streams import open_console
+    from vlbench.commands.reports import open_bar, print_plan, print_report
+    from vlbench.console import open_console
     from vlbench.engine.launch import count_processes, following, launch
     from vlbench.run.plan import agree, plan
 
@@ -150,7 +150,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         if size > processes.size and any(job.status == "run" for job in planned.jobs):
             return Answer(code=launch(size, arguments.typed, {LAUNCHER: str(os.getpid())}))
         planned = agree(planned, processes)
-        with Bar(console, planned) as bar:
+        with open_bar(console, planned) as bar:
             report = run(planned, processes, bar)
         processes.leave()
     if launcher and not processes.is_main:

@@ -1,20 +1,16 @@
-"""Standard output and standard error: encodings, closed pipes, log lines, and the console."""
+"""Standard output and standard error: encodings, closed pipes, and log lines."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TextIO
 
 from vlbench.errors import Exited, printed
-
-if TYPE_CHECKING:  # `vlbench --help` needs no rich
-    from rich.console import Console
 
 
 def settle_streams() -> None:
@@ -77,30 +73,3 @@ def news() -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagates
-
-
-def open_console(*, quiet: bool = False) -> Console:
-    """Return the console; off a terminal its lines are as long as their text."""
-    from rich.console import Console
-
-    console = Console(highlight=False, quiet=quiet)
-    if console.is_terminal:
-        return console
-    unpadded: Any = Unpadded(sys.stdout)
-    return Console(file=unpadded, highlight=False, quiet=quiet, width=10_000)
-
-
-class Unpadded:
-    """A text file whose lines lose the trailing blanks of a table."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self.encoding = file.encoding
-
-    def write(self, text: str) -> int:
-        """Write a text of whole lines."""
-        return self._file.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
-
-    def flush(self) -> None:
-        """Flush the file."""
-        self._file.flush()

@@ -11,10 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import vlbench
 from vlbench import moved, plugins
 from vlbench.catalog.sources import find_sources
-from vlbench.errors import IMPORT_ERRORS, SpecError, ending
+from vlbench.errors import IMPORT_ERRORS, SOURCE_PREFIX, SpecError, ending
 
 
 def find_object(
@@ -113,7 +112,7 @@ def _require_trusted(name: str, packages: Container[str]) -> None:
     """Raise SpecError for a module that is there and of no trusted package; import nothing."""
     module, colon, _ = name.partition(":")
     top = module.partition(".")[0]
-    of_package = top in packages and not f"{module}.".startswith(plugins.PREFIX)
+    of_package = top in packages and not f"{module}.".startswith(SOURCE_PREFIX)
     if module and colon and not of_package and (top in packages or _is_there(top)):
         raise _not_trusted(name)
 
@@ -128,9 +127,8 @@ def _is_there(top: str) -> bool:
 
 def _is_foreign(name: str, found: Any) -> bool:
     """Return whether a name of vlbench stands for what another package defines."""
-    ours = f"{vlbench.__name__}."
     defined_in = f"{getattr(found, '__module__', None)}."
-    return name.replace(":", ".").startswith(ours) and not defined_in.startswith(ours)
+    return name.startswith(("vlbench.", "vlbench:")) and not defined_in.startswith("vlbench.")
 
 
 def _not_trusted(name: str) -> SpecError:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import vlbench
+from vlbench._version import __version__
 from vlbench.boards import board
 from vlbench.boards.privacy import cleaned, cut, secrets_in, shown
 from vlbench.capabilities import ImageEncoder, has
@@ -134,13 +134,13 @@ def code_version() -> str:
     """Return vlbench's version; of a checkout its commit too, `dirty` where that is not all."""
     root = shipped_source()
     if not (root / ".git").exists():
-        return vlbench.__version__
+        return __version__
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
         changed = _git(root, "status", "--porcelain", "--", "vlbench", "tasks", "model_adapters")
     except (OSError, subprocess.CalledProcessError):
-        return f"{vlbench.__version__}+unknown"
-    return f"{vlbench.__version__}+{commit}{'.dirty' if changed else ''}"
+        return f"{__version__}+unknown"
+    return f"{__version__}+{commit}{'.dirty' if changed else ''}"
 
 
 def _as_path(value: Any) -> Any:

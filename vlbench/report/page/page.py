@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vlbench import __version__
+from vlbench._version import __version__
 from vlbench.boards.board import board_digest, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import vlbench
-from vlbench import python
+from vlbench import api
 from vlbench.engine import devices
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.probes.generalization.linear import LinearTraining
@@ -159,11 +159,11 @@ def test_two_models_are_compared_by_their_items(digits):
 
 
 def test_a_matrix_is_square_and_has_names(tmp_path, monkeypatch):
-    from vlbench.extraction import Rdm
+    from vlbench.api import Rdm
 
     square = np.array([[0.0, 2.0], [2.0, 0.0]])
     made = Rdm(["a", "b"], square, ["x", "x"])
-    monkeypatch.setattr(python, "extract_rdm", lambda *_, **__: made)
+    monkeypatch.setattr(api, "extract_rdm", lambda *_, **__: made)
     found = vlbench.rdm("tiny-rn", "rsa_scenes", cache_dir=tmp_path)
     assert found.loc["a", "b"] == 2.0
     assert [*found.columns] == ["a", "b"]
@@ -207,7 +207,7 @@ class Cell:
 def test_a_cell_that_is_edited_and_run_again_gives_new_numbers_and_that_is_said_once(
     tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(python, "_SAID", set())
+    monkeypatch.setattr(api, "_SAID", set())
     lengths = []
     with caplog.at_level(logging.WARNING, "vlbench"):
         for factor in (1, 2, 2):

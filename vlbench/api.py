@@ -7,49 +7,42 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from vlbench import bench
-from vlbench.boards.artifacts import read_items
+from vlbench.boards.artifacts import read_items, read_table, read_tensor
 from vlbench.boards.board import Board, folder_boards
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
-from vlbench.commands.reports import Bar
-from vlbench.commands.streams import open_console
+from vlbench.console import open_console
 from vlbench.data.names import normal_form
-from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
-from vlbench.engine import Engine, Progress
-from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.passes import checked_features
+from vlbench.data.records import Data
+from vlbench.engine import Progress
+from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, SpecError, UnknownNameError, unknown
-from vlbench.extraction import (
-    Features,
-    extract_features,
-    extract_rdm,
-    loaded,
-    of_images,
-    of_texts,
-)
-from vlbench.files import default_cache
+from vlbench.files import default_cache, temporary_folder
 from vlbench.identity import code_digest
 from vlbench.plain import Misfit, hints, read_arguments
+from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
 from vlbench.results import Outcome, Result, matching
+from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
+from vlbench.run.live_models import LiveModels
+from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
+from vlbench.run.plan import agree, plan
 from vlbench.run.task import PROBE_FILLED
 
 if TYPE_CHECKING:
@@ -59,6 +52,9 @@ LOGGER = logging.getLogger(__name__)
 
 # Classes of which it has been said that nothing of them is stored.
 _SAID: set[str] = set()
+
+# The probes that keep a matrix of distances.
+MATRICES = ("rsa", "rsa_text")
 
 Folders = str | Path | Sequence[str | Path]
 
@@ -88,6 +84,18 @@ def load_model(model: str, **options: Unpack[Keywords]) -> Any:
     """
     with loaded(model, _options(options)) as (resolved, live, _):
         return live.get(resolved).adapter
+
+
+@contextmanager
+def loaded(model: Any, options: Options) -> Iterator[tuple[Model, LiveModels, Options]]:
+    """Yield a model resolved, what holds it live, and complete options; it is freed at the end."""
+    with bench.set_up(options) as (complete, processes):
+        resolved = resolve_model(load_catalog(options.include_path), model, complete)
+        live = LiveModels(complete.settings(), processes)
+        try:
+            yield resolved, live, complete
+        finally:
+            live.free()
 
 
 class Results(list[Result]):
@@ -207,6 +215,67 @@ def rdm(
     return pd.DataFrame(matrix.distances, index=matrix.names, columns=matrix.names)
 
 
+class Rdm(NamedTuple):
+    """Distances float64 [C, C] between C classes, their names, and the category of each."""
+
+    names: list[str]
+    distances: NDArray[np.float64]
+    categories: list[str]
+
+
+def extract_features(
+    model: Any,
+    examples: Examples | str | Path,
+    options: Options,
+    *,
+    split: str = "test",
+    column: str = "image",
+    layers: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Features:
+    """Return a model's features of examples, of a task's `column` in a `split`, or of a folder.
+
+    A text is a task's name, or else a folder, whose images are found at any depth, and whose labels
+    are the names of the folders that they lie in. `layers` are names, or `all` alone. What the
+    store has is not computed again. Raises CannotDo for a model that does not encode such values,
+    UnknownNameError for what is neither a task nor a folder, and DataAbsent.
+    """
+    with loaded(model, options) as (resolved, live, complete):
+        source = examples
+        if not isinstance(source, Examples):
+            source = find_examples(resolved, source, split, column, complete)
+        return encode(resolved, live, source, complete, layers=layers, progress=progress)
+
+
+def extract_rdm(
+    model: Any, task: str, options: Options, *, progress: Progress | None = None
+) -> Rdm:
+    """Return the square matrix of distances between classes that a task of `rsa` makes.
+
+    Raises UnknownNameError for a task that makes none, and CannotDo with the reason why there is no
+    result.
+    """
+    with (
+        temporary_folder() as folder,
+        bench.set_up(replace(options, output=folder)) as (complete, processes),
+    ):
+        planned = agree(plan([model], [task], complete), processes)
+        probe = planned.jobs[0].task.probe
+        if probe.__module__.startswith("vlbench.") and probe.__name__ not in MATRICES:
+            raise UnknownNameError(f"{task} makes no matrix; tasks of {' and '.join(MATRICES)} do")
+        (result,) = bench.run(planned, processes, progress).results
+        if result.status != "ok":
+            raise CannotDo(f"{result.model} on {task} {result.status}: {result.reason}")
+        if "rdm" not in result.artifacts:
+            raise UnknownNameError(f"{task} keeps no `rdm`")
+        condensed = read_tensor(folder, result, "rdm").astype(np.float64)
+        classes = read_table(folder, result, "classes", ["name", "category"])
+    names, categories = ([row[key] for row in classes] for key in ("name", "category"))
+    from scipy.spatial.distance import squareform  # noqa: PLC0415 - features need none of it
+
+    return Rdm(names, squareform(condensed), categories)
+
+
 def probe(
     name: str,
     features: Any,
@@ -230,7 +299,7 @@ def probe(
     names = np.array([normal_form(str(one)) for one in labels])
     if test is None:
         whole = np.asarray(features)
-        rows, other = _halves(names, seed)
+        rows, other = halves_of_classes(names, seed)
         features, test, names, test_names = whole[rows], whole[other], names[rows], names[other]
     elif test_labels is None:
         raise UnknownNameError("give the labels of `test` as `test_labels`")
@@ -238,8 +307,8 @@ def probe(
         test_names = np.array([normal_form(str(one)) for one in test_labels])
     classes = sorted({*names.tolist(), *test_names.tolist()})
     splits = {
-        "train": _split(features, names, classes),
-        "test": _split(test, test_names, classes),
+        "train": vector_split(features, names, classes),
+        "test": vector_split(test, test_names, classes),
     }
     data = Data(splits=splits, classes=classes)
     listed = {k: list(v) if type(v) in {tuple, range} else v for k, v in params.items()}
@@ -249,53 +318,6 @@ def probe(
         raise SpecError(f"{name}: {error}") from error
     outcome: Outcome = function(Vectors(), data, VectorEngine(), **arguments)
     return outcome
-
-
-class Vectors:
-    """Stands for the model whose features are given: nothing is encoded any more."""
-
-    def preprocess(self, image: Any) -> Tensor:
-        """Refuse: there are no images."""
-        raise CannotDo(f"{type(image).__name__}: there are features, and no images")
-
-    def encode_images(self, pixels: Tensor) -> Tensor:
-        """Refuse: there are no images."""
-        raise CannotDo(f"{list(pixels.shape)}: there are features, and no images")
-
-
-class VectorEngine(Engine):
-    """Takes a column of vectors for their features."""
-
-    def __init__(self) -> None:
-        super().__init__(ComputeSettings(torch.device("cpu")))
-
-    def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
-        del encode, most
-        return checked_features("features", column.rows, torch.stack(list(column)))
-
-
-def _split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
-    vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
-    if vectors.ndim != 2 or len(vectors) != len(labels):
-        shape = list(vectors.shape)
-        raise ValueError(f"features {shape} for {len(labels)} labels; wanted are [N, D] and [N]")
-    place = {name: i for i, name in enumerate(classes)}
-    column = Column(digest(vectors.numpy()), "value", list(vectors), range(len(vectors)))
-    return Split({"image": column, "label": value_column([place[one] for one in labels.tolist()])})
-
-
-def _halves(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int], list[int]]:
-    """Return two halves of the rows of each class; of an odd number the first has one more."""
-    rng = np.random.default_rng(seed)
-    first, second = list[int](), list[int]()
-    for name in sorted(set(names.tolist())):
-        rows = rng.permutation(np.flatnonzero(names == name))
-        if len(rows) < 2:
-            raise ValueError(f"class {name} has one example; two halves need two")
-        one, other = np.array_split(rows, 2)
-        first += sorted(one.tolist())
-        second += sorted(other.tolist())
-    return first, second
 
 
 def _probe(name: str) -> Callable[..., Outcome]:

@@ -1,0 +1,3 @@
+"""The version of vlbench."""
+
+__version__ = "1.0.0"

@@ -1,0 +1,65 @@
+"""Features that are given: what stands for the model, the data and the engine of a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlbench.data.records import Column, Split, value_column
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.devices import ComputeSettings
+from vlbench.engine.passes import checked_features
+from vlbench.errors import CannotDo
+
+
+class Vectors:
+    """Stands for the model whose features are given: nothing is encoded any more."""
+
+    def preprocess(self, image: Any) -> Tensor:
+        """Refuse: there are no images."""
+        raise CannotDo(f"{type(image).__name__}: there are features, and no images")
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Refuse: there are no images."""
+        raise CannotDo(f"{list(pixels.shape)}: there are features, and no images")
+
+
+class VectorEngine(Engine):
+    """Takes a column of vectors for their features."""
+
+    def __init__(self) -> None:
+        super().__init__(ComputeSettings(torch.device("cpu")))
+
+    def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
+        del encode, most
+        return checked_features("features", column.rows, torch.stack(list(column)))
+
+
+def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
+    """Return features [N, D] and labels [N], names among `classes`, as a split."""
+    vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
+    if vectors.ndim != 2 or len(vectors) != len(labels):
+        shape = list(vectors.shape)
+        raise ValueError(f"features {shape} for {len(labels)} labels; wanted are [N, D] and [N]")
+    place = {name: i for i, name in enumerate(classes)}
+    column = Column(digest(vectors.numpy()), "value", list(vectors), range(len(vectors)))
+    return Split({"image": column, "label": value_column([place[one] for one in labels.tolist()])})
+
+
+def halves_of_classes(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int], list[int]]:
+    """Return two halves of the rows of each class; of an odd number the first has one more."""
+    rng = np.random.default_rng(seed)
+    first, second = list[int](), list[int]()
+    for name in sorted(set(names.tolist())):
+        rows = rng.permutation(np.flatnonzero(names == name))
+        if len(rows) < 2:
+            raise ValueError(f"class {name} has one example; two halves need two")
+        one, other = np.array_split(rows, 2)
+        first += sorted(one.tolist())
+        second += sorted(other.tolist())
+    return first, second

@@ -1,0 +1,154 @@
+"""Features out, for an analysis of one's own: of a task, a folder, images, texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import PIL.Image
+from numpy.typing import NDArray
+
+from vlbench.capabilities import ImageEncoder, TextEncoder, has
+from vlbench.catalog.catalog import load_catalog
+from vlbench.data.folders import visible_files
+from vlbench.data.images import (
+    SUFFIXES,
+    DecodedImages,
+    file_images,
+    image_column,
+    pixels_digest,
+)
+from vlbench.data.names import normal_form
+from vlbench.data.records import Column, Split, value_column
+from vlbench.engine import Engine, NoProgress, Progress
+from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
+from vlbench.engine.store import Store
+from vlbench.errors import CannotDo, DataError, unknown
+from vlbench.run.datasets import DataSets
+from vlbench.run.live_models import LiveModels
+from vlbench.run.model import Model
+from vlbench.run.options import Options
+from vlbench.run.task import resolve_task
+
+# What encodes the values of a column, by its kind.
+ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}
+
+
+class Features(NamedTuple):
+    """Vectors float32 [N, D] of N examples, the id of each, and the name of its class, if any.
+
+    `layers` has the vectors of each layer that was asked for, in order of depth; `vectors` are then
+    those of the last of them.
+    """
+
+    ids: list[str]
+    vectors: NDArray[np.float32]
+    labels: list[str] | None = None
+    layers: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        """Return the number of examples, of dimensions, of classes and of layers."""
+        n, width = self.vectors.shape
+        classes = f", {len(set(self.labels))} classes" if self.labels else ""
+        layers = f", {len(self.layers)} layers" if self.layers else ""
+        return f"<features of {n} examples, {width} numbers each{classes}{layers}>"
+
+
+class Examples(NamedTuple):
+    """A column to encode, and the name of each example's class, if there are classes."""
+
+    column: Column
+    labels: list[str] | None = None
+
+
+def encode(
+    model: Model,
+    live: LiveModels,
+    source: Examples,
+    options: Options,
+    *,
+    layers: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Features:
+    """Return a model's features of examples; `layers` are names, or `all` alone.
+
+    What the store has is not computed again. Raises CannotDo for a model that does not encode such
+    values.
+    """
+    if source.column.kind not in ENCODERS:
+        raise CannotDo(f"a column of {source.column.kind}s has no features; name one of images")
+    capability, tower = ENCODERS[source.column.kind]
+    if not has(model.adapter, capability, model.spec.without):
+        raise CannotDo(f"{model.name} is no {capability.__name__}: it has no {tower.encode}")
+    adapter = live.get(model).adapter
+    assert options.cache_dir
+    engine = Engine(
+        options.settings(),
+        store=Store(options.cache_dir / "features"),
+        identities=live.identities(),
+        progress=progress or NoProgress(),
+    )
+    method, by_layer = getattr(adapter, tower.encode), dict[str, NDArray[np.float32]]()
+    if layers:
+        names = layers_of(adapter, model.name, layers, tower)
+        held = Layers(adapter, engine, names, tower)
+        for name in names:
+            by_layer[name] = held.engine_at(name).features(method, source.column).numpy()
+    last = next(reversed(by_layer.values()), None)
+    vectors = engine.features(method, source.column).numpy() if last is None else last
+    return Features(list(source.column.examples().ids), vectors, source.labels, by_layer)
+
+
+def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Examples:
+    """Return images in memory, PIL images or arrays uint8 [H, W, 3], as examples."""
+    pictures = [
+        one if isinstance(one, PIL.Image.Image) else PIL.Image.fromarray(np.asarray(one))
+        for one in images
+    ]
+    stored = [one.convert("RGB") for one in pictures]
+    decoded = DecodedImages(stored, _as_it_is)
+    column = image_column(decoded, [pixels_digest(one) for one in stored])
+    return Examples(column, None if labels is None else list(map(str, labels)))
+
+
+def of_texts(texts: Sequence[str]) -> Examples:
+    """Return texts as examples."""
+    return Examples(value_column(texts, "text"))
+
+
+def of_folder(root: Path) -> Examples:
+    """Return the images of a folder, at any depth; their labels are the folders they lie in."""
+    names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
+    if not names:
+        raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
+    folders = [normal_form(PurePath(name).parent.name) for name in names]
+    return Examples(file_images(root, names), folders if any(folders) else None)
+
+
+def _as_it_is(image: PIL.Image.Image) -> PIL.Image.Image:
+    return image
+
+
+def find_examples(
+    model: Model, source: str | Path, split: str, column: str, options: Options
+) -> Examples:
+    """Return a task's column in a split, or the images of a folder that no task is named as."""
+    catalog = load_catalog(options.include_path)
+    if str(source) not in catalog.tasks:
+        if not Path(source).is_dir():
+            raise unknown("task or folder", str(source), catalog.tasks)
+        return of_folder(Path(source))
+    task = resolve_task(catalog, str(source), named=True, options=options)
+    arguments = dict(task.loader_arguments)
+    if "wanted_splits" in arguments:
+        arguments["wanted_splits"] = [split]
+    data = DataSets(options.limit).load(replace(task, loader_arguments=arguments), model)
+    rows: Split = data.splits[split]
+    labels = None
+    if "label" in rows.columns and data.classes:
+        labels = [data.classes[label] for label in rows["label"]]
+    return Examples(rows[column], labels)
