@@ -18,16 +18,16 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from vlbench.code.fingerprints import identified
+from vlbench.code.functions import load_object
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings, loader_workers
-from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
 from vlbench.engine.tuning import tune
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.rpgd import Descent
-from vlbench.run.functions import load_object
 
 ADAPTERS = Path(__file__).resolve().parents[1] / "model_adapters"
 

@@ -15,13 +15,13 @@ import transformers
 from extraction import BATCH, make_images
 from measuring import Against, compare
 
+from vlbench.code.fingerprints import identified
+from vlbench.code.functions import load_object
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Column
 from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.fingerprints import identified
 from vlbench.engine.store import Store
-from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 ROUNDS = 3

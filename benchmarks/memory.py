@@ -141,10 +141,10 @@ def watched() -> Iterator[list[float]]:
 def measure(way: str, folder: Path) -> None:
     """Print what one process takes, in MB, and its seconds."""
     from vlbench.cli import main as vlbench  # noqa: PLC0415 - of the process that measures
+    from vlbench.code.functions import load_object  # noqa: PLC0415
     from vlbench.engine import Engine  # noqa: PLC0415
     from vlbench.engine.devices import ComputeSettings  # noqa: PLC0415
     from vlbench.engine.store import Store  # noqa: PLC0415
-    from vlbench.run.functions import load_object  # noqa: PLC0415
 
     start = time.perf_counter()
     with watched() as most:

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
 from vlbench.capabilities import Picture
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 ADAPTERS = Path(__file__).resolve().parents[1] / "model_adapters"
 IMAGE_TOKENS, TEXT_TOKENS, ROUNDS = 256, 35, 3

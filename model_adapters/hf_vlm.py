@@ -15,9 +15,9 @@ from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, tra
 from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing, to_image
 from vlbench.adapter_kit.layers import LayersOfModel
-from vlbench.adapter_kit.prompts import Answer, Prompts
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
+from vlbench.adapter_kit.vlm.prompts import Answer, Prompts
 from vlbench.capabilities import OUTPUT, JointAttention, Picture
 from vlbench.errors import CannotDo, SpecError, require_known
 

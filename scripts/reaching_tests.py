@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the test files that reach a changed file, one per line: what `scripts/check` runs.
 
-A test file reaches what it imports, directly or not, as `vlbench.identity` finds it. Commands,
+A test file reaches what it imports, directly or not, as `vlbench.code.identity` finds it. Commands,
 probes and adapters are named, not imported: the test files of the mirrored place reach them. What
 is no Python is reached by the test files that say its name, and YAML by those of the catalog.
 
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vlbench import identity
+from vlbench.code import identity
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORT = ROOT / "tests" / "support"

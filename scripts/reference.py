@@ -20,7 +20,7 @@ from papers import table
 from vlbench.catalog.findings import FileValues, FindingValues
 from vlbench.catalog.specs import ELSEWHERE, REQUIRED, ModelSpec, TaskSpec
 from vlbench.commands.parser import ENVIRONMENT, EXIT_CODES, parser_of
-from vlbench.plain import hints, parameters, words
+from vlbench.schema import hints, parameters, words
 
 PROMISED_NAME = re.compile(r"\bvlbench[\w.]*:\w+")
 ABOUT_TASK = """Of the required keys, a group has none, and a task that `extends` another takes over

@@ -11,10 +11,10 @@ from typing import Any
 from vlbench.boards.board import _Head
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ELSEWHERE, REQUIRED, TaskSpec
-from vlbench.plain import alternatives, bare, hints, is_record, limits, parameters
 from vlbench.results import Result
 from vlbench.run.options import Options
 from vlbench.run.task import LOADER_FILLED, PROBE_FILLED, loader_names, resolve_task
+from vlbench.schema import alternatives, bare, hints, is_record, limits, parameters
 
 Schema = dict[str, Any]
 

@@ -17,7 +17,7 @@ from vlbench.capabilities import (
     score_kind,
 )
 from vlbench.catalog.missing_capabilities import lacking
-from vlbench.plain import alternatives
+from vlbench.schema import alternatives
 
 
 class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):

@@ -10,7 +10,7 @@ from pyarrow.parquet import read_table
 
 import vlbench
 from vlbench.catalog.catalog import load_catalog
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 CATALOG = load_catalog()
 # A long task trains a language model several times; its probe's own tests have planted floors.

@@ -200,8 +200,8 @@ KIT = sorted((ROOT / "vlbench" / "adapter_kit").glob("[a-z]*.py"))
 LOAD = f"""
 import inspect
 from pathlib import Path
-from vlbench.plain import hints
-from vlbench.plugins import load_file
+from vlbench.schema import hints
+from vlbench.code.plugins import load_file
 for file in {[str(file) for file in (*KIT, *ADAPTERS)]}:
     module = load_file(Path(file))
     own = [c for _, c in inspect.getmembers(module, inspect.isclass)

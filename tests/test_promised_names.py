@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from sources import make_source
 
-from vlbench import cli, identity, moved
+from vlbench import cli, moved
 from vlbench.catalog.listed_capabilities import shipped_probes
-from vlbench.run.functions import find_object
+from vlbench.code import identity
+from vlbench.code.functions import find_object
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMISED = json.loads(Path(__file__).with_name("promised_names.json").read_text("utf-8"))

@@ -7,8 +7,8 @@ from sklearn.cluster import SpectralClustering
 from sources import write
 
 import vlbench
+from vlbench.code.functions import load_object
 from vlbench.data.image_folder import image_folder
-from vlbench.run.functions import load_object
 
 ADAPTER = '''\
 """ResNet-20 for CIFAR-10 (He et al. 2015), weights of akamaster/pytorch_resnet_cifar10."""

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from vlbench.plain import read
 from vlbench.results import Outcome, Result, Score, gain_range, matching, score_row
+from vlbench.schema import read
 
 NAN, INF = float("nan"), float("inf")
 

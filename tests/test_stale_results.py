@@ -15,7 +15,7 @@ import pytest
 from sources import TASK, make_source, write
 
 from vlbench.cli import main
-from vlbench.plugins import folder_of
+from vlbench.code.plugins import folder_of
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ["raw-pixels", "tiny-rn"]

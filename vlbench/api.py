@@ -25,6 +25,7 @@ from vlbench.boards.board import Board, folder_boards
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
+from vlbench.code.identity import code_digest
 from vlbench.console import open_console
 from vlbench.data.names import normal_form
 from vlbench.data.records import Data
@@ -32,8 +33,6 @@ from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, SpecError, UnknownNameError, unknown
 from vlbench.files import default_cache, temporary_folder
-from vlbench.identity import code_digest
-from vlbench.plain import Misfit, hints, read_arguments
 from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
@@ -44,6 +43,7 @@ from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
 from vlbench.run.plan import agree, plan
 from vlbench.run.task import PROBE_FILLED
+from vlbench.schema import Misfit, hints, read_arguments
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any
 
 # What the names of modules begin with that `plugins` makes of the files of sources.
-SOURCE_PREFIX = "vlbench.plugins."
+SOURCE_PREFIX = "vlbench.code.plugins."
 
 # Of the names that there are, in a message.
 MOST_NAMES = 30

@@ -25,6 +25,7 @@ from tiny.training import WINDOW, Plan, Training
 from tiny.warm_up import WarmUp, first_weights, phases
 from tiny.world import Examples, World
 from vlbench.capabilities import Picture
+from vlbench.code.functions import load_object
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, plural
 from vlbench.probes.captioning.captioner_files import (
     StoredCaptioner,
@@ -44,7 +45,6 @@ from vlbench.probes.captioning.captioner_training import (
     Lesson,
     cider,
 )
-from vlbench.run.functions import load_object
 
 CPU = torch.device("cpu")
 

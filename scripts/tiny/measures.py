@@ -19,8 +19,8 @@ from tiny import bert, cnn, eyes, foils, sight, uniter, visualbert, words
 from tiny.world import Examples, World
 from vlbench.adapter_kit.regions import RegionBatch, pad_regions
 from vlbench.capabilities import Picture
+from vlbench.code.functions import load_object
 from vlbench.data.scenes.world import NOUNS
-from vlbench.run.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 CPU = torch.device("cpu")

@@ -29,7 +29,7 @@ from tiny.foils import FOILS, MISPLACED, OPPOSITE, Caption
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, Facts, World
 from vlbench.adapter_kit.bert_ports import run_layers
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 WEIGHTS = "model.safetensors"

@@ -14,7 +14,7 @@ from tiny import foils, vlm
 from tiny.measures import ADAPTERS, CPU, MEASURE_SEED, Measure, share
 from tiny.world import Examples, World
 from vlbench.capabilities import Picture
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 # Images measured, of each split, and at a time.
 MEASURED, AT_ONCE = 200, 50

@@ -7,14 +7,14 @@ from PIL import Image
 from tiny_vlm import WRITERS
 
 from vlbench.adapter_kit.asked_images import AskedImage, eager, family, log_likelihoods
-from vlbench.adapter_kit.prompt_batches import (
+from vlbench.adapter_kit.vlm.prompt_batches import (
     OneByOne,
     PlainPrompt,
     Rows,
     SharedImage,
     SharedPrefix,
 )
-from vlbench.adapter_kit.prompts import Answer, ChatTemplate, Prompts
+from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
 from vlbench.errors import DataError
 
 IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")

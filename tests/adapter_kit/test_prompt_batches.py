@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vlbench.adapter_kit.prompt_batches import Head, OneByOne, last_places
+from vlbench.adapter_kit.vlm.prompt_batches import Head, OneByOne, last_places
 from vlbench.errors import CannotDo
 
 IDS = torch.tensor([[5, 6, 7, 8]])

@@ -4,8 +4,8 @@ import transformers
 from PIL import Image
 from tiny_vlm import write_paligemma, write_paligemma2
 
-from vlbench.adapter_kit.prompt_batches import PlainPrompt
-from vlbench.adapter_kit.prompts import Prompts
+from vlbench.adapter_kit.vlm.prompt_batches import PlainPrompt
+from vlbench.adapter_kit.vlm.prompts import Prompts
 from vlbench.errors import CannotDo
 
 IMAGE = Image.effect_noise((90, 50), 80).convert("RGB")

@@ -4,7 +4,7 @@ import transformers
 from tiny_joint import CPU
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.prompt_batches import continue_rows, run_prefix
+from vlbench.adapter_kit.vlm.prompt_batches import continue_rows, run_prefix
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
 

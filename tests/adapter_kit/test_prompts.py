@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 from tiny_vlm import BLANK, CHAT, MARKS, cropping_processor
 
-from vlbench.adapter_kit.prompts import ChatTemplate, Prompts, common_run
+from vlbench.adapter_kit.vlm.prompts import ChatTemplate, Prompts, common_run
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 IMAGE = Image.new("RGB", (40, 40))

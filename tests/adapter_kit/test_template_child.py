@@ -1,7 +1,7 @@
 import pytest
 from tiny_vlm import BLANK, CHAT, cropping_processor
 
-from vlbench.adapter_kit.template_child import answer, render_chats
+from vlbench.adapter_kit.vlm.template_child import answer, render_chats
 
 PICTURE = {"type": "image"}
 CHAT_OF_TWO = [

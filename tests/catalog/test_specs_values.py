@@ -4,7 +4,7 @@ import pytest
 
 from vlbench.catalog.specs import ModelSpec, Primary, read_values
 from vlbench.catalog.strict_yaml import Document
-from vlbench.plain import Misfit, read
+from vlbench.schema import Misfit, read
 
 
 def problems(values):

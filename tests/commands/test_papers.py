@@ -4,10 +4,10 @@ from sources import write
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.cli import main
+from vlbench.code.functions import load_object
 from vlbench.data.records import Data
-from vlbench.plain import hints
 from vlbench.report.papers import rows_of, total
-from vlbench.run.functions import load_object
+from vlbench.schema import hints
 
 MINE = """\
 paper: "arXiv:0000.00001"

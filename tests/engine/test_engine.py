@@ -8,6 +8,7 @@ from sources import write
 from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
+from vlbench.code.plugins import load_file
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
@@ -16,7 +17,6 @@ from vlbench.engine.pass_checks import REPEATED, SOME
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
 from vlbench.errors import DataError, SpecError
-from vlbench.plugins import load_file
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from mutants import mutant
 from tiny_vlm import BLANK, CHAT
 from trials import failures, loaded, rng_of
 
-from vlbench.adapter_kit.prompts import ChatTemplate
+from vlbench.adapter_kit.vlm.prompts import ChatTemplate
 
 pytestmark = pytest.mark.timeout(0)
 

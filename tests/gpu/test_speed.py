@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 # foolbox imports a SciPy function by a deprecated name.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

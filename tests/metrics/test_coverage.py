@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 FOLDER = [Path(__file__).parents[2] / "benchmarks"]
 NAMES = ("covered", "false", "planted_intervals", "planted_tests")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 FOLDER = Path(__file__).parents[2] / "model_adapters"
 ColourHistogram = load_object("colour_histogram:ColourHistogram", [FOLDER])

@@ -6,9 +6,9 @@ from hub_cache import cached, empty_cache
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import WeightsError
-from vlbench.plain import parameters
 from vlbench.run.model import resolve_model
 from vlbench.run.options import Options
+from vlbench.schema import parameters
 
 CATALOG = load_catalog(())
 LISTED = {n: spec for n, spec in CATALOG.models.items() if spec.adapter and not spec.unavailable}

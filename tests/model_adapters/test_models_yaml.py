@@ -10,8 +10,8 @@ import torch
 import yaml
 
 from vlbench.catalog.catalog import load_catalog
+from vlbench.code.functions import load_object
 from vlbench.errors import UnknownNameError
-from vlbench.run.functions import load_object
 from vlbench.run.model import resolve_model
 from vlbench.run.options import Options
 

@@ -18,7 +18,7 @@ from tiny_joint import CPU, adapter, noise
 import vlbench
 from vlbench.capabilities import Picture
 from vlbench.cli import main
-from vlbench.commands.reports import print_plan
+from vlbench.commands.printing import print_plan
 from vlbench.errors import DataError, ServerError, SpecError
 
 OpenAiServer = adapter("openai_server:OpenAiServer")

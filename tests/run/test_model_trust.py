@@ -9,8 +9,8 @@ from sources import MODELS, TASK, make_source, write
 
 from vlbench.catalog.sources import ENTRY_POINTS, trusted_packages
 from vlbench.cli import main
+from vlbench.code.functions import find_object
 from vlbench.errors import SpecError
-from vlbench.run.functions import find_object
 
 LOADER = '"vlbench.data.image_folder:image_folder", root: ../images'
 EVIL = """\
@@ -62,7 +62,7 @@ def loads_with(source, name):
         "zz_stranger:evil",
         "zz_stranger.deeper:evil",
         "../outside/zz:evil",
-        "vlbench.plugins.2f746d70.zz:evil",
+        "vlbench.code.plugins.2f746d70.zz:evil",
         "vlbench.hub:urlsplit",
         "vlbench.hub:os",
         "vlbench.errors:get_close_matches",

@@ -8,7 +8,7 @@ import open_clip
 import torch
 from safetensors.torch import save_file
 
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 FOLDER = Path(__file__).parents[2] / "model_adapters"
 OpenClip = load_object("open_clip:OpenClip", [FOLDER])

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.check import check_adapter
-from vlbench.run.functions import load_object
+from vlbench.code.functions import load_object
 
 CPU = torch.device("cpu")
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] a cat sat on the mat two dog dogs , ! ##s"

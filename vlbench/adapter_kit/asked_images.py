@@ -11,7 +11,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.image_tokens import LAYOUTS
-from vlbench.adapter_kit.prompt_batches import (
+from vlbench.adapter_kit.vlm.prompt_batches import (
     Batch,
     Head,
     OneByOne,
@@ -22,7 +22,7 @@ from vlbench.adapter_kit.prompt_batches import (
     SharedPrefix,
     states_of_prompts,
 )
-from vlbench.adapter_kit.prompts import PER_TOKEN, Answer, ChatTemplate, Prompt, Prompts
+from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Answer, ChatTemplate, Prompt, Prompts
 from vlbench.errors import DataError
 
 # Types that read a prompt in both directions.

@@ -13,8 +13,8 @@ from typing import Any
 
 from vlbench import files
 from vlbench.errors import IdentityClash, SpecError
-from vlbench.plain import Key, Misfit, misfit, read, read_arguments
 from vlbench.results import Artifact, At, Result, SavedArtifact, artifact_bytes
+from vlbench.schema import Key, Misfit, misfit, read, read_arguments
 
 SCHEMA = 1
 

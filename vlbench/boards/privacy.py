@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vlbench.plain import leaves, map_leaves
+from vlbench.schema import leaves, map_leaves
 
 HIDDEN = "<hidden>"
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vlbench.catalog.sources import PACKAGE
 from vlbench.catalog.strict_yaml import load_yaml
-from vlbench.plain import read
+from vlbench.schema import read
 
 
 class DataSet(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 from vlbench import capabilities
 from vlbench.capabilities import capabilities_in, element, has, methods, parts
-from vlbench.plain import alternatives
+from vlbench.schema import alternatives
 
 # How alike the names of two methods are of which one was meant to be the other, 0..1.
 ALIKE = 0.8

@@ -14,8 +14,8 @@ from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
 from vlbench.files import WANTED_NAME, is_file_name, is_model_name
-from vlbench.plain import Misfit, read_arguments
 from vlbench.results import At
+from vlbench.schema import Misfit, read_arguments
 
 
 class _Metric(TypedDict):

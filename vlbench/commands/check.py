@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import capability_files, find_sources, shipped_source
+from vlbench.code.plugins import load_file
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_dtype, add_model, options_of
 from vlbench.errors import Exited, VlbenchError, exits_as_errors
-from vlbench.plugins import load_file
 
 if TYPE_CHECKING:  # these import torch
     from vlbench.check import PromiseCheck

@@ -26,11 +26,11 @@ from vlbench.commands.parser import (
     options_of,
 )
 from vlbench.errors import SpecError, printed
-from vlbench.plain import Misfit, parameters, read
 from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
+from vlbench.schema import Misfit, parameters, read
 
 if TYPE_CHECKING:
     from vlbench.run.plan import Plan
@@ -118,7 +118,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     folder = output if is_file else folder_of(output, arguments.model, task)
     notes = [lent(arguments.model)] if folder != output else []
     row = named_row(folder, task, arguments.model, arguments.data)
-    from vlbench.run.functions import names_file
+    from vlbench.code.functions import names_file
     from vlbench.run.options import model_args  # imports torch
 
     if names_file(row.model) and not arguments.trust:

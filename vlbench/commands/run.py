@@ -130,7 +130,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
     from vlbench.bench import run, set_up
-    from vlbench.commands.reports import open_bar, print_plan, print_report
+    from vlbench.commands.printing import open_bar, print_plan, print_report
     from vlbench.console import open_console
     from vlbench.engine.launch import count_processes, following, launch
     from vlbench.run.plan import agree, plan
@@ -226,7 +226,7 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
     line, for what is no option, or has a value that the command line could not have.
     """
     from vlbench.catalog.strict_yaml import load_yaml
-    from vlbench.run.functions import names_file
+    from vlbench.code.functions import names_file
 
     document = load_yaml(file)
     words: list[str] = []

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import PROBABILITY, Picture, RegionEncoder
+from vlbench.code.identity import code_digest
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
@@ -34,7 +35,6 @@ from vlbench.engine.shards import (
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.errors import DataError
-from vlbench.identity import code_digest
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
 Identities = Mapping[int, str]

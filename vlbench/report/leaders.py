@@ -21,11 +21,11 @@ from vlbench.boards.joins import compare, items_of
 from vlbench.errors import DataError, SpecError
 from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
 from vlbench.metrics.paired import Comparison, among_all_pairs, detectable_among_all_pairs
-from vlbench.plain import read
 from vlbench.report.made import Keep, anew
 from vlbench.report.rows import comparable_sets, cost, publishable
 from vlbench.report.texts import few, score_name
 from vlbench.results import Result, matching
+from vlbench.schema import read
 
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"

@@ -18,13 +18,13 @@ from vlbench.engine.engine import Known
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.engine.store import Store
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
-from vlbench.plain import parameters
 from vlbench.results import Outcome, Result, require_primary
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
 from vlbench.run.memory import memory_options
 from vlbench.run.model import Model
 from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, without_scores
+from vlbench.schema import parameters
 
 # How PyTorch says that a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")

@@ -8,10 +8,10 @@ from typing import Any
 
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
+from vlbench.code.functions import find_object
 from vlbench.errors import SpecError
-from vlbench.plain import blamed_on, parameters
-from vlbench.run.functions import find_object
 from vlbench.run.options import Options
+from vlbench.schema import blamed_on, parameters
 
 # What a figure of a board or of a row is given: the first, and what it asks for of the others.
 ALWAYS = ("title", "read_table", "looks")

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.boards.board import board_file, read_board
+from vlbench.code.fingerprints import identified
+from vlbench.code.identity import code_digest
 from vlbench.data.presence import absence
 from vlbench.data.records import Data
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import identified
 from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
-from vlbench.identity import code_digest
 from vlbench.metrics.captions import require_installed
 from vlbench.results import Result, Status
 from vlbench.run.datasets import DataSets, require_splits

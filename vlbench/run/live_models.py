@@ -11,16 +11,16 @@ import torch
 
 from vlbench import hub
 from vlbench.capabilities import ImageEncoder
+from vlbench.code.fingerprints import LiveModel, identified
 from vlbench.data.records import Column, Data
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.fingerprints import LiveModel, identified
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tune
 from vlbench.errors import WeightsError
-from vlbench.plain import parameters
 from vlbench.run.model import Model
 from vlbench.run.task import Task
+from vlbench.schema import parameters
 
 
 class LiveModels:

@@ -25,10 +25,12 @@ from vlbench.catalog.missing_capabilities import half_offered_by, lacking
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
+from vlbench.code.fingerprints import contents, is_served
+from vlbench.code.functions import find_object, load_object, names_file, require_own_file
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import contents, is_served
 from vlbench.errors import SpecError, UnknownNameError
-from vlbench.plain import (
+from vlbench.run.options import Options, Word
+from vlbench.schema import (
     Misfit,
     ModelName,
     alternatives,
@@ -37,8 +39,6 @@ from vlbench.plain import (
     read,
     read_arguments,
 )
-from vlbench.run.functions import find_object, load_object, names_file, require_own_file
-from vlbench.run.options import Options, Word
 
 # What vlbench itself gives an adapter.
 FILLED = ("device", "dtype")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
 from vlbench.errors import UnknownNameError, require_known
-from vlbench.plain import Misfit, alternatives, read
+from vlbench.schema import Misfit, alternatives, read
 
 if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
     import torch

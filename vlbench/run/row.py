@@ -16,18 +16,18 @@ from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import EVERY
+from vlbench.code.fingerprints import as_path
+from vlbench.code.identity import library_versions
 from vlbench.data.pictures import apart_from_regions
 from vlbench.data.records import Data, copies, overlaps
 from vlbench.digests import digest
-from vlbench.engine.fingerprints import as_path
-from vlbench.identity import library_versions
 from vlbench.metrics.intervals import ROUNDING, unvaried
-from vlbench.plain import map_leaves, parameters
 from vlbench.results import Outcome, Result, Score, counts_of
 from vlbench.run.job import Job
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
+from vlbench.schema import map_leaves, parameters
 
 
 class ComparableParts(NamedTuple):

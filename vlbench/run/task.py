@@ -14,11 +14,14 @@ from typing import Any
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
+from vlbench.code.fingerprints import contents
+from vlbench.code.functions import find_object, require_own_file
 from vlbench.data.records import Data
-from vlbench.engine.fingerprints import contents
 from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.metrics.evaluated import PREFIX
-from vlbench.plain import (
+from vlbench.run.model import Model, fit, resolve_model
+from vlbench.run.options import DATA_VARIABLE, Options
+from vlbench.schema import (
     Misfit,
     ModelName,
     alternatives,
@@ -30,9 +33,6 @@ from vlbench.plain import (
     read,
     read_arguments,
 )
-from vlbench.run.functions import find_object, require_own_file
-from vlbench.run.model import Model, fit, resolve_model
-from vlbench.run.options import DATA_VARIABLE, Options
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from itertools import chain
 from typing import Any
 
 from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, listed
-from vlbench.plain import parameters
 from vlbench.run.model import Model
 from vlbench.run.task import Task
+from vlbench.schema import parameters
 
 
 class Weights:

@@ -15,6 +15,7 @@ from grounding_fakes import (
 )
 
 from vlbench.cli import main
+from vlbench.code.functions import load_object
 from vlbench.data.records import value_column
 from vlbench.data.scenes import scenes
 from vlbench.engine import Engine
@@ -24,7 +25,6 @@ from vlbench.metrics.boxes import iou
 from vlbench.metrics.intervals import wilson
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.scores import MOST_SCORES
-from vlbench.run.functions import load_object
 
 ADAPTERS = Path(__file__).resolve().parents[3] / "model_adapters"
 

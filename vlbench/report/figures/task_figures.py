@@ -17,17 +17,17 @@ from PIL.Image import Image
 from vlbench.boards.artifacts import read_table
 from vlbench.boards.board import Board
 from vlbench.catalog.specs import TaskSpec
+from vlbench.code.identity import code_digest
 from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
 from vlbench.files import safe_name, write_whole
-from vlbench.identity import code_digest
-from vlbench.plain import parameters
 from vlbench.report.data_sets import published_by_data, set_names
 from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.leaders import state_of
 from vlbench.report.made import Keep, anew
 from vlbench.report.table import title_of
+from vlbench.schema import parameters
 
 # The functions that draw the figures of each task, by their names.
 Figures = Mapping[str, Mapping[str, Callable[..., Any]]]

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from vlbench.data.coco_files import read_text
 from vlbench.errors import DataAbsent, DataError, SpecError
 from vlbench.metrics.intervals import Estimate, Floats, clustered_ratio, unvaried
-from vlbench.plain import read
 from vlbench.probes.question_generation.rating.sheets import (
     ANSWER,
     ANSWERS,
@@ -35,6 +34,7 @@ from vlbench.probes.question_generation.rating.sheets import (
     cells_of,
     columns_of,
 )
+from vlbench.schema import read
 
 # Holds one folder of filled sheets per rater.
 FILLED = "filled"

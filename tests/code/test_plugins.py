@@ -5,7 +5,7 @@ import sys
 import pytest
 from sources import write
 
-from vlbench.plugins import file_in, folder_of, load_file
+from vlbench.code.plugins import file_in, folder_of, load_file
 
 
 def source(folder, **files):
@@ -103,8 +103,8 @@ def test_a_file_that_fails_can_be_loaded_once_it_is_mended(tmp_path):
 def test_the_folder_of_a_loaded_module_is_known_and_of_others_it_is_not(tmp_path):
     module = load_file(write(tmp_path / "adapter.py", ""))
     assert folder_of(module.__name__) == tmp_path.resolve()
-    assert folder_of("vlbench.plain") is None
-    assert folder_of("vlbench.plugins.nothing") is None
+    assert folder_of("vlbench.schema") is None
+    assert folder_of("vlbench.code.plugins.nothing") is None
 
 
 def test_a_module_is_a_file_or_a_package_with_an_init(tmp_path):

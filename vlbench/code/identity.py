@@ -23,10 +23,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench import moved, plugins
+from vlbench import moved
+from vlbench.code import plugins
 from vlbench.digests import bytes_digest, digest, file_digests
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 # Nothing in these files changes a value.
 IGNORED = frozenset(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from vlbench.boards.privacy import shown
+from vlbench.code.identity import code_digest, source_digest
 from vlbench.digests import digest
-from vlbench.identity import code_digest, source_digest
-from vlbench.plain import map_leaves
+from vlbench.schema import map_leaves
 
 # Where a module keeps its weights and its parts, which are counted by themselves.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}

@@ -9,8 +9,10 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import pytest
 
 from vlbench.capabilities import ImageEncoder, TextEncoder
+from vlbench.code.plugins import load_file
 from vlbench.errors import SpecError
-from vlbench.plain import (
+from vlbench.results import Positive
+from vlbench.schema import (
     Misfit,
     ModelName,
     hints,
@@ -22,8 +24,6 @@ from vlbench.plain import (
     read_arguments,
     spelled,
 )
-from vlbench.plugins import load_file
-from vlbench.results import Positive
 
 
 def probe(

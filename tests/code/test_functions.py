@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from vlbench.code.functions import load_object
+from vlbench.code.plugins import load_file
 from vlbench.errors import SpecError
-from vlbench.plugins import load_file
-from vlbench.run.functions import load_object
 
 
 def test_a_file_beside_comes_before_a_module_of_that_name(tmp_path):
@@ -33,7 +33,7 @@ def test_a_file_has_a_private_name_and_sys_path_stays(tmp_path):
     before = list(sys.path)
     function = load_object("math:f", [tmp_path])
     assert sys.path == before
-    assert function.__module__.startswith("vlbench.plugins.")
+    assert function.__module__.startswith("vlbench.code.plugins.")
     assert sys.modules["math"] is math
 
 

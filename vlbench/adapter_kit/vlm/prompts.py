@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vlbench.adapter_kit import template_child
 from vlbench.adapter_kit.text import Spans, token_span
+from vlbench.adapter_kit.vlm import template_child
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # Inputs of a model that have one entry per token of the prompt.

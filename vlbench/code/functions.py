@@ -11,8 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vlbench import moved, plugins
+from vlbench import moved
 from vlbench.catalog.sources import find_sources
+from vlbench.code import plugins
 from vlbench.errors import IMPORT_ERRORS, SOURCE_PREFIX, SpecError, ending
 
 

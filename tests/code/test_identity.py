@@ -6,11 +6,11 @@ import pytest
 import torch
 from sources import write
 
-from vlbench.identity import _version, code_digest, library_versions, reached, source_digest
+from vlbench.code.functions import load_object
+from vlbench.code.identity import _version, code_digest, library_versions, reached, source_digest
+from vlbench.code.plugins import load_file
 from vlbench.metrics import ranking
-from vlbench.plugins import load_file
 from vlbench.probes.generalization import few_shot
-from vlbench.run.functions import load_object
 
 ADAPTER = (
     "import network\n\n\nclass Adapter:\n    def run(self):\n        return network.double(1)\n"
@@ -164,7 +164,7 @@ def test_libraries_count_by_version(tmp_path, monkeypatch):
     assert {"scipy", "sklearn", "torch", "numpy", "PIL"} == set(known)
     assert known["sklearn"] == importlib.metadata.version("scikit-learn")
     before = code_digest(function)
-    monkeypatch.setattr("vlbench.identity._version", lambda _: "0.0")
+    monkeypatch.setattr("vlbench.code.identity._version", lambda _: "0.0")
     assert code_digest(function) != before
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from runs import planned, ran
 from sources import TASK, make_source, write
 
-from vlbench.commands.reports import open_bar, print_plan, print_report
+from vlbench.commands.printing import open_bar, print_plan, print_report
 from vlbench.commands.streams import news
 from vlbench.engine.progress import Bar
 from vlbench.results import Result

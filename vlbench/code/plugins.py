@@ -1,6 +1,6 @@
 """Files of a source, loaded from their paths, with `sys.path` unchanged.
 
-A folder is loaded as the package `vlbench.plugins.<its path in hexadecimal>`. So its files may
+A folder is loaded as the package `vlbench.code.plugins.<its path in hexadecimal>`. So its files may
 import each other, and what they define can be pickled: another process finds it under the same
 name. A file may write `import network` or `from . import network` for the `network.py` that lies
 beside it. An installed library of the same name comes first in `import network`:

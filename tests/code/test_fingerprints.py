@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import vlbench.digests
-from vlbench.engine.fingerprints import contents, identified, weights_digest
-from vlbench.run.functions import load_object
+from vlbench.code.fingerprints import contents, identified, weights_digest
+from vlbench.code.functions import load_object
 
 CPU = torch.device("cpu")
 FILE = "class A:\n    def __init__(self, w):\n        self.w = w\n"
@@ -255,7 +255,7 @@ def test_a_live_adapter_is_identified_with_its_source_and_weights():
 
 def test_the_file_of_a_base_class_is_part_of_the_source(tmp_path):
     (tmp_path / "zz_base.py").write_text("class Base:\n    size = 1\n")
-    child = "from vlbench.plugins import load_file\nfrom pathlib import Path\n"
+    child = "from vlbench.code.plugins import load_file\nfrom pathlib import Path\n"
     child += "class Child(load_file(Path(__file__).parent / 'zz_base.py').Base): ...\n"
     (tmp_path / "zz_child.py").write_text(child)
     made = load_object("zz_child:Child", [tmp_path])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.prompts import PER_TOKEN, Prompt, common_run
+from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
 
 

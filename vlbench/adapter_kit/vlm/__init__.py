@@ -1,0 +1,1 @@
+"""What adapters of models that generate need: chat prompts, and batches of their tokens."""
