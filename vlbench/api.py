@@ -41,7 +41,6 @@ from vlbench.run.extraction import Examples, Features, encode, find_examples, of
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
-from vlbench.run.plan import agree, plan
 from vlbench.run.task import PROBE_FILLED
 from vlbench.schema import Misfit, hints, read_arguments
 
@@ -257,9 +256,8 @@ def extract_rdm(
     """
     with (
         temporary_folder() as folder,
-        bench.set_up(replace(options, output=folder)) as (complete, processes),
+        bench.planned_run([model], [task], replace(options, output=folder)) as (planned, processes),
     ):
-        planned = agree(plan([model], [task], complete), processes)
         probe = planned.jobs[0].task.probe
         if probe.__module__.startswith("vlbench.") and probe.__name__ not in MATRICES:
             raise UnknownNameError(f"{task} makes no matrix; tasks of {' and '.join(MATRICES)} do")

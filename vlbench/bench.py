@@ -80,11 +80,19 @@ def evaluate(
     several = model.split(",") if isinstance(model, str) else model
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
-    with set_up(Options.of(**options)) as (complete, processes):
-        planned = plan(models, words, complete)
+    with planned_run(models, words, Options.of(**options)) as (planned, processes):
         for problem in planned.broken:
             LOGGER.warning("left out: %s", problem)
-        return run(agree(planned, processes), processes, progress).results
+        return run(planned, processes, progress).results
+
+
+@contextmanager
+def planned_run(
+    models: Sequence[Any], tasks: Sequence[str], options: Options
+) -> Iterator[tuple[Plan, Processes]]:
+    """Set this process up, and yield the plan that all processes agree on, ready for `run`."""
+    with set_up(options) as (complete, processes):
+        yield agree(plan(models, tasks, complete), processes), processes
 
 
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:

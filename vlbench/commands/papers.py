@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.commands import FAILED, Answer
-from vlbench.commands.parser import add_cache, add_data, add_output, parser_of, positive
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_output,
+    options_of,
+    parser_of,
+    positive,
+)
 from vlbench.errors import VlbenchError
-from vlbench.report.papers import CPU, GPU, HEADS, costs, rows_of, total
+from vlbench.report.papers import HEADS, costs, rows_of, total
 from vlbench.report.reproduction import find_papers
 from vlbench.report.texts import plain_table
 
@@ -20,9 +27,9 @@ if TYPE_CHECKING:  # `vlbench --help` needs no rich
 
 # Stands below the tables.
 NOTE = (
-    "GB are those of archives, and of weights as float32; each is fetched once. Times are of "
-    f"forward passes alone, at {CPU / 1e9:.0f} GFLOP/s (two cores) and {GPU / 1e12:.0f} TFLOP/s; "
-    "- is not known. Data that need a form or a registration have to be fetched by hand."
+    "GB are those of archives, and of weights as float32; each is fetched once. Hours are those of "
+    "rows on boards here; - is not known. Data that need a form or a registration have to be "
+    "fetched by hand."
 )
 
 
@@ -48,10 +55,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
     findings = load_all_findings(catalog, arguments.include_path)
     papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
     if arguments.dry_run:
-        rows = [row for paper in papers for row in rows_of(paper, catalog)[: arguments.rows]]
+        rows = [
+            row
+            for one in papers
+            for row in rows_of(one, catalog, arguments.output)[: arguments.rows]
+        ]
         whole = f"all papers: {total(rows)}"
-        shown = [part for one in papers for part in _described(one, catalog, arguments.rows)]
-        return Answer([*shown, *([whole] if len(papers) > 1 else []), NOTE])
+        shown = [part for one in papers for part in _described(one, catalog, arguments)]
+        return Answer([*([whole] if len(papers) > 1 else []), *shown, NOTE])
     problems = [*dict.fromkeys(why for one in papers for why in _run(one, catalog, arguments))]
     named = [arguments.paper] if arguments.paper else []
     words = ["leaderboard", "reproduce", *named, "--output", str(arguments.output)]
@@ -61,10 +72,12 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(told.shown, problems, FAILED if problems else told.code)
 
 
-def _described(paper: FindingsSpec, catalog: Catalog, most: int | None) -> Iterator[str | Table]:
+def _described(
+    paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace
+) -> Iterator[str | Table]:
     """Yield the title of a paper, its rows with what they cost, and what nobody can repeat."""
-    rows = rows_of(paper, catalog)[:most]
-    yield f"{paper.title}, {paper.paper}"
+    rows = rows_of(paper, catalog, arguments.output)[: arguments.rows]
+    yield f"{paper.title}, {paper.paper}: {total(rows)}"
     yield paper.question
     cells = [[row.task, row.model, row.values, row.data, *costs(row)] for row in rows]
     yield plain_table(HEADS, cells)
@@ -72,32 +85,24 @@ def _described(paper: FindingsSpec, catalog: Catalog, most: int | None) -> Itera
         yield f"{data}: {access}; licence: {licence}"
     for one in paper.without:
         yield f"without {one.what}: {one.why}; nearest: {one.nearest}"
-    yield f"{total(rows)}\n"
+    yield ""
 
 
 def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:
     """Run the rows of a paper, and yield why some could not be; what boards hold is kept."""
+    from vlbench.bench import planned_run
+    from vlbench.commands.printing import print_plan
+    from vlbench.commands.run import run_plan
+    from vlbench.console import open_console
+
+    options = options_of(arguments)
     for row in rows_of(paper, catalog)[: arguments.rows]:
-        words = [
-            "run",
-            "--model",
-            row.model,
-            "--tasks",
-            row.task,
-            "--output",
-            str(arguments.output),
-        ]
-        words += ["--download"] if arguments.download else []
-        words += [f"--data-dir={one}" for one in arguments.data_dir]
-        words += [f"--include-path={one}" for one in arguments.include_path]
-        words += [f"--cache-dir={arguments.cache_dir}"] if arguments.cache_dir else []
-        words += ["--no-cache"] if arguments.no_cache else []
-        step = parser_of().parse_args(words)
-        step.typed = words
+        named = f"vlbench: {row.task} by {row.model}"
         try:
-            told: Answer = step.answer(step)
+            with planned_run([row.model], [row.task], options) as (planned, processes):
+                print_plan(open_console(), planned)
+                told = run_plan(planned, processes)
         except VlbenchError as error:
-            yield f"vlbench: {row.task} by {row.model}: {error}"
+            yield f"{named}: {error}"
         else:
-            failed = f"vlbench: {row.task} by {row.model}: the reason is above"
-            yield from told.problems or ([failed] if told.code else [])
+            yield from told.problems or ([f"{named}: the reason is above"] if told.code else [])

@@ -28,6 +28,7 @@ from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.catalog.strict_yaml import Document
+    from vlbench.engine.processes import Processes
     from vlbench.run.execute import Report
     from vlbench.run.plan import Plan
 
@@ -129,17 +130,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
-    from vlbench.bench import run, set_up
-    from vlbench.commands.printing import open_bar, print_plan, print_report
+    from vlbench.bench import planned_run
+    from vlbench.commands.printing import print_plan
     from vlbench.console import open_console
     from vlbench.engine.launch import count_processes, following, launch
-    from vlbench.run.plan import agree, plan
 
-    with following(launcher), set_up(options_of(arguments)) as (options, processes):
+    options = options_of(arguments)
+    with following(launcher), planned_run(models, tasks, options) as (planned, processes):
         size = count_processes(arguments.processes, options.device)
-        planned = plan(models, tasks, options)
         logging.disable(logging.NOTSET)
-        console = open_console(quiet=not processes.is_main)
         print_plan(
             open_console(quiet=launcher > 0 or not processes.is_main),
             planned,
@@ -149,16 +148,25 @@ def answer(arguments: argparse.Namespace) -> Answer:
             return Answer([], _broken(planned), FAILED if planned.broken else 0)
         if size > processes.size and any(job.status == "run" for job in planned.jobs):
             return Answer(code=launch(size, arguments.typed, {LAUNCHER: str(os.getpid())}))
-        planned = agree(planned, processes)
-        with open_bar(console, planned) as bar:
-            report = run(planned, processes, bar)
+        ended = run_plan(planned, processes, strict=arguments.strict)
         processes.leave()
     if launcher and not processes.is_main:
         return Answer()
+    return ended._replace(problems=[*ended.problems, *_unread(arguments.output)])
+
+
+def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:
+    """Run what the plan says and print the scores; return the problems and the exit code."""
+    from vlbench.bench import run
+    from vlbench.commands.printing import open_bar, print_report
+    from vlbench.console import open_console
+
+    console = open_console(quiet=not processes.is_main)
+    with open_bar(console, planned) as bar:
+        report = run(planned, processes, bar)
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
-    problems += [*_broken(planned), *_unread(arguments.output)]
-    return _ended(planned, report, problems, strict=arguments.strict)
+    return _ended(planned, report, [*problems, *_broken(planned)], strict=strict)
 
 
 def _broken(planned: Plan) -> list[str]:

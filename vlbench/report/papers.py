@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from vlbench.boards.board import folder_boards
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.findings import FindingsSpec
@@ -12,23 +14,17 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import counted
 from vlbench.report.reproduction import source_of
 
-# Bytes of a number of float32, and the speeds that estimates assume, in FLOP/s: two cores of a
-# server, and a GPU at a tenth of its peak.
-NUMBER, CPU, GPU = 4, 1e11, 1e13
-
-# A gradient costs two forward passes beside the one that it follows.
-WITH_GRADIENT = 3
-
-# Probes that pass each image once, and compute little besides.
-PASS_ONCE = ("few_shot", "clustering", "zero_shot", "classification")
-
+# Bytes of a number of float32.
+NUMBER = 4
 
 # The columns of a table of rows.
-HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "CPU", "GPU")
+HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "hours")
 
 
 class Row(NamedTuple):
-    """A row to compute: its published values, and gigabytes and FLOPs, None where not known.
+    """A row to compute: its published values, gigabytes, and the hours that a board's row took.
+
+    What is not known is None.
 
     `elsewhere` are those of its published values that other sources than the paper print.
     """
@@ -42,7 +38,7 @@ class Row(NamedTuple):
     licence: str
     data_gigabytes: float | None
     weights_gigabytes: float | None
-    flops: float | None
+    hours: float | None
 
     @property
     def values(self) -> str:
@@ -51,13 +47,21 @@ class Row(NamedTuple):
         return f"{own or '-'}" + (f", {self.elsewhere} elsewhere" if self.elsewhere else "")
 
 
-def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
+def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -> list[Row]:
     """Return the rows of a paper's experiments, those that need the fewest bytes first.
 
+    Hours are those of the boards in `output`.
     Raises UnknownNameError for a model that no source has.
     """
+    boards = [] if output is None else folder_boards(output).values()
+    hours = {
+        (row.task, row.model): row.run["seconds"] / 3600
+        for board in boards
+        for row in board.results
+        if row.status == "ok" and "seconds" in row.run
+    }
     rows = [
-        _row(catalog.tasks[one.task], catalog.model(model), paper)
+        _row(catalog.tasks[one.task], catalog.model(model), paper, hours.get((one.task, model)))
         for one in paper.experiments
         for model in one.models
     ]
@@ -65,35 +69,24 @@ def rows_of(paper: FindingsSpec, catalog: Catalog) -> list[Row]:
 
 
 def total(rows: Sequence[Row]) -> str:
-    """Return how many rows there are, the gigabytes to fetch, each once, and the time, if known."""
+    """Return how many rows there are, the gigabytes to fetch, each once, and the hours known."""
     data = {row.data: row.data_gigabytes or 0 for row in rows}
     weights = {row.model: row.weights_gigabytes or 0 for row in rows}
     gigabytes = sum(data.values()) + sum(weights.values())
-    known = [row.flops for row in rows if row.flops is not None]
-    cpu, gpu = (_time(sum(known) / speed) for speed in (CPU, GPU))
-    times = f"; {len(known)} of them {cpu} on a CPU, {gpu} on a GPU" if known else ""
-    return f"{counted(len(rows), 'row')}, {gigabytes:,.1f} GB{times}"
+    hours = [row.hours for row in rows if row.hours is not None]
+    measured = f"; {len(hours)} of them took {sum(hours):.1f} h" if hours else ""
+    return f"{counted(len(rows), 'row')}, {gigabytes:,.1f} GB{measured}"
 
 
 def costs(row: Row) -> list[str]:
-    """Return the gigabytes of data and weights, and the time on a CPU and on a GPU."""
-    sizes = [
-        "-" if size is None else f"{size:.2f}"
-        for size in (row.data_gigabytes, row.weights_gigabytes)
-    ]
-    times = ["-" if row.flops is None else _time(row.flops / speed) for speed in (CPU, GPU)]
-    return [*sizes, *times]
+    """Return the gigabytes of data and weights, and the hours."""
+    known = (row.data_gigabytes, row.weights_gigabytes, row.hours)
+    return ["-" if one is None else f"{one:.2f}" for one in known]
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(seconds / 60, 1):.0f} min"
-
-
-def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec) -> Row:
+def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec, hours: float | None) -> Row:
     data = data_sets().get(str(task.data["loader"]))
     published = [value for value in task.reference if value["model"] == model.name]
-    passes = _passes(task, data.images) if data else 0
-    flops = model.cost["flops"] * passes if passes and model.cost else None
     return Row(
         task=task.name,
         model=model.name,
@@ -104,19 +97,5 @@ def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec) -> Row:
         licence=data.licence if data else "unknown",
         data_gigabytes=data.gigabytes if data else None,
         weights_gigabytes=model.parameters * NUMBER / 1e9 if model.parameters else None,
-        flops=flops,
+        hours=hours,
     )
-
-
-def _passes(task: TaskSpec, images: int) -> float:
-    """Return how many forward passes of an image a task costs; 0 where it trains what nobody timed.
-
-    An attack passes each image of its sample forward and back in each step, at each size, with two
-    goals.
-    """
-    probe = task.probe.rpartition(":")[2]
-    if probe == "robustness":
-        sizes = sum(map(len, task.params["epsilons"].values()))
-        steps = task.params["attack"]["steps"]
-        return float(task.params["sample"]["images"] * sizes * 2 * steps * WITH_GRADIENT)
-    return images if probe in PASS_ONCE else 0
