@@ -145,30 +145,21 @@ def set_cell(line, column, value):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (set_cell(3, 2, ""), r"line 3, column answer: is empty; answer from 1 to 5$"),
-        (set_cell(5, 2, "6"), r"line 5, column answer: '6' is not valid; answer from 1 to 5$"),
-        (set_cell(5, 2, "2.5"), r"line 5, column answer: '2\.5' is not valid; answer from 1 to 5$"),
-        (
-            set_cell(5, 2, "good"),
-            r"line 5, column answer: 'good' is not valid; answer from 1 to 5$",
-        ),
-        (set_cell(2, 1, "why?"), r"line 2, column question: 'why\?' differs from the key"),
-        (
-            set_cell(2, 0, "99"),
-            r"line 2, column number: '99' is not on this sheet \(and 1 more\)",
-        ),
-        (set_cell(3, 0, "1"), r"line 3, column number: '1' appears twice \(and 1 more\)$"),
-        (lambda rows: rows.pop(4), r"question 4 is missing$"),
-        (lambda rows: rows[4].append("x"), r"line 5: 4 columns, not 3$"),
-        (
-            set_cell(1, 2, "Antwort"),
-            r"line 1: the columns are number, question, Antwort, not number",
-        ),
+        (set_cell(3, 2, ""), r"question 2: the answer is ''; answer from 1 to 5$"),
+        (set_cell(5, 2, "6"), r"question 4: the answer is '6'; answer from 1 to 5$"),
+        (set_cell(5, 2, "2.5"), r"question 4: the answer is '2\.5'; answer from 1 to 5$"),
+        (set_cell(5, 2, "good"), r"question 4: the answer is 'good'; answer from 1 to 5$"),
+        (set_cell(2, 1, "why?"), r"question 1, 'why\?' is not that of the key"),
+        (set_cell(2, 0, "99"), r"wanted is each question from 1 to \d+, once$"),
+        (set_cell(3, 0, "1"), r"wanted is each question from 1 to \d+, once$"),
+        (lambda rows: rows.pop(4), r"wanted is each question from 1 to \d+, once$"),
+        (lambda rows: rows[4].append("x"), r"cannot be read as CSV: .*line 5"),
+        (set_cell(1, 2, "Antwort"), r"the columns are not number, question, answer; save it as"),
     ],
 )
 def test_what_is_wrong_with_a_sheet_is_said_with_its_place(folder, edit, message):
     edited(folder, edit)
-    with pytest.raises(DataError, match=rf"^filled/anna/readability\.csv(, |: ).*{message}"):
+    with pytest.raises(DataError, match=rf"^filled/anna/readability\.csv.*{message}"):
         read_ratings(folder)
 
 

@@ -6,10 +6,9 @@ Alpha-Reliability).
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ from vlbench.probes.question_generation.rating.sheets import (
     SCHEMA,
     SHEETS,
     Key,
-    Line,
     Sheet,
     cells_of,
     columns_of,
@@ -54,8 +52,8 @@ def read_ratings(folder: Path) -> Ratings:
     """Return the answers in a folder of filled sheets.
 
     Raises DataAbsent for an absent key or sheet and for fewer than two raters, SpecError for an
-    invalid key, and DataError, naming sheet, line and column, for a missing or invalid answer and
-    for lines that do not match the key.
+    invalid key, and DataError, naming sheet and question, for a missing or invalid answer and for
+    lines that do not match the key.
     """
     key = read_key(folder / KEY)
     raters = sorted(one for one in folder.glob(f"{FILLED}/*") if one.is_dir())
@@ -97,69 +95,34 @@ def read_key(file: Path) -> Key:
 
 def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
     """Return the answers on a sheet, int [images, systems]."""
+    import pandas as pd  # noqa: PLC0415 - only who reads sheets waits
+
     where = f"{FILLED}/{file.parent.name}/{file.name}"
     if not file.is_file():
         raise DataAbsent(f"the sheet {where}", f"rater {file.parent.name}", str(file))
+    try:
+        table = pd.read_csv(StringIO(read_text(file, where)), dtype=str, keep_default_na=False)
+    except ValueError as error:
+        raise DataError(f"{where} cannot be read as CSV: {error!s:.200}") from error
+    if [*table.columns] != columns_of(sheet):
+        wanted = ", ".join(columns_of(sheet))
+        raise DataError(f"{where}: the columns are not {wanted}; save it as CSV with commas")
+    rows = table[(table != "").any(axis=1)].set_index(NUMBER, drop=False)
     lines = key.sheets[sheet.name]
-    given = _given(_rows(file, sheet, where), sheet, lines, where)
+    if sorted(rows.index) != sorted(str(line.number) for line in lines):
+        raise DataError(f"{where}: wanted is each question from 1 to {len(lines)}, once")
     images = {name: i for i, name in enumerate(sorted({line.image for line in lines}))}
     ratings = np.zeros((len(images), len(key.systems)), np.int64)
     for line in lines:
-        ratings[images[line.image], key.systems.index(line.system)] = given[line.number]
-    return ratings
-
-
-def _rows(file: Path, sheet: Sheet, where: str) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a file, each with its line number; blank lines are skipped."""
-    text = read_text(file, where).removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    wanted, rows = columns_of(sheet), []
-    try:
-        header = next(reader, [])
-        if header != wanted:
-            raise DataError(
-                f"{where}, line 1: the columns are {', '.join(header)[:80]}, not "
-                f"{', '.join(wanted)}; save it as CSV with commas"
-            )
-        for cells in reader:
-            if len(cells) != len(wanted) and any(cells):
-                what = f"{len(cells)} columns, not {len(wanted)}"
-                raise DataError(f"{where}, line {reader.line_num}: {what}")
-            if any(cells):
-                rows.append((reader.line_num, dict(zip(wanted, cells, strict=True))))
-    except csv.Error as error:
-        raise DataError(f"{where}, line {reader.line_num}: {error}") from error
-    return rows
-
-
-def _given(
-    rows: Sequence[tuple[int, Mapping[str, str]]],
-    sheet: Sheet,
-    lines: Sequence[Line],
-    where: str,
-) -> dict[int, int]:
-    """Return the answer to each line of the key, by the line's number."""
-    known = {str(line.number): line for line in lines}
-    problems: list[str] = []
-    given: dict[int, int] = {}
-    for place, row in rows:
-        line, at = known.get(row[NUMBER].strip()), f"{where}, line {place}, column"
-        if line is None or line.number in given:
-            which = "appears twice" if line else "is not on this sheet"
-            problems.append(f"{at} {NUMBER}: {row[NUMBER]!r:.20} {which}")
-            continue
+        row = rows.loc[str(line.number)]
         if row[QUESTION] != cells_of(sheet, line)[-1]:
-            problems.append(f"{at} {QUESTION}: {row[QUESTION]!r:.60} differs from the key")
-        if row[ANSWER].strip() not in ANSWERS:
-            what = "is empty" if not row[ANSWER].strip() else f"{row[ANSWER]!r:.20} is not valid"
-            problems.append(f"{at} {ANSWER}: {what}; answer from 1 to 5")
-        given[line.number] = int(row[ANSWER]) if row[ANSWER].strip() in ANSWERS else 0
-    missing = [line.number for line in lines if line.number not in given]
-    problems += [f"{where}: question {missing[0]} is missing"] if missing else []
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise DataError(f"{problems[0]}{more}")
-    return given
+            what = f"{row[QUESTION]!r:.60} is not that of the key"
+            raise DataError(f"{where}: question {line.number}, {what}")
+        if (answer := str(row[ANSWER]).strip()) not in ANSWERS:
+            what = f"the answer is {answer!r:.20}; answer from 1 to 5"
+            raise DataError(f"{where}: question {line.number}: {what}")
+        ratings[images[line.image], key.systems.index(line.system)] = int(answer)
+    return ratings
 
 
 # The least and the greatest rating, and the most that two can differ by.
