@@ -149,13 +149,20 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
 # What a run gives a loader, and YAML does not.
 OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
 
+# The arguments that decorators add to a probe.
+ADDED = {
+    "layered": ("layers", "Literal['all'] | list[str] | None = None"),
+    "parted": ("categories", "dict[str, list[str]] | None = None"),
+}
+
 
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:
     """Return the type of each argument that YAML may give, and its default where it has one."""
-    types = {}
+    types, decorators = {}, {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         types[argument.arg] = f"{kind} = {ast.unparse(default)}" if default else kind
+    types |= dict(added for name, added in ADDED.items() if name in decorators)
     if node.args.kwarg and "RowOptions" in ast.unparse(node.args):
         types |= _row_options()
     return {name: kind for name, kind in types.items() if name not in OF_THE_RUN}

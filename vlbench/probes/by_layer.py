@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -80,11 +81,11 @@ def layered(
     artifacts: bool = True,
     trials_of: Callable[[Data, Mapping[str, Any]], Trials] = hold_out,
 ) -> Callable[[Probe], Probe]:
-    """Let a probe with a parameter `layers` score each layer of a tower that is asked for.
+    """Let a probe take `layers`, and score each layer of a tower that is asked for: names, or all.
 
-    The probe itself need not read the parameter. Its artifacts are kept by layer, unless nothing
-    reads them. `trials_of` returns what the probe is run on to choose a layer. The probe raises
-    CannotDo for a model without layers, and UnknownNameError for a layer that the model lacks.
+    Without them the output is scored. The artifacts are kept by layer, unless nothing reads them.
+    `trials_of` returns what the probe is run on to choose a layer. The probe raises CannotDo for a
+    model without layers, and UnknownNameError for a layer that the model lacks.
     """
 
     def decorate(probe: Probe) -> Probe:
@@ -110,9 +111,19 @@ def layered(
             joined = join_layers(outcomes, best)
             return joined if artifacts else replace(joined, artifacts={})
 
-        return cast("Probe", run)
+        return with_option(run, probe, "layers", Asked)
 
     return decorate
+
+
+def with_option(run: Callable[..., Outcome], probe: Probe, name: str, kind: Any) -> Probe:
+    """Return what runs a probe, with the probe's parameters and one more: None by default."""
+    own = signature(probe)
+    more = Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    whole: Any = run
+    whole.__signature__ = own.replace(parameters=[*own.parameters.values(), more])
+    whole.__annotations__ = {**probe.__annotations__, name: kind}
+    return cast("Probe", whole)
 
 
 def join_layers(outcomes: ByLayer, best: Outcome) -> Outcome:

@@ -10,15 +10,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from vlbench.data.records import Data, Split, labels, value_column
+from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import join_items, under
+from vlbench.probes.by_layer import with_option
 from vlbench.results import Outcome, Score
+
+Probe = TypeVar("Probe", bound=Callable[..., Outcome])
+
+
+def parted(probe: Probe) -> Probe:
+    """Let a probe take `categories`: parts of the classes by name, each a problem of its own."""
+
+    @wraps(probe)
+    def run(model: Any, data: Data, engine: Engine, **options: Any) -> Outcome:
+        parts = options.pop("categories", None)
+        if parts is None:
+            return probe(model, data, engine, **options)
+        return in_parts(data, parts, lambda part: probe(model, part, engine, **options))
+
+    return with_option(run, probe, "categories", dict[str, list[str]] | None)
 
 
 def in_parts(

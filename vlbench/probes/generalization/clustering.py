@@ -28,8 +28,8 @@ from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
-from vlbench.probes.by_layer import Asked, layered
-from vlbench.probes.generalization.categories import in_parts
+from vlbench.probes.by_layer import layered
+from vlbench.probes.generalization.categories import parted
 from vlbench.results import Outcome, Score
 
 Counts = NDArray[np.int64]
@@ -114,14 +114,13 @@ DISCONNECTED_NOTE = (
 
 
 @layered()
+@parted
 def clustering(
     model: ImageEncoder,
     data: TestRows,
     engine: Engine,
     *,
     seed: int = 0,
-    categories: dict[str, list[str]] | None = None,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how well the clusters of the test images' features, one per class, fit the classes.
 
@@ -129,9 +128,6 @@ def clustering(
     images than classes, DataError where the affinities do not fit into memory. `categories` names
     parts of the classes, whose images are clustered apart. `layers` are those of `few_shot`.
     """
-    del layers  # `layered` has read it
-    if categories is not None:
-        return in_parts(data, categories, lambda part: clustering(model, part, engine, seed=seed))
     require_classes(data)
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:

@@ -40,8 +40,8 @@ from vlbench.metrics.probe_worth import (
     selectivity,
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, require_finite
-from vlbench.probes.by_layer import Asked, layered
-from vlbench.probes.generalization.categories import in_parts
+from vlbench.probes.by_layer import layered
+from vlbench.probes.generalization.categories import parted
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
@@ -105,6 +105,7 @@ class Sent(NamedTuple):
 
 
 @layered()
+@parted
 def description_length(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -112,8 +113,6 @@ def description_length(
     *,
     coding: OnlineCoding = PAPER_CODING,
     types: str | None = None,
-    categories: dict[str, list[str]] | None = None,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how short the code of the train labels is, and test accuracy by number of images.
 
@@ -126,14 +125,8 @@ def description_length(
     TooFewRows for a single block, and for a class without train images. `categories` and `layers`
     are those of `few_shot`.
     """
-    del layers  # `layered` has read it
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
 
-    options: dict[str, Any] = {"coding": coding, "types": types}
-    if categories is not None:
-        return in_parts(
-            data, categories, lambda part: description_length(model, part, engine, **options)
-        )
     require_classes(data)
     seeds = [one.seed for one in each_seed(coding)]
     label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))

@@ -12,7 +12,6 @@ in the code the first class wins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +25,9 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose, join_choices
-from vlbench.probes.by_layer import Asked, layered
+from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.blind import blind_features, with_floors
-from vlbench.probes.generalization.categories import in_parts
+from vlbench.probes.generalization.categories import parted
 from vlbench.results import Outcome, Positive, Score
 
 RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
@@ -41,7 +40,8 @@ ROWS = 1 << 12
 
 
 @layered()
-def few_shot(  # noqa: PLR0913 - the YAML fills all but three
+@parted
+def few_shot(
     model: ImageEncoder,
     data: TrainAndTestRows,
     engine: Engine,
@@ -49,9 +49,7 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     shots: list[Positive],
     trials: Positive = 10,
     seed: int = 0,
-    categories: dict[str, list[str]] | None = None,
     floors: dict[str, str] | None = None,
-    layers: Asked = None,
 ) -> Outcome:
     """Return the test accuracy of the means of N train images per class, for each N of `shots`.
 
@@ -63,12 +61,8 @@ def few_shot(  # noqa: PLR0913 - the YAML fills all but three
     column that each of them is the same accuracy by. `layers` names
     those that are scored, or is `all`; without them the output is.
     """
-    del layers  # `layered` has read it
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")
-    options: dict[str, Any] = {"shots": shots, "trials": trials, "seed": seed, "floors": floors}
-    if categories is not None:
-        return in_parts(data, categories, lambda part: few_shot(model, part, engine, **options))
     require_classes(data)
     drawn = _draw(labels(data.splits["train"]), data.classes, max(shots), trials, seed)
     used, places = np.unique(drawn, return_inverse=True)

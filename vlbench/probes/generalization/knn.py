@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +19,8 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
-from vlbench.probes.by_layer import Asked, layered
-from vlbench.probes.generalization.categories import guess_score, in_parts
+from vlbench.probes.by_layer import layered
+from vlbench.probes.generalization.categories import guess_score, parted
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
@@ -32,6 +31,7 @@ BLOCK = 1 << 24
 
 
 @layered()
+@parted
 def knn(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -39,8 +39,6 @@ def knn(
     *,
     k: Sequence[Positive] = (1, 5, 20, 200),
     temperature: float = 0.07,
-    categories: dict[str, list[str]] | None = None,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how often the class with most votes of the k nearest train images is the right one.
 
@@ -50,10 +48,6 @@ def knn(
     common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
     any. `categories` and `layers` are those of `few_shot`.
     """
-    del layers  # `layered` has read it
-    options: dict[str, Any] = {"k": k, "temperature": temperature}
-    if categories is not None:
-        return in_parts(data, categories, lambda part: knn(model, part, engine, **options))
     if min(k, default=0) < 1 or temperature <= 0:
         raise ValueError(
             f"k {list(k)} and temperature {temperature}: each k must be 1 or more, and the "

@@ -40,7 +40,7 @@ from vlbench.metrics.rdm_correlation import (
     permuted,
     standardised,
 )
-from vlbench.probes.by_layer import Asked, layered
+from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.class_vectors import encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.results import Outcome, Positive, Score
@@ -66,7 +66,6 @@ def rsa(
     rdm: ClassRule = "scalar",
     trials: Positive = 10,
     seed: int = 0,
-    layers: Asked = None,
 ) -> Outcome:
     """Return the reliability of the matrix of test images' class means, and the matrix.
 
@@ -75,7 +74,6 @@ def rsa(
     fewer than two images, or fewer than four under `per_dimension`, which needs a deviation of each
     half. `layers` are those of `few_shot`; the matrices are numbered in order of depth.
     """
-    del layers  # `layered` has read it
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
     test, names = data.splits["test"], data.classes
@@ -104,7 +102,6 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     tokens: Literal["first", "mean"] = "first",
     rdm: VectorRule = "euclidean",
     seed: int = 0,
-    layers: Asked = None,
 ) -> Outcome:
     """Return the correlation of the matrices of class names in two prompts, and the first matrix.
 
@@ -114,7 +111,6 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
     of the sentence. `layers` are names of the model's layers of texts, or `all`. Raises CannotDo,
     with the class, where no token of its name has a vector.
     """
-    del layers  # `layered` has read it
     _require_classes(data)
     spoken = spoken_names(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in spoken]

@@ -39,7 +39,7 @@ from vlbench.metrics.representation_similarity import (
     draw_blocks,
     mutual_knn_left_out,
 )
-from vlbench.probes.by_layer import Asked, layered
+from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.rdm import rdm_of_vectors
 from vlbench.results import Outcome, Positive, Score
 
@@ -67,7 +67,6 @@ def similarity(
     k: Positive = 10,
     blocks: Positive = 20,
     seed: int = 0,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how similar a model's vectors of the test images are to the companion's.
 
@@ -75,7 +74,6 @@ def similarity(
     Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
     left.
     """
-    del layers  # `layered` has read it
     test, rows = _without_copies(data)
     x, y = (engine.features(one.encode_images, test["image"])[rows] for one in (model, companion))
     is_own = engine.name_of(model) == engine.name_of(companion)
@@ -121,13 +119,11 @@ def text_similarity(
     k: Positive = 10,
     blocks: Positive = 20,
     seed: int = 0,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how similar a model's vectors of captions are to the companion's of the images.
 
     The rest is as for `caption_similarity`; `layers` are those of the model's texts.
     """
-    del layers  # `layered` has read it
     test, rows = _without_copies(data)
     x = engine.features(model.encode_texts, test["caption"])[rows]
     y = engine.features(companion.encode_images, test["image"])[rows]

@@ -32,9 +32,9 @@ from vlbench.errors import require_known
 from vlbench.metrics.intervals import mean_of_seeds
 from vlbench.metrics.items import Answers, Measured, outcome_of, trials
 from vlbench.metrics.ranking import Choice, all_equal
-from vlbench.probes.by_layer import Asked, layered
+from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.blind import blind_features
-from vlbench.probes.generalization.categories import in_parts
+from vlbench.probes.generalization.categories import parted
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
@@ -118,6 +118,7 @@ EQUAL_FEATURES_NOTE = (
 
 
 @layered()
+@parted
 def transfer(
     model: ImageEncoder,
     data: TrainAndTestRows,
@@ -125,9 +126,7 @@ def transfer(
     *,
     training: LinearTraining = PAPER_TRAINING,
     augment: bool = False,
-    categories: dict[str, list[str]] | None = None,
     floors: dict[str, str] | None = None,
-    layers: Asked = None,
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
@@ -138,11 +137,7 @@ def transfer(
     and the column that each of them is the same accuracy by, without augmentation. `layers` are
     those of `few_shot`.
     """
-    del layers  # `layered` has read it
     _refuse_training(training, augment=augment)
-    options: dict[str, Any] = {"training": training, "augment": augment, "floors": floors}
-    if categories is not None:
-        return in_parts(data, categories, lambda part: transfer(model, part, engine, **options))
     require_classes(data)
     train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
     require_train_images(train_label, test_label, data.classes)

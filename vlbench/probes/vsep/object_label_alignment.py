@@ -30,7 +30,7 @@ from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.probes.by_layer import Asked, Trials, layered
+from vlbench.probes.by_layer import Trials, layered
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -74,7 +74,6 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
     selectivity: bool = False,
-    layers: Asked = None,
 ) -> Outcome:
     """Return how often a region fits its own word best, in images of each number of `objects`.
 
@@ -86,7 +85,6 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     Raises TooFewRows where a set of images is empty, CannotDo where the model has no vector for
     any word.
     """
-    del layers  # `layered` has read it
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
     return _align(encoders, sets, engine, training, selectivity=selectivity)
