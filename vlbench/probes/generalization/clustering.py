@@ -32,22 +32,22 @@ from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.categories import parted
 from vlbench.results import Outcome, Score
 
-Counts = NDArray[np.int64]
-Classes = NDArray[np.int64]
+# Classes of items, or numbers of them, int64.
+Numbers = NDArray[np.int64]
 
 
-def overlaps(clusters: NDArray[np.int64], label: NDArray[np.int64], k: int) -> Counts:
+def overlaps(clusters: Numbers, label: Numbers, k: int) -> Numbers:
     """Return how many items each of k clusters shares with each of k classes, int64 [k, k]."""
     return np.bincount(clusters * k + label, minlength=k * k).reshape(k, k)
 
 
-def items_right(counts: Counts, label_of: Classes) -> int:
+def items_right(counts: Numbers, label_of: Numbers) -> int:
     """Return the number of items whose cluster is assigned to their class."""
     assigned = np.flatnonzero(label_of >= 0)
     return int(counts[assigned, label_of[assigned]].sum())
 
 
-def greedy(counts: Counts) -> Classes:
+def greedy(counts: Numbers) -> Numbers:
     """Return the classes where the largest overlap is matched first, one cluster per class.
 
     Of equal overlaps, the lower cluster goes first, then the lower class. A cluster that overlaps
@@ -63,7 +63,7 @@ def greedy(counts: Counts) -> Classes:
     return label_of
 
 
-def code_rule(counts: Counts) -> Classes:
+def code_rule(counts: Numbers) -> Numbers:
     """Return the classes where each class takes its largest cluster, as the paper's code does.
 
     A cluster that several classes take goes to the last of them, a cluster that none takes goes to
@@ -77,7 +77,7 @@ def code_rule(counts: Counts) -> Classes:
     return label_of
 
 
-def hungarian(counts: Counts) -> Classes:
+def hungarian(counts: Numbers) -> Numbers:
     """Return the classes with the most items right, one cluster per class."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - for one probe
 
@@ -86,7 +86,6 @@ def hungarian(counts: Counts) -> Classes:
 
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 RULES = {"accuracy": greedy, "accuracy_paper_code": code_rule, "accuracy_hungarian": hungarian}
 
@@ -161,9 +160,9 @@ class Tested(NamedTuple):
 
     examples: Examples
     names: Sequence[str]
-    label: Labels
+    label: Numbers
 
-    def measured(self, clusters: Labels | None, scores: Sequence[Score]) -> list[Measured]:
+    def measured(self, clusters: Numbers | None, scores: Sequence[Score]) -> list[Measured]:
         """Return the scores, the accuracies with their examples.
 
         An example is right where its cluster is assigned to its class; without clusters, each has
@@ -214,7 +213,7 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     return {"labels": torch.from_numpy(numbers.astype(np.int64)), "notes": notes}
 
 
-def cluster_halves(features: Tensor, halves: Labels, k: int, seed: int) -> Tensor:
+def cluster_halves(features: Tensor, halves: Numbers, k: int, seed: int) -> Tensor:
     """Return the labels of halves of the images that are clustered anew, [HALVES, N // 2]."""
     parts = (features[torch.from_numpy(half)] for half in halves)
     return torch.stack([cluster(part, k, seed=seed)["labels"] for part in parts])
@@ -277,7 +276,7 @@ def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple
     return values[::-1] - 1, vectors[:, ::-1]
 
 
-def draw_halves(ids: Sequence[str], seed: int) -> Labels:
+def draw_halves(ids: Sequence[str], seed: int) -> Numbers:
     """Return the places of random halves of the items, [HALVES, N // 2], the same for all models.
 
     They depend on the ids, and not on the order in which these come.
@@ -286,14 +285,14 @@ def draw_halves(ids: Sequence[str], seed: int) -> Labels:
     return np.stack([order[rng.permutation(len(ids))[: len(ids) // 2]] for _ in range(HALVES)])
 
 
-def values_of(clusters: Labels, label: Labels, k: int) -> Floats:
+def values_of(clusters: Numbers, label: Numbers, k: int) -> Floats:
     """Return the value of each of METRICS for two labellings [N] of the same items."""
     table = overlaps(clusters, label, k)
     accuracies = [items_right(table, rule(table)) / len(label) for rule in RULES.values()]
     return np.array([*accuracies, adjusted_rand(table), normalised_information(table)])
 
 
-def adjusted_rand(table: Counts) -> float:
+def adjusted_rand(table: Numbers) -> float:
     """Return the adjusted Rand index of a table of counts (Hubert and Arabie 1985, equation 5).
 
     Two labellings that put all items into one cluster, or each into its own, have 1.
@@ -304,7 +303,7 @@ def adjusted_rand(table: Counts) -> float:
     return 1.0 if most == expected else (both - expected) / (most - expected)
 
 
-def normalised_information(table: Counts) -> float:
+def normalised_information(table: Numbers) -> float:
     """Return the mutual information of a table of counts over the mean of both entropies.
 
     The mean is arithmetic, as usual in scikit-learn. Two labellings of one cluster each have 1.
@@ -316,7 +315,7 @@ def normalised_information(table: Counts) -> float:
     return max(told, 0.0) / (sum(entropies) / 2) if any(entropies) else 1.0
 
 
-def _pairs(counts: Counts) -> float:
+def _pairs(counts: Numbers) -> float:
     return float((counts * (counts - 1) / 2).sum())
 
 
@@ -325,7 +324,9 @@ def _entropy(fractions: Floats) -> float:
     return float(-(positive * np.log(positive)).sum())
 
 
-def _scores(found: Labels | None, by_half: Floats, label: Labels, k: int, seed: int) -> list[Score]:
+def _scores(
+    found: Numbers | None, by_half: Floats, label: Numbers, k: int, seed: int
+) -> list[Score]:
     """Return the scores of a labelling; None has the scores of chance.
 
     `by_half` are the values of all metrics on halves of the images, [halves, metrics].

@@ -17,7 +17,8 @@ each other, those of images with those of texts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, count_truncated
-from vlbench.data.records import Data, Split, TestRows, same_images
+from vlbench.data.records import Data, TestRows, same_images
 from vlbench.engine import Engine
 from vlbench.engine.layers import TEXTS
 from vlbench.metrics.ranking import all_equal
@@ -53,6 +54,9 @@ WIDTH_NOTE = (
     "heavy-tailed"
 )
 
+# What encodes a column, and its name, of each of two sides.
+Sides = Sequence[tuple[Callable[[Any], Tensor], str]]
+
 OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
 SIZE_NOTE = "mutual_knn depends on the number of images: {:,} here, 1,024 in arXiv:2405.07987"
 
@@ -74,15 +78,10 @@ def similarity(
     Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
     left.
     """
-    test, rows = _without_copies(data)
-    x, y = (engine.features(one.encode_images, test["image"])[rows] for one in (model, companion))
+    sides: Sides = [(model.encode_images, "image"), (companion.encode_images, "image")]
+    outcome = _compare(sides, data, engine, k, blocks, seed)
     is_own = engine.name_of(model) == engine.name_of(companion)
-    return Outcome(
-        scores=scores_of(x, y, k, blocks, seed),
-        counts={"n": len(x)},
-        artifacts=_kernel(x, _ids(test, rows), blocks, seed),
-        notes=[*_notes(x, y), *([OWN_COMPANION_NOTE] if is_own else [])],
-    )
+    return replace(outcome, notes=[*outcome.notes, *([OWN_COMPANION_NOTE] if is_own else [])])
 
 
 def caption_similarity(
@@ -99,14 +98,9 @@ def caption_similarity(
 
     An image's caption is that of the column `caption`. The rest is as for `similarity`.
     """
-    test, rows = _without_copies(data)
-    x = engine.features(model.encode_images, test["image"])[rows]
-    y = engine.features(companion.encode_texts, test["caption"])[rows]
-    return Outcome(
-        scores=scores_of(x, y, k, blocks, seed),
-        counts={"n": len(x), **count_truncated(companion, list(test["caption"]))},
-        notes=_notes(x, y),
-    )
+    sides: Sides = [(model.encode_images, "image"), (companion.encode_texts, "caption")]
+    outcome = _compare(sides, data, engine, k, blocks, seed, reader=companion)
+    return replace(outcome, artifacts={})
 
 
 @layered(lambda _: TEXTS, artifacts=False)
@@ -124,26 +118,35 @@ def text_similarity(
 
     The rest is as for `caption_similarity`; `layers` are those of the model's texts.
     """
-    test, rows = _without_copies(data)
-    x = engine.features(model.encode_texts, test["caption"])[rows]
-    y = engine.features(companion.encode_images, test["image"])[rows]
+    sides: Sides = [(model.encode_texts, "caption"), (companion.encode_images, "image")]
+    return _compare(sides, data, engine, k, blocks, seed, reader=model)
+
+
+def _compare(
+    sides: Sides,
+    data: Data,
+    engine: Engine,
+    k: int,
+    blocks: int,
+    seed: int,
+    *,
+    reader: TextEncoder | None = None,
+) -> Outcome:
+    """Return how similar two sides, each what encodes a column, are on the test images, each once.
+
+    The captions that a `reader` cuts are counted.
+    """
+    test = data.splits["test"]
+    rows = [first for first, *_ in same_images(test)]
+    x, y = (engine.features(encode, test[column])[rows] for encode, column in sides)
+    ids = test["image"].examples().ids
+    cut = count_truncated(reader, list(test["caption"])) if reader else {}
     return Outcome(
         scores=scores_of(x, y, k, blocks, seed),
-        counts={"n": len(x), **count_truncated(model, list(test["caption"]))},
-        artifacts=_kernel(x, _ids(test, rows), blocks, seed),
+        counts={"n": len(x), **cut},
+        artifacts=_kernel(x, [ids[row] for row in rows], blocks, seed),
         notes=_notes(x, y),
     )
-
-
-def _without_copies(data: Data) -> tuple[Split, list[int]]:
-    """Return the test images, and the rows that have an image for the first time."""
-    test = data.splits["test"]
-    return test, [first for first, *_ in same_images(test)]
-
-
-def _ids(test: Split, rows: Sequence[int]) -> list[str]:
-    ids = test["image"].examples().ids
-    return [ids[row] for row in rows]
 
 
 def _draw(n: int, blocks: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
