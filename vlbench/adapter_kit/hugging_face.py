@@ -58,7 +58,7 @@ TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
 # tokenizer that knows none.
 IMAGE_STEPS = ("preprocessor_config.json", "processor_config.json")
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.tiktoken", "*.spm", "tekken.json")
-NEEDED = {
+NEEDED: dict[str, list[tuple[str, ...]]] = {
     "AutoConfig": [(CONFIG,)],
     "AutoImageProcessor": [(CONFIG,), IMAGE_STEPS],
     "AutoProcessor": [(CONFIG,), IMAGE_STEPS, VOCABULARIES],
