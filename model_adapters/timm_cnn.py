@@ -251,7 +251,8 @@ def _load(recipe: Recipe, file: Path) -> Any:
     """Return a model with the weights of a file, and as many classes. Raises WeightsError."""
     if file.suffix == ".npz":
         return _load_npz(recipe, file)
-    state = read_state_dict(file)
+    # A folder that transformers saved has timm's names behind its own.
+    state = {k.removeprefix("timm_model."): v for k, v in read_state_dict(file).items()}
     heads = _timm().get_pretrained_cfg(recipe.name).classifier
     # A network that was distilled has a second head.
     head = state.get(f"{heads if isinstance(heads, str) else heads[0]}.weight")

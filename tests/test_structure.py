@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,30 @@ LONGEST, MOST_PARAMETERS = 60, 8
 
 # What a task's YAML or the command line fills does not count; it comes after these.
 FILLED_BY_VLBENCH = {"model", "data", "engine"}
+
+# How text comes in beside `coco_files.read_text` and `lines_of`, and why.
+OWN_TEXT = r"\.splitlines\(|\.decode\(|\.read_text\("
+READS_ITS_OWN_TEXT = {
+    "vlbench/data/coco_files.py": "it is the gate",
+    "vlbench/data/corpora.py": "lines of packed corpora are read one by one",
+    "vlbench/data/webdataset.py": "texts are members of an archive",
+    "vlbench/data/flickr30k.py": "texts are members of an archive",
+    "vlbench/data/cifar.py": "names are bytes inside a published pickle",
+    "vlbench/data/regions/tsv.py": "names are bytes inside a row",
+    "vlbench/data/images.py": "it decodes images",
+    "vlbench/data/category_words.py": "the file is ours",
+    "vlbench/data/digits.py": "the file is ours",
+    "vlbench/data/scenes/shapes.py": "the file is ours",
+    "vlbench/data/scenes/storage.py": "the file is ours",
+    "vlbench/data/scenes/table.py": "the file is ours",
+    "vlbench/adapter_kit/library_models.py": "it is the message of an error",
+    "vlbench/adapter_kit/servers.py": "it is what a server refuses with",
+    "vlbench/adapter_kit/vector_files.py": "words of several encodings lie between numbers",
+    "vlbench/probes/captioning/captioner_files.py": "it decodes tokens",
+    "vlbench/probes/question_generation/inputs.py": "it decodes tokens",
+    "vlbench/probes/question_generation/rating/sheets.py": "the files are ours",
+    "model_adapters/openai_server.py": "it is base64",
+}
 
 
 def label(file):
@@ -105,3 +130,10 @@ def test_imports_run_down_the_floors_without_a_circle():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_text_comes_in_by_one_gate():
+    kits = ("vlbench/data/", "vlbench/adapter_kit/", "vlbench/run/", "vlbench/probes/")
+    files = [file for file in FILES if label(file).startswith((*kits, "model_adapters/"))]
+    found = {label(file) for file in files if re.search(OWN_TEXT, file.read_text("utf-8"))}
+    assert found == {*READS_ITS_OWN_TEXT}

@@ -30,6 +30,12 @@ def test_a_file_has_a_name_per_line_and_may_begin_with_a_byte_order_mark(tmp_pat
     assert read_class_names(str(file), 2) == ["cat", "sea lion, seal"]
 
 
+@pytest.mark.parametrize("sign", "\u2028\u0085\x0c\x0b\x1c")
+def test_a_sign_inside_a_name_ends_no_line(sign, tmp_path):
+    (tmp_path / "names.txt").write_text(f"sea{sign}lion\ncat\n", "utf-8")
+    assert read_class_names(str(tmp_path / "names.txt"), 2) == [f"sea{sign}lion", "cat"]
+
+
 def test_a_file_of_another_number_of_names_is_refused(tmp_path):
     (tmp_path / "names.txt").write_text("cat\ndog\n")
     with pytest.raises(WeightsError, match=r"names\.txt names 2 classes, .* the weights have 3"):

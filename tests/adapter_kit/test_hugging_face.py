@@ -98,11 +98,6 @@ def test_an_absent_folder_is_named(tmp_path):
         Checkpoint("bert-base-uncased", str(tmp_path / "nowhere"))
 
 
-def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(WeightsError, match=f"{tmp_path.name} cannot be loaded"):
-        _ = Checkpoint("bert-base-uncased", str(tmp_path)).config
-
-
 def test_progress_bars_are_as_before_after_loading(folder):
     bars = transformers.utils.logging
     assert bars.is_progress_bar_enabled()
@@ -264,3 +259,35 @@ def test_a_large_file_that_the_library_does_not_read_is_no_matter(halved):
 def test_a_configuration_of_no_network_is_refused_before_it_is_built(halved, sizes, message):
     with pytest.raises(WeightsError, match=message):
         with_sizes(halved, sizes).open(MASKED, CPU, F32)
+
+
+@pytest.mark.parametrize(
+    ("absent", "kind"),
+    [
+        ("config.json", "AutoConfig"),
+        ("config.json", "AutoImageProcessor"),
+        ("preprocessor_config.json", "AutoImageProcessor"),
+        ("tokenizer.json", "AutoTokenizer"),
+        ("tokenizer.json", "AutoProcessor"),
+    ],
+)
+def test_an_absent_file_of_a_folder_is_named_with_the_way_out(absent, kind, tmp_path):
+    for name in {"config.json", "preprocessor_config.json", "tokenizer.json"} - {absent}:
+        (tmp_path / name).write_text('{"model_type": "bert"}')
+    with pytest.raises(WeightsError, match=f"{tmp_path.name} has no {absent}; write the whole"):
+        Checkpoint(str(tmp_path)).load(kind)
+
+
+def test_a_configuration_without_a_type_is_named_with_the_way_out(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match=r"has no config\.json with a model_type; write the"):
+        _ = Checkpoint(str(tmp_path)).config
+
+
+@pytest.mark.parametrize("kind", ["AutoConfig", "AutoImageProcessor"])
+@pytest.mark.parametrize("type_", [{}, {"model_type": "timm_wrapper"}])
+def test_a_folder_of_timm_is_sent_to_timm(tmp_path, kind, type_):
+    config = {"architecture": "resnet18", "pretrained_cfg": {}, "num_classes": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config | type_))
+    with pytest.raises(WeightsError, match=f"is a model of timm; write timm:{tmp_path}$"):
+        Checkpoint(str(tmp_path)).load(kind)

@@ -238,6 +238,23 @@ def test_pixels_become_what_the_library_gives(name, tmp_path):
         assert ((found - expected) * prepared.std).abs().mean() < 0.003
 
 
+@pytest.mark.parametrize("resample", range(6))
+def test_an_interpolation_is_pillows(resample, tmp_path):
+    processor = saved("ViT", tmp_path, size=dict.fromkeys(SQUARE, 32), resample=resample)
+    found = preparation_of(processor, "a model").view.steps()(noise_of(64, 40))
+    expected = np.array(noise_of(64, 40).resize((32, 32), resample))
+    assert torch.equal((found * 255).round().byte().permute(1, 2, 0), torch.from_numpy(expected))
+
+
+@pytest.mark.parametrize("resample", [6, 7, "box", None])
+def test_another_interpolation_is_named(resample):
+    recipe = {"size": dict.fromkeys(SQUARE, 32), "resample": resample}
+    with pytest.raises(
+        WeightsError, match=f"^a model: resample {resample!r} is no interpolation; known"
+    ):
+        view_of(recipe, "a model")
+
+
 @pytest.mark.parametrize("name", ["Owlv2", "Janus", "PPLCNet", "Perceiver"])
 def test_a_processor_that_does_more_is_refused(name, tmp_path):
     with pytest.raises(WeightsError, match=rf"a model: its {name}\S+ does more than resize, crop"):

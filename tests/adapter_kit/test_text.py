@@ -47,12 +47,6 @@ def test_texts_become_a_padded_batch_with_the_span_of_each_token(words):
     assert "offset_mapping" not in batch
 
 
-def test_a_reader_pads_on_the_right_whatever_the_tokenizer_says(words):
-    words.padding_side = "left"
-    batch = TextReader(words, 16, CPU).tokens(["a cat", "a"])
-    assert batch["input_ids"].tolist() == [[2, 5, 6, 3], [2, 5, 3, 0]]
-
-
 def test_a_text_is_cut_to_the_limit_and_counted_whole(words):
     reader = TextReader(words, 5, CPU)
     assert reader.limit == 5

@@ -1,6 +1,7 @@
 """What is promised of adapters, asked of the tiny model of each that promises it."""
 
 import inspect
+import json
 import re
 
 import huggingface_hub
@@ -13,6 +14,7 @@ from tiny_models import KIN, TINY_MODELS
 from torch import nn
 
 from vlbench.capabilities import Picture
+from vlbench.catalog.catalog import load_catalog
 from vlbench.engine.pass_checks import tensors
 from vlbench.errors import CannotDo, DataError, WeightsError
 
@@ -123,6 +125,54 @@ def test_neighbours_change_nothing(name, opened):
         for i, one in enumerate(outputs(model, method)):
             (alone,) = outputs(model, method, PICTURES[i : i + 1], TEXTS[i : i + 1])
             torch.testing.assert_close(numbers(alone), numbers(one), rtol=1e-4, atol=1e-5)
+
+
+OF_TEXTS = ("encode_texts", "encode_tokens", "score_pairs", "attend")
+MARKS = [f"cat {mark} dog" for mark in ("[SEP] [PAD]", "<pad> </s>", "<|endoftext|>")]
+
+
+def reads_texts(tiny):
+    return any(has(method)(tiny) for method in OF_TEXTS)
+
+
+def require_alike_alone(model, texts):
+    """Fail unless each of three texts alone has its finite answer in the batch."""
+    for method in [method for method in OF_TEXTS if hasattr(model, method)]:
+        for i, one in enumerate(outputs(model, method, PICTURES, texts)):
+            (alone,) = outputs(model, method, PICTURES[i : i + 1], texts[i : i + 1])
+            torch.testing.assert_close(numbers(alone), numbers(one), rtol=1e-4, atol=1e-5)
+        assert all(one.isfinite().all() for one in answer(model, method, PICTURES, texts))
+
+
+@each(reads_texts)
+def test_an_empty_and_a_long_text_have_the_same_answer_beside_others(name, opened):
+    require_alike_alone(opened(name).model, ["", "cat", "cat " * 90])
+
+
+# What generates refuses its own marks inside a text.
+@each(lambda tiny: reads_texts(tiny) and tiny.adapter != "hf_vlm:HfVlm")
+def test_a_text_with_a_tokenizers_marks_has_the_same_answer_beside_others(name, opened):
+    require_alike_alone(opened(name).model, MARKS)
+
+
+def test_every_adapter_that_reads_texts_has_a_line():
+    adapters = {spec.adapter for spec in load_catalog().models.values() if spec.adapter}
+    readers = {one for one in adapters if any(hasattr(adapter(one), m) for m in OF_TEXTS)}
+    assert len(readers) > 10
+    assert readers <= {tiny.adapter for tiny in TINY_MODELS.values()}
+
+
+@each(reads_texts)
+def test_the_padding_side_of_a_tokenizers_files_changes_nothing(name, tmp_path):
+    tiny = TINY_MODELS[name]
+    given = tiny.write(tmp_path)
+    right = tiny.load(given)
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    file.write_text(json.dumps(config | {"padding_side": "left"}), "utf-8")
+    left = tiny.load(given)
+    for method in [method for method in OF_TEXTS if hasattr(right, method)]:
+        torch.testing.assert_close(answer(left, method), answer(right, method))
 
 
 @each(lambda tiny: tiny.limit)

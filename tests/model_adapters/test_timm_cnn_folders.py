@@ -1,6 +1,7 @@
 import pytest
 import timm
 import torch
+import transformers
 from tiny_timm import SMALL, TimmCnn, draw_state
 
 from vlbench.errors import CannotDo, UnknownNameError, WeightsError
@@ -23,6 +24,19 @@ def test_a_folder_that_timm_saved_gives_its_logits_and_names(pixels, tmp_path):
     model = TimmCnn(**SMALL, architecture=str(tmp_path))
     torch.testing.assert_close(model.logits(pixels), whole((pixels - 0.1) / 0.2))
     assert model.class_names() == ["owl", "eel", "oak"]
+
+
+def test_a_folder_that_transformers_saved_gives_its_logits(pixels, tmp_path):
+    stated = {"mean": [0.1] * 3, "std": [0.2] * 3}
+    config = transformers.TimmWrapperConfig(
+        architecture="resnet18", model_args=NARROW, pretrained_cfg=stated
+    )
+    config.num_labels = 3
+    whole = transformers.TimmWrapperForImageClassification(config).eval()
+    whole.save_pretrained(tmp_path)
+    model = TimmCnn(**SMALL, architecture=str(tmp_path))
+    expected = whole(pixel_values=(pixels - 0.1) / 0.2).logits
+    torch.testing.assert_close(model.logits(pixels), expected.detach())
 
 
 def test_a_file_of_names_goes_before_the_folders(tmp_path):

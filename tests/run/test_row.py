@@ -6,6 +6,9 @@ from fakes import ConstantModel
 from runs import board, evaluate
 from sources import TASK, write
 
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.sources import shipped_source
+from vlbench.cli import main
 from vlbench.errors import IdentityClash, OutputError
 from vlbench.report.texts import number
 from vlbench.results import Score
@@ -21,6 +24,20 @@ def test_every_key_of_a_row_is_there(source, tmp_path):
     }
     counts = {"n": 9, "expected": 9, "ties": 0, "truncated_texts": 0, "clusters": 9}
     assert row["counts"] == counts | {"choices": 18}
+
+
+def test_the_title_of_a_users_own_task_goes_with_its_board(source, tmp_path, capsys):
+    write(source / "tasks/few_shot_colours.yaml", f"title: Three colours\n{TASK}")
+    evaluate(source, output=tmp_path / "boards")
+    for given in (["show"], ["export", "--format", "md"], ["export", "--format", "md", "--pivot"]):
+        assert main(["leaderboard", *given, "--output", str(tmp_path / "boards")]) == 0
+        assert "Three colours" in capsys.readouterr().out, given
+
+
+def test_shipped_tasks_have_their_titles_from_their_files():
+    titled = [spec for spec in load_catalog().tasks.values() if spec.title]
+    assert titled
+    assert {spec.source for spec in titled} == {shipped_source()}
 
 
 ALL_TIED = "18 of 18 choices are tied, and a tied choice earns what guessing does"

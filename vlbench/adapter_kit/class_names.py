@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vlbench.data.coco_files import lines_of
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 
@@ -33,7 +34,7 @@ def read_class_names(classes: str, count: int) -> list[str]:
         raise CannotDo(f"the names of this checkpoint's {count} classes are not known")
     file = Path(classes).expanduser()
     try:
-        lines = read_text(file, MOST_CONFIG).splitlines()
+        lines = lines_of(read_text(file, MOST_CONFIG))
     except (OSError, UnicodeDecodeError) as error:
         raise WeightsError(f"classes: {file} cannot be read ({error})") from error
     names = [line.strip() for line in lines if line.strip()]

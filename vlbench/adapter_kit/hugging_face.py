@@ -54,6 +54,18 @@ WEIGHTS = tuple(
 # The texts of a folder that the library reads. Others, such as the log of a training, may be large.
 TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
 
+# The files of a folder, one of which a class of the library reads. Without words it would make a
+# tokenizer that knows none.
+IMAGE_STEPS = ("preprocessor_config.json", "processor_config.json")
+VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.tiktoken", "*.spm", "tekken.json")
+NEEDED: dict[str, list[tuple[str, ...]]] = {
+    "AutoConfig": [(CONFIG,)],
+    "AutoImageProcessor": [(CONFIG,), IMAGE_STEPS],
+    "AutoProcessor": [(CONFIG,), IMAGE_STEPS, VOCABULARIES],
+    "AutoTokenizer": [VOCABULARIES],
+}
+COMPLETE = "write the whole model there with save_pretrained, or copy the file from its repository"
+
 Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -138,7 +150,11 @@ class Checkpoint:
                         require_at_most(file, MOST_CONFIG if file.name == CONFIG else MOST_TEXT)
                     stated = transformers_object("PreTrainedConfig").get_config_dict(**self._where)
                     require_sizes(f"{self.name}, {CONFIG}", stated[0])
+                    self._require_no_timm(stated[0])
                     self._is_sane = True
+                for names in NEEDED.get(kind, []) if self.is_local else []:
+                    if not any(file for name in names for file in self._folder.glob(name)):
+                        raise WeightsError(f"{self._place} has no {names[0]}; {COMPLETE}")
                 return transformers_object(kind).from_pretrained(
                     **self._where, trust_remote_code=False, **options
                 )
@@ -232,7 +248,14 @@ class Checkpoint:
     def _obstacle(self) -> str:
         return hub_obstacle()
 
+    def _require_no_timm(self, config: Mapping[str, Any]) -> None:
+        if isinstance(config.get("pretrained_cfg"), Mapping) and "architecture" in config:
+            there = str(self._folder.absolute()) if self.is_local else "./FOLDER for a copy of it"
+            raise WeightsError(f"{self.name} is a model of timm; write timm:{there}")
+
     def _refusal(self, error: Exception) -> WeightsError:
+        if self.is_local and "`model_type`" in str(error):
+            return WeightsError(f"{self._place} has no {CONFIG} with a model_type; {COMPLETE}")
         if self.is_local:
             return WeightsError(f"{self._place} cannot be loaded: {error}")
         why = self._obstacle if self._obstacle and isinstance(error, OSError) else error

@@ -270,7 +270,11 @@ def preparation_of(processor: Any, name: str) -> Preparation:
 
 def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
     """Say how a processor's pixels of a picture differ from those of the steps, if they do."""
-    wanted = processor(picture, return_tensors="pt").get("pixel_values")
+    how = prepared.view.resample
+    if how in {Resampling.BOX, Resampling.HAMMING}:  # torch resizes no tensor so: the rest counts
+        how = Resampling.BILINEAR
+        prepared = prepared._replace(view=prepared.view._replace(resample=how))
+    wanted = processor(picture, resample=how, return_tensors="pt").get("pixel_values")
     pixels = (prepared.view.steps()(picture) - prepared.mean) / prepared.std
     pixels = pixels.flip(0) if prepared.is_bgr else pixels
     if wanted is None or wanted.shape != (1, *pixels.shape):
@@ -284,12 +288,16 @@ def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
 def view_of(recipe: Mapping[str, Any], name: str) -> ResizeAndCrop:
     """Return the view of an image processor, by what its `to_dict` gives.
 
-    Raises WeightsError where the views of pictures would not be all of one size.
+    Raises WeightsError where the views of pictures would not be all of one size, and for an unknown
+    interpolation.
     """
     size, crop = recipe["size"], recipe.get("crop_size")
     kind = str(recipe.get("image_processor_type", ""))
     short, fraction = size.get("shortest_edge"), recipe.get("crop_pct")
     cropped = (crop["height"], crop["width"]) if recipe.get("do_center_crop") and crop else None
+    if recipe["resample"] not in range(6):  # Pillow's later ones are unknown to other libraries
+        what = f"resample {recipe['resample']!r} is no interpolation; known are Pillow's 0 to 5"
+        raise WeightsError(f"{name}: {what}")
     resample = int(recipe["resample"])
     if "height" in size and "width" in size:
         short = size["height"] if fraction and size["height"] == size["width"] else None

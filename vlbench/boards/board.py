@@ -228,7 +228,7 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
             if not all(map(files.is_file_name, artifact["file"].split("/"))):
                 wanted = "a path below the board's folder"
                 raise misfit(wanted, artifact["file"], "artifacts", name, "file")
-        for name in ("weights", "adapter"):
+        for name in ("weights", "adapter", "title"):
             if not isinstance(said := result.provenance.get(name, ""), str):
                 raise misfit("a text", said, "provenance", name)
     except Misfit as error:

@@ -91,6 +91,7 @@ def _marked(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
 def _drawn(picture: Picture, attention: JointAttention, span: tuple[int, int], title: str) -> bytes:
     """Return the PNG of the attention from the tokens inside a span, on average."""
     from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
+    from vlbench.drawing.fonts import add_fonts, without_glyph_warnings
 
     tokens = [i for i, (a, b) in enumerate(attention.spans) if a < span[1] and b > span[0]]
     if not tokens:
@@ -101,6 +102,8 @@ def _drawn(picture: Picture, attention: JointAttention, span: tuple[int, int], t
     shares: Any = weights.sum(-1)
     scale = "share of attention to the image" if attention.whole else "softmax over the image alone"
     content = BytesIO()
-    figure = attention_figure(picture.image, maps, shares, f"{title} ({scale})")
-    figure.savefig(content, format="png", dpi=150)
+    with without_glyph_warnings():
+        figure = attention_figure(picture.image, maps, shares, f"{title} ({scale})")
+        add_fonts(figure)
+        figure.savefig(content, format="png", dpi=150)
     return content.getvalue()

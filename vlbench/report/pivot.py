@@ -225,7 +225,7 @@ def _columns(
     by_name: dict[str, list[ScoreTable]] = {}
     for table in tables_of(board, leaders, spec):
         by_name.setdefault(table.data, []).append(table)
-    title = title_of(board.task, spec)
+    title = title_of(board.task, spec, board)
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
     for name, tables in sorted(by_name.items()):
         several = len(by_name) > 1

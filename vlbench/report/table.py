@@ -188,16 +188,23 @@ def _tables_of_data(
     return tables
 
 
-def title_of(name: str, spec: TaskSpec | None) -> str:
-    """Return the title of a task: that of its file, or its name in plain words."""
-    return (spec.title if spec else "") or spaced(name).capitalize()
+def title_of(name: str, spec: TaskSpec | None, board: Board | None = None) -> str:
+    """Return the title of a task: that of its file, or of its rows, or its name in plain words."""
+    return _own_title(spec, board) or spaced(name).capitalize()
+
+
+def _own_title(spec: TaskSpec | None, board: Board | None) -> str:
+    if spec or not board:
+        return spec.title if spec else ""
+    titles = (row.provenance.get("title", "") for row in board.results)
+    return next(filter(None, titles), "")
 
 
 def heading(board: Board, spec: TaskSpec | None) -> str:
     """Return the heading of a board's table: its title, name and version."""
     version = f"version {board.version}"
-    if spec and spec.title:
-        return f"{spec.title} ({board.task}, {version})"
+    if title := _own_title(spec, board):
+        return f"{title} ({board.task}, {version})"
     return f"{board.task} ({version})"
 
 

@@ -62,8 +62,16 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "companions": companions,
         "dtype": str(models.dtype).removeprefix("torch."),
         "libraries": library_versions([job.task.probe, base.adapter, type(live.adapter)]),
+        **_title(job),
         **({"control": True} if getattr(own, "is_control", False) else {}),
     }
+
+
+def _title(job: Job) -> dict[str, str]:
+    """Return the title of a task that is not shipped: its readers may lack the file."""
+    spec = job.task.spec
+    is_shipped = spec.source == shipped_source()
+    return {"title": _clean(job, spec.title)} if spec.title and not is_shipped else {}
 
 
 def _data_name(job: Job) -> dict[str, str]:

@@ -27,15 +27,18 @@ def add_options(scatter: argparse.ArgumentParser) -> None:
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the figure, and return how many models are on it and how their scores correlate."""
+    from vlbench.drawing.fonts import add_fonts
     from vlbench.report.figures.charts import styled
     from vlbench.report.figures.scatter import pair_of, scatter
 
     catalog, names = load_catalog(arguments.include_path), (arguments.x, arguments.y)
     boards = [board for name in names for board in named_boards(arguments.output, [name])]
-    titles = [title_of(name, catalog.tasks.get(name)) for name in names]
+    titles = [title_of(one.task, catalog.tasks.get(one.task), one) for one in boards]
     pair, content = pair_of(boards, titles, arguments.data), BytesIO()
     with styled():
-        scatter(pair).savefig(content, format=arguments.file.suffix[1:], dpi=150)
+        figure = scatter(pair)
+        add_fonts(figure)
+        figure.savefig(content, format=arguments.file.suffix[1:], dpi=150)
     write_whole(arguments.file, content.getvalue())
     models = counted(len(pair.scores), "model")
     return Answer([f"{models} in {arguments.file}; {pair.verdict}"])

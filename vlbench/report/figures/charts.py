@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from vlbench.drawing.fonts import add_fonts, without_glyph_warnings
 from vlbench.drawing.layouts import (
     drawn,
     entitle,
@@ -165,6 +167,7 @@ def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     """
     width, height = figure.get_size_inches()
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
+    add_fonts(figure)
     svg, pdf = BytesIO(), BytesIO()
     figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
     # Its panels have their places now, which take as long as drawing them.
@@ -183,9 +186,11 @@ def erase(file: Path) -> None:
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
-def styled() -> Any:
-    """Return the context manager in which figures are made and saved."""
-    return rc_context(STYLE)
+@contextmanager
+def styled() -> Iterator[None]:
+    """Set the style in which figures are made and saved."""
+    with rc_context(STYLE), without_glyph_warnings():
+        yield
 
 
 def _width(panels: int) -> float:

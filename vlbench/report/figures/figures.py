@@ -43,7 +43,10 @@ def draw_figures(
     against the number of `training_images`, given by model, where at least three models state it.
     Only publishable rows are drawn; a figure without rows is removed.
     """
-    titles = {name: title_of(name, (specs or {}).get(name)) for name in {*boards, *groups}}
+    titles = {
+        name: title_of(name, (specs or {}).get(name), boards.get(name))
+        for name in {*boards, *groups}
+    }
     written, states = [], {name: board_digest(output / f"{name}.json") for name in boards}
     with styled():
         for name, board in boards.items():

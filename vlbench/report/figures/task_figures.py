@@ -53,7 +53,7 @@ def draw_task_figures(
     for task in sorted(set(figures) & set(boards)):
         state = state_of(output, task, boards[task])
         for name, function in figures[task].items():
-            title = title_of(task, specs.get(task))
+            title = title_of(task, specs.get(task), boards[task])
             shared = {"title": title, "looks": looks}
             make = partial(_draw, output, boards[task], name, function, shared)
             made_of = [*state, title, looks, code_digest(function)]

@@ -65,7 +65,7 @@ class Section(NamedTuple):
     @property
     def title(self) -> str:
         """What the task is called."""
-        return title_of(self.name, self.spec)
+        return title_of(self.name, self.spec, self.board)
 
     @property
     def primary(self) -> str:
