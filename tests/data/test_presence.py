@@ -2,6 +2,7 @@
 
 import pytest
 
+from vlbench.catalog.loaders import shipped_loaders
 from vlbench.data import (
     aro,
     captioned_folder,
@@ -25,8 +26,10 @@ from vlbench.data import (
     webdataset,
     whats_up,
     winoground,
+    word_pairs,
 )
 from vlbench.data.presence import absence
+from vlbench.data.scenes import loaders as of_scenes
 
 
 def sugar_crepe_inside(root):
@@ -86,12 +89,29 @@ LOADERS = {
     "image_folder": (image_folder.image_folder, ["test/a/1.png"], {}),
     "table": (table.images, ["test.csv"], {"test": "test.csv"}),
     "webdataset": (webdataset.images, ["test/0.tar"], {"splits": {"test": "test"}}),
+    "word_pairs": (word_pairs.word_pairs, ["pairs.csv"], {}),
     "hub": (
         hub.images,
         ["test.parquet"],
         {"repository": "a/b", "revision": "0", "splits": {"test": "test"}},
     ),
 }
+
+
+# Those whose data are in vlbench or a library; the last reads a file of gensim.
+INSIDE = [digits.digits, *(getattr(scenes, name) for name in ("objects", "scenes"))]
+INSIDE += [of_scenes.foils, of_scenes.twins, word_pairs.gensim_word_pairs]
+
+
+def test_each_loader_of_files_has_a_line():
+    there = {name for several in shipped_loaders().values() for name in several}
+    functions = [loader for loader, *_ in LOADERS.values()] + INSIDE
+    lines = {f"{one.__module__}:{one.__name__}" for one in functions}
+    # Beside ImageNet, and SugarCrepe with its images elsewhere: both have tests of their own below.
+    assert there - lines == {
+        "vlbench.data.corpora:imagenet_and_corpus",
+        "vlbench.data.sugar_crepe:sugar_crepe",
+    }
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -111,7 +131,7 @@ def test_a_loader_whose_files_are_absent_says_what_to_get(name, tmp_path):
     assert missing.where_to_put
 
 
-@pytest.mark.parametrize("loader", [digits.digits, scenes.objects, scenes.scenes])
+@pytest.mark.parametrize("loader", INSIDE[:-1])
 def test_data_of_vlbench_itself_are_there_and_nothing_is_drawn(loader, tmp_path, monkeypatch):
     monkeypatch.setattr("vlbench.data.scenes.table.pinned_digests", lambda *_: None)
     assert absence(loader) is None
