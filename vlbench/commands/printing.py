@@ -103,13 +103,12 @@ def _missing(planned: Plan) -> list[str]:
 
 
 def _left_out(planned: Plan) -> list[str]:
-    """Return once what the data of a task leave out."""
-    of_tasks = {job.task.spec.name: job.data.dropped for job in planned.jobs if job.data}
-    return [
-        f"left out of the data of {task}: {n:,} {what}"
-        for task, dropped in of_tasks.items()
-        for what, n in dropped.items()
-    ]
+    """Return once what data leave out, with the tasks that they are of."""
+    tasks: dict[str, dict[str, None]] = {}
+    for job in planned.jobs:
+        for what, n in job.data.dropped.items() if job.data else ():
+            tasks.setdefault(f"{n:,} {what}", {})[job.task.spec.name] = None
+    return [f"left out of the data of {', '.join(of)}: {what}" for what, of in tasks.items()]
 
 
 def _sent_away(planned: Plan) -> list[str]:
