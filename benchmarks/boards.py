@@ -3,11 +3,7 @@
 Synthetic boards of random scores, half of them along a number of shots, each row with the items of
 its primary score; and with --matrices N a board of N rows with a matrix of 1,000 classes. Printed
 are the CPU seconds and the peak memory of each command as a whole process; what is read once is the
-JSON of all boards, or for `compare` the tables of the models' items, through pyarrow alone. The
-cache is empty before the first `build`, which fills it; nothing has changed before the second. The
-targets for 500
-models x 80 tasks with 1,000 items: build 180 s, show 3 s, page 8 s, 1 GB; for 500 matrices: build
-600 s, 2 GB.
+JSON of all boards, or for `compare` the tables of the models' items, through pyarrow alone.
 
 Run: python benchmarks/boards.py [--models 100] [--tasks 8] [--items 1000] [--matrices 0]
 """
@@ -56,7 +52,7 @@ def main() -> None:
             json.loads(file.read_text("utf-8"))
         parsing = time.process_time() - start
         print(f"parsing the JSON of all boards: {parsing:.2f} s")
-        words = [["build"], ["build"], ["show"], ["page", f"{folder}/page"]]
+        words = [["build"], ["show"], ["page", f"{folder}/page"]]
         where, cache = ["--output", str(output)], f"{folder}/cache"
         for command in [*words, *([["show", "task_000"]] if arguments.tasks else [])]:
             measure(command, where, cache, parsing)

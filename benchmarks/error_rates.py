@@ -12,19 +12,19 @@ Run: python benchmarks/error_rates.py [--draws 1000]     it writes its table int
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 from coverage import clustered, credits_of_trials
 
-from vlbench.boards.board import Board
-from vlbench.boards.joins import items_of
+from vlbench.boards.board import Board, save_artifacts
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import Comparison, Finding, Side
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.metrics.intervals import Estimate, clustered_fraction, mean_of_trials, wilson
-from vlbench.metrics.items import Examples, at_text, item_table
+from vlbench.metrics.items import Examples, item_table
 from vlbench.report.judging import SUPPORTED, UNDECIDED, Evidence, judge
 from vlbench.results import ITEMS, Result, Score
 
@@ -97,7 +97,8 @@ def main() -> None:
         f"|---|{'---|' * len(EFFECTS)}",
     ]
     for name, kind in KINDS.items():
-        rows = rates(kind, draws)
+        with TemporaryDirectory() as folder:
+            rows = rates(kind, draws, Path(folder))
         for judged, values in rows.items():
             table.append(f"| {judged}: {name} | {' | '.join(f'{100 * v:.1f}%' for v in values)} |")
             print(table[-1], flush=True)
@@ -105,15 +106,19 @@ def main() -> None:
     DOCS.write_text("\n".join([f"{head}{BEGIN}", "", *table, "", END + rest.split(END)[1]]))
 
 
-def rates(kind: Callable[..., Drawn], draws: int) -> dict[str, list[float]]:
-    """Return the fraction of draws with a verdict, by finding: any, or that it is supported."""
+def rates(kind: Callable[..., Drawn], draws: int, folder: Path) -> dict[str, list[float]]:
+    """Return the fraction of draws with a verdict, by finding: any, or that it is supported.
+
+    Items are written to the folder, each draw's in the place of the last one's.
+    """
     found: dict[str, list[float]] = {}
     for text, finding in FINDINGS.items():
         base = FLOOR if finding.sides[1] is CHANCE else FLOOR + BETTER
         for effect in EFFECTS:
             verdicts = [
                 judge(
-                    finding, evidence_of(kind(np.random.default_rng(seed), (base + effect, base)))
+                    finding,
+                    evidence_of(kind(np.random.default_rng(seed), (base + effect, base)), folder),
                 )
                 for seed in range(draws)
             ]
@@ -124,25 +129,25 @@ def rates(kind: Callable[..., Drawn], draws: int) -> dict[str, list[float]]:
     return found
 
 
-def evidence_of(drawn: Drawn) -> Evidence:
-    """Return a board of both models, whose rows keep items that lie in no file."""
+def evidence_of(drawn: Drawn, folder: Path) -> Evidence:
+    """Return a board of both models, whose rows keep items in a folder."""
     examples = Examples(
         [f"{i:05}" for i in range(drawn.credit.shape[-1])],
         [f"{i}" for i in range(drawn.credit.shape[-1])],
         drawn.clusters,
     )
-    rows, kept = [], {}
+    rows = []
     for name, credit in zip("ab", drawn.credit, strict=True):
         value = estimate(credit, drawn.clusters)
         score = Score("accuracy", n=credit.shape[-1], chance=FLOOR, **value._asdict())
         table = item_table(examples, "accuracy", AT, credit)
-        kept["t", name, "a", "accuracy", at_text(AT)] = items_of(name, table, score)
         about = {"task": "t", "version": 1, "paper": "", "primary": {}, "status": "ok"}
-        saved = {ITEMS: {"file": "", "sha256": ""}}
+        saved = save_artifacts(folder, "t", name, {ITEMS: table})
+        about |= {"counts": {"n": credit.size, "expected": credit.size}}
         rows.append(Result(model=name, comparable="a", scores=[score], artifacts=saved, **about))
     spec = TaskSpec("t", Path(), Document(Path(), {}, {}))
     board = Board(task="t", version=1, paper="", primary={}, results=rows)
-    return Evidence({"t": board}, Catalog({"t": spec}, {}), Path(), items=kept)
+    return Evidence({"t": board}, Catalog({"t": spec}, {}), folder)
 
 
 def estimate(credit: np.ndarray, clusters: Sequence[str] | None) -> Estimate:

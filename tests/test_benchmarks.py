@@ -29,7 +29,6 @@ SMALL = {
     "extraction.py": ({"BATCH": 2}, ["4", "1"]),
     "faults.py": ({"SECONDS": 5}, ["--count", "1"]),
     "few_shot_speed.py": ({"IMAGES": 200, "WIDTH": 8, "CLASSES": 4, "ROUNDS": 1}, []),
-    "findings.py": ({}, ["--models", "5", "--tasks", "2", "--findings", "4"]),
     "flickr30k.py": ({}, ["entities"]),
     "flops.py": ({}, []),
     "gpu.py": (

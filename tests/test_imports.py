@@ -160,7 +160,7 @@ def test_leaderboard_show_imports_nothing_heavy(ask, boards):
 def test_boards_without_matrices_are_built_without_torch(ask, boards):
     ended = ask(commands(["leaderboard", "build", "--output", str(boards)]))
     assert heavy(ended, {"torch", "sklearn"}) == set()
-    assert (boards / "comparisons" / "few_shot_digits.json").exists()
+    assert (boards / "figures" / "few_shot_digits.svg").exists()
 
 
 def test_an_export_imports_nothing_heavy(ask, boards, tmp_path):

@@ -69,16 +69,6 @@ def test_an_unknown_argument_suggests_the_nearest():
     assert problems(probe, {"shots": [1], "sed": 1}) == ["'sed' is unknown; did you mean 'seed'?"]
 
 
-def test_an_old_argument_has_its_new_name_only_where_that_is_known():
-    def trained(*, learning_rate: float):
-        return learning_rate
-
-    assert problems(trained, {"rate": 0.1}) == ["'rate' is now 'learning_rate'"]
-    assert problems(probe, {"shots": [1], "projection_rate": 1})[0].startswith(
-        "'projection_rate' is unknown; "
-    )
-
-
 def test_an_unknown_argument_like_no_other_lists_what_there_is():
     message = "'zzz' is unknown; there are shots, rate, other, seed"
     assert problems(probe, {"shots": [1], "zzz": 1}) == [message]

@@ -126,19 +126,6 @@ class OutputError(VlbenchError):
     """A board or an artifact that cannot be written."""
 
 
-# Keys and scores of before version 1.0, by their old names.
-NEW_NAMES = {
-    "own_regions": "compare_across_regions",
-    "rate": "learning_rate",
-    "projection_rate": "projection_learning_rate",
-    "retrieval": "recall",
-    "accuracy_code_rule": "accuracy_paper_code",
-    "outscores_ce": "win_rate_vs_cross_entropy",
-    "rises": "increase_rate",
-    "chosen": "selection_rate",
-}
-
-
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)

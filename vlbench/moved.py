@@ -16,11 +16,7 @@ from types import ModuleType
 from typing import Any
 
 # `module:name` as it was and as it is; of an adapter, as models.yaml names it.
-MOVED = {
-    "vlbench.metrics.statistics:bootstrap_fraction": "vlbench.metrics.intervals:clustered_fraction",
-    "vlbench.metrics.statistics:mean_of_trials": "vlbench.metrics.intervals:mean_of_trials",
-    "vlbench.metrics.statistics:wilson": "vlbench.metrics.intervals:wilson",
-}
+MOVED: dict[str, str] = {}
 
 
 def current(name: str) -> str:

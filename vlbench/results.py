@@ -14,7 +14,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
-from vlbench.errors import NEW_NAMES, SpecError, listed
+from vlbench.errors import SpecError, listed
 
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
@@ -302,8 +302,7 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
     matches = matching(outcome.scores, primary)
     if len(matches) != 1:
         given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
-        wanted = NEW_NAMES.get(primary["metric"], primary["metric"])
-        near = get_close_matches(wanted, {s.metric for s in outcome.scores}, 1)
+        near = get_close_matches(primary["metric"], {s.metric for s in outcome.scores}, 1)
         hint = f"; did you mean {near[0]}?" if near and not matches else ""
         problem = f"must match exactly one score, but matches {len(matches)} of: {given}{hint}"
         raise SpecError(f"{where}: primary {dict(primary)} {problem}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias
 
-from vlbench.errors import NEW_NAMES, SpecError
+from vlbench.errors import SpecError
 
 # The place of a value: ("rows", 3, "scores", 0, "ci95").
 Key: TypeAlias = tuple[str | int, ...]
@@ -341,13 +341,11 @@ def _unknown(given: Iterable[Any], known: Iterable[str]) -> tuple[list[Problem],
     names, problems, meant = list(known), [], set()
     for name in given:
         if name not in names:
-            new = [NEW_NAMES[name]] if NEW_NAMES.get(name) in names else []
-            near = new or get_close_matches(str(name), names, n=1)
+            near = get_close_matches(str(name), names, n=1)
             meant |= {*near}
             there = ", ".join(names) or "none"
             hint = f"did you mean '{near[0]}'?" if near else f"there are {there}"
-            message = f"is now '{new[0]}'" if new else f"is unknown; {hint}"
-            problems.append(Problem((str(name),), message))
+            problems.append(Problem((str(name),), f"is unknown; {hint}"))
     return problems, meant
 
 

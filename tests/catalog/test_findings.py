@@ -7,7 +7,7 @@ import pytest
 from sources import write
 
 from vlbench.boards.board import read_board
-from vlbench.catalog.catalog import is_findings, load_all_findings, load_catalog
+from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.catalog.findings import IN_TURN, load_findings, task_problems
 from vlbench.errors import SpecError
 from vlbench.report.similarities import joined, similarities, similarity_rows
@@ -350,13 +350,3 @@ def test_a_range_that_cannot_be_is_told_with_its_line(ranging, entry, message):
 def test_what_vlbench_cannot_show_ranges_over_nothing(ranging):
     with pytest.raises(SpecError, match="'for_each' belongs to a comparison"):
         ranging("for_each: {model: a}, needs: a microphone")
-
-
-def test_old_folders_and_keys_work_for_one_more_release_with_a_warning(tmp_path, caplog):
-    file = write(
-        tmp_path / "claims" / "a.yaml", "claims: [{claim: It sings., needs: a microphone}]"
-    )
-    assert is_findings(file)
-    (spec,) = load_findings(file, tmp_path)
-    assert (spec.findings[0].text, spec.findings[0].place) == ("It sings.", f"{file}:1")
-    assert "claims and claim are now findings and finding" in caplog.text

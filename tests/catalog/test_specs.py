@@ -70,13 +70,6 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest(task):
         task(TASK.replace("paper:", "papr:"))
 
 
-def test_an_old_key_is_told_its_new_name(task):
-    with pytest.raises(
-        SpecError, match=r"few_shot_x\.yaml:3: 'own_regions' is now 'compare_across_regions'"
-    ):
-        task(TASK.replace("paper:", "own_regions:"))
-
-
 def test_an_unknown_key_far_from_all_is_told_with_what_there_is(task):
     with pytest.raises(
         SpecError, match=r"few_shot_x\.yaml:3: 'zzz' is unknown; there are version, "

@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from planted_boards import board, counts, result, score, write
@@ -19,7 +18,6 @@ from vlbench.errors import SpecError
 from vlbench.metrics.representation_similarity import centred_kernel, cka_debiased
 from vlbench.report.building import build, build_summaries, mean_rows, why_no_summary, with_matrices
 from vlbench.report.figures import similarity_figures
-from vlbench.report.leaders import read_leaders
 
 
 @pytest.fixture
@@ -35,20 +33,13 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
     capsys.readouterr()
     assert main(["leaderboard", "build"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("wrote 4 files below results: 1 in comparisons/, 3 in figures/\n")
+    assert printed.startswith("wrote 3 files below results: 3 in figures/\n")
     assert (output / "figures" / "few_shot_colours.png").stat().st_size > 1000
 
 
 def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
     assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
     assert "no board at all in" in capsys.readouterr().err
-
-
-def test_building_compares_with_the_leader(output):
-    written = build(output, load_catalog([]))
-    assert output / "comparisons" / "few_shot_colours.json" in written
-    (found,) = read_leaders(output, "few_shot_colours").values()
-    assert found.leader == "mean-colour"
 
 
 def test_an_empty_folder_builds_nothing(tmp_path):
@@ -325,26 +316,3 @@ def test_a_group_that_a_file_takes_the_place_of_is_removed_with_its_figures(tmp_
     )
     assert [file for file in own if file.exists()] == []
     assert (tmp_path / "summaries" / "mine.json").exists()
-
-
-def test_correlations_of_many_models_lie_in_a_table_beside_their_means(tmp_path, monkeypatch):
-    write(tmp_path, *own_boards(tmp_path))
-    group = {"mine": ["rsa_mine", "rsa_mine_text"]}
-    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
-    few = read_board(tmp_path / "summaries" / "mine.json")
-    assert not (tmp_path / "summaries" / "mine.parquet").exists()
-    monkeypatch.setattr("vlbench.report.building.MOST_IN_ROWS", 2)
-    build_summaries(tmp_path, folder_boards(tmp_path), group, looks("abc"))
-    many = read_board(tmp_path / "summaries" / "mine.json")
-    assert [row.scores for row in many.results] == [row.scores[:1] for row in few.results]
-    (note,) = many.results[0].notes
-    assert note == "its correlations with each of 2 models are in summaries/mine.parquet"
-    lines = pq.read_table(tmp_path / "summaries" / "mine.parquet").to_pylist()
-    for line in lines:
-        (row,) = [row for row in few.results if row.model == line["model"]]
-        own, rank = [score for score in row.scores if score.at.get("with") == line["with"]]
-        assert (line["rdm_correlation"], line["stderr"]) == (own.value, own.stderr)
-        assert (line["ci95_low"], line["ci95_high"]) == own.ci95
-        assert line["class_permutations"] == own.floors["class_permutations"]
-        assert line["rdm_spearman"] == rank.value
-    assert [(line["model"], line["with"]) for line in lines] == [("a", "b"), ("a", "c"), ("b", "c")]

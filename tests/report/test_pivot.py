@@ -9,7 +9,7 @@ from vlbench.boards.board import folder_boards
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands.leaderboard.export import answer
 from vlbench.errors import UnknownNameError
-from vlbench.report.leaders import build_leaders
+from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import grid, lines, mark_notes, pivots
 
 CONTROL = {"provenance": {"control": True}}
@@ -17,7 +17,8 @@ CONTROL = {"provenance": {"control": True}}
 
 def tables(folder, *tasks, papers=""):
     known = {"p": findings(folder / "own", papers)} if papers else {}
-    return pivots(folder, [*folder_boards(folder).values()], catalog(*tasks), known)
+    boards = [*folder_boards(folder).values()]
+    return pivots(boards, catalog(*tasks), known, leaders_by_task(folder, boards))
 
 
 def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
@@ -47,7 +48,6 @@ def test_controls_stand_below_chance(tmp_path):
 def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (90 - n)) for m, n in (("x", 90), ("y", 20))]
     write(tmp_path, board(*rows, result("apart", score(0.1), comparable="other")))
-    build_leaders(tmp_path)
     (table,) = tables(tmp_path, task())
     assert {row[0]: row[1][-1] for row in grid(table)[1:4]} == {"apart": "#", "x": "*", "y": "%"}
 
@@ -55,7 +55,7 @@ def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
 def test_a_model_that_was_trained_on_a_tasks_data_is_marked(tmp_path):
     rows = [result(m, score(0.5), task="few_shot_scenes") for m in ("tiny-clip", "other")]
     write(tmp_path, board(*rows, task="few_shot_scenes"))
-    (table,) = pivots(tmp_path, [*folder_boards(tmp_path).values()], load_catalog(), {})
+    (table,) = pivots([*folder_boards(tmp_path).values()], load_catalog(), {}, {})
     assert [row[1] for row in grid(table)[1:3]] == ["50.0 %", "50.0 %^"]
     assert [line["trained_on"] for line in lines([table])] == ["", "objects"]
     assert mark_notes([table]).startswith("^ of a model that was trained on")

@@ -1,13 +1,13 @@
 """Selections of planted rows, and names that strangers may give, for the tests of exports."""
 
-import json
 from types import SimpleNamespace
 
-from planted_boards import PRIMARY, board, result, score, write
+from planted_boards import board, result, score
 
 from vlbench.catalog.catalog import Catalog
-from vlbench.digests import bytes_digest
 from vlbench.report.export import select
+from vlbench.report.leaders import Leaders
+from vlbench.report.table import tables_of
 
 NOTHING = Catalog({}, {})
 
@@ -36,18 +36,9 @@ def named(folder, *names):
 
 def compared(folder, *names, tied=()):
     """Return the same, after the first was compared with the others, and told apart but if tied."""
-    planted = _ranked(names)
-    file = write(folder, planted) / "t.json"
-    number = {"difference": 0.1, "ci95": [0.05, 0.15], "p": 0.01, "items": 9, "clusters": 9}
-    pairs = [
-        {"model": name, "p_all_pairs": 0.5 if name in tied else 0.01} | number for name in names[1:]
-    ]
-    one = {"comparable": "a", "leader": names[0], "tied": list(tied), "untested": {}}
-    head = {"schema": 1, "task": "t", "version": 1, "primary": PRIMARY, "board": bytes_digest(file)}
-    (folder / "comparisons").mkdir()
-    content = json.dumps(head | {"sets": [one | {"pairs": pairs}]})
-    (folder / "comparisons" / "t.json").write_text(content)
-    return selection(folder, planted)
+    p = {name: 0.5 if name in tied else 0.01 for name in names[1:]}
+    tables = tables_of(_ranked(names), {"a": Leaders(names[0], tied, {}, p)}, None)
+    return named(folder, *names)._replace(tables={"t": tables})
 
 
 def _ranked(names):

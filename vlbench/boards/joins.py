@@ -76,7 +76,7 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     is_alike = like and all(table[name].equals(like.placed.table[name]) for name in PLACING)
     placed = like.placed if like and is_alike else _place_rows(table, model)
     credit = np.full((int(placed.trials.max()) + 1, len(placed.ids)), np.nan)
-    credit[placed.trials, placed.places] = table["credit"].to_numpy()
+    credit[placed.trials, placed.places] = _numbers(table["credit"].combine_chunks())
     corpus = _corpus(table, score)
     if corpus:
         first = np.unique(placed.places, return_index=True)[1]
@@ -128,9 +128,18 @@ def _of_score(table: pa.Table, score: Score) -> pa.Table:
     """Return the items of a score; most tables have those of one alone."""
     for name, text in (("metric", score.metric), ("at", at_text(score.at))):
         column = table[name].combine_chunks()
-        if column.null_count or column.dictionary.to_pylist() != [text]:
-            table = table.filter(pc.equal(column, text))
+        known = column.dictionary.to_pylist()
+        if text not in known:
+            return table.slice(0, 0)
+        if column.null_count or len(known) > 1:
+            # The text of the table itself: any other imports pandas, which takes 0.4 s.
+            table = table.filter(pc.equal(column, column.dictionary[known.index(text)]))
     return table
+
+
+def _numbers(column: pa.Array) -> NDArray[Any]:
+    """Return the values of a column without nulls; its `to_numpy` imports pandas, 0.4 s."""
+    return np.from_dlpack(column)
 
 
 def _place_rows(table: pa.Table, model: str) -> Placed:
@@ -140,13 +149,18 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
     coded = table["id"].cast(pa.string()).combine_chunks().dictionary_encode()
     names = coded.dictionary.to_pylist()
     order = sorted(range(len(names)), key=names.__getitem__)
-    places: NDArray[np.int32] = np.argsort(order).astype(np.int32)[coded.indices.to_numpy()]
-    trials = np.unique(table["trial"].fill_null(-1).to_numpy(), return_inverse=True)[1]
+    places: NDArray[np.int32] = np.argsort(order).astype(np.int32)[_numbers(coded.indices)]
+    column = table["trial"].combine_chunks()
+    trials = np.zeros(len(column), np.intp)
+    if column.null_count < len(column):
+        known = column.fill_null(-1) if column.null_count else column
+        trials = np.unique(_numbers(known), return_inverse=True)[1]
     if np.bincount(trials * len(names) + places).max() > 1:
         raise DataError(f"{model} has an item twice")
     first = np.unique(places, return_index=True)[1]
+    rows = pa.Array.from_buffers(pa.int64(), len(first), [None, pa.py_buffer(first)])
     digests, targets, clusters = (
-        table[name].take(first).cast(pa.string()).to_pylist()
+        table[name].take(rows).cast(pa.string()).to_pylist()
         for name in ("digest", "target", "cluster")
     )
     ids, digests = [names[i] for i in order], [one and one[:DIGITS] for one in digests]

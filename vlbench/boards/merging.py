@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -74,23 +75,31 @@ def union(sources: Sequence[Source]) -> Union:
     return Union(boards, conflicts)
 
 
+def keepers_of(boards: Iterable[Board]) -> dict[str, list[Keeper]]:
+    """Return the rows that keep each artifact's file, those of the newest version last."""
+    keepers = [
+        Keeper(board.version, row, name)
+        for board in sorted(boards, key=lambda board: (board.task, board.version))
+        for row in board.results
+        for name in row.artifacts
+    ]
+    return grouped(keepers, lambda one: one.row.artifacts[one.name]["file"])
+
+
 def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str]]:
     """Return for each artifact's file the row that keeps it, and files that rows dispute.
 
     A newer version of a task takes the places of an older one's artifacts.
     """
-    keepers: dict[str, Keeper] = {}
-    disputed = []
-    for board in sorted(boards, key=lambda board: (board.task, board.version)):
-        for row in board.results:
-            for name, artifact in row.artifacts.items():
-                new = Keeper(board.version, row, name)
-                old = keepers.get(artifact["file"], new)
-                if old.version == new.version and old.sha256 != new.sha256:
-                    why = f"two rows of '{row.model}' keep different files as {artifact['file']}"
-                    disputed.append(f"{board.task} (version {board.version}): {why}; {WAY_OUT}")
-                keepers[artifact["file"]] = new
-    return keepers, disputed
+    keepers = keepers_of(boards)
+    disputed = [
+        f"{new.row.task} (version {new.version}): two rows of '{new.row.model}' keep different "
+        f"files as {file}; {WAY_OUT}"
+        for file, own in keepers.items()
+        for old, new in pairwise(own)
+        if old.version == new.version and old.sha256 != new.sha256
+    ]
+    return {file: own[-1] for file, own in keepers.items()}, disputed
 
 
 def computed(row: Result) -> dict[str, Any]:
@@ -251,7 +260,7 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
     A file may be that of another row, which a killed merge put there before the row's board.
     """
     providers, problems, absent = {}, [], {}
-    everyone = _all_keepers(sources)
+    everyone = keepers_of(source.board for source in sources)
     for folder, own in grouped(sources, lambda source: source.folder).items():
         keepers, disputed = newest_keepers(source.board for source in own)
         problems += [f"{folder}: {why}" for why in disputed]
@@ -268,17 +277,6 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
     wanted = _wanted(source.board for source in sources)
     problems += [absent[place] for place in wanted if place in absent and place not in providers]
     return providers, problems
-
-
-def _all_keepers(sources: Iterable[Source]) -> dict[str, list[Keeper]]:
-    """Return all rows that keep a file, of any version and folder, by the file."""
-    keepers = [
-        Keeper(source.board.version, row, name)
-        for source in sources
-        for row in source.board.results
-        for name in row.artifacts
-    ]
-    return grouped(keepers, lambda one: one.row.artifacts[one.name]["file"])
 
 
 def _is_in(folder: Path, keeper: Keeper) -> bool:
@@ -307,3 +305,25 @@ def _put(folder: Path, name: str, content: bytes) -> None:
     if not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
         raise OutputError(f"cannot write {name}: a link leads out of the boards' folder")
     files.write_whole(folder / name, content)
+
+
+def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
+    """Return the rows of a board that are not among the old ones of its task and version."""
+    rows = same_rows(board, old)
+    models, known = {row.model for row in rows}, {identity(row) for row in rows}
+    return [
+        row
+        for row in board.results
+        if identity(row) not in known and (row.status == "ok" or row.model not in models)
+    ]
+
+
+def same_rows(board: Board, boards: Mapping[str, Board]) -> list[Result]:
+    """Return the rows of a board's task and version among other boards."""
+    same = [b for b in boards.values() if (b.task, b.version) == (board.task, board.version)]
+    return [row for one in same for row in one.results]
+
+
+def identity(row: Result) -> tuple[str, str, bool]:
+    """Return what two rows of a board may not share."""
+    return row.model, row.comparable, row.status == "ok"

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from vlbench.catalog.findings import FOLDERS, FindingsSpec, load_findings, task_problems
+from vlbench.catalog.findings import FOLDER, FindingsSpec, load_findings, task_problems
 from vlbench.catalog.library_names import FORMS, named_elsewhere
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
@@ -199,7 +199,7 @@ def load_all_findings(catalog: Catalog, include: Sequence[Path] = ()) -> dict[st
 
 def is_findings(file: Path) -> bool:
     """Return whether a YAML file holds findings, by its folder, and no task."""
-    return file.parent.name in FOLDERS
+    return file.parent.name == FOLDER
 
 
 def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:

@@ -43,7 +43,6 @@ over. Nor are controls, whose rows say that they know nothing.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -249,13 +248,8 @@ def _label(own: Mapping[str, Any]) -> str:
     return f"{words[0]} to {words[-1]}" if len(words) > 4 else ", ".join(words)
 
 
-# The folders that tell findings from tasks; the second is of before.
-FOLDERS = ("findings", "claims")
-
-# What keys were called before; they work for one more release.
-NEW_KEYS = {"claims": "findings", "claim": "finding"}
-
-LOGGER = logging.getLogger(__name__)
+# The folder that tells findings from tasks.
+FOLDER = "findings"
 
 RELATIONS = ("greater", "ordered", "within", "needs")
 
@@ -320,7 +314,7 @@ class FindingsSpec:
 
 def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
     """Return the findings of a YAML file. Raises SpecError with what is wrong with each."""
-    document = _with_new_keys(load_yaml(file))
+    document = load_yaml(file)
     values, problems = read_values(FileValues, document, _without_x(document.values))
     lists, listed = values.pop("models", {}), values.pop("findings", [])
     if not listed:
@@ -338,24 +332,6 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
     if problems:
         raise SpecError("\n".join(problems))
     return [FindingsSpec(file.stem, source, document, findings=findings, **values)]
-
-
-def _with_new_keys(document: Document) -> Document:
-    """Return a document with the keys of today, with a warning where it has others."""
-    old = document.values.get("claims")
-    if not isinstance(old, list):
-        return document
-    LOGGER.warning("%s: claims and claim are now findings and finding", document.file)
-    entries = [
-        {NEW_KEYS.get(k, k): v for k, v in entry.items()} if isinstance(entry, dict) else entry
-        for entry in old
-    ]
-    others = {key: value for key, value in document.values.items() if key != "claims"}
-    lines = {
-        tuple(NEW_KEYS.get(part, part) for part in path): line
-        for path, line in document.lines.items()
-    }
-    return document._replace(values=others | {"findings": entries}, lines=lines)
 
 
 def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Everything that `vlbench leaderboard build` writes: summaries, comparisons and figures."""
+"""Everything that `vlbench leaderboard build` writes: summaries and figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -23,11 +22,9 @@ from vlbench.files import write_whole
 from vlbench.report.data_sets import published_by_data
 from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
-from vlbench.report.leaders import build_leaders, state_of
-from vlbench.report.made import Keep, Made, anew
 from vlbench.report.rows import matrices_of, publishable
 from vlbench.report.table import title_of
-from vlbench.results import Result, Score, artifact_bytes, matching, score_row
+from vlbench.results import Result, Score, matching, score_row
 
 
 def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
@@ -110,7 +107,6 @@ def build_summaries(
     groups: Mapping[str, Sequence[str]],
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec] | None = None,
-    keep: Keep = anew,
 ) -> list[Path]:
     """Write `summaries/<group>.json` for each group, and return the files, with their figures.
 
@@ -125,9 +121,7 @@ def build_summaries(
         file = output / "summaries" / f"{group}.json"
         if any(map(matrices_of, boards)):
             title = title_of(group, (specs or {}).get(group))
-            make = partial(_write_similarities, file, group, title, boards, looks)
-            states = [state_of(output, board.task, board) for board in boards]
-            written += keep(f"summaries/{group}", [*states, title, looks], make)
+            written += _write_similarities(file, group, title, boards, looks)
             continue
         rows = mean_rows(boards) if boards and len(boards) == len(tasks) else []
         if not rows:
@@ -140,10 +134,6 @@ def build_summaries(
     return written
 
 
-# The models of which a row has the correlation with each other; of more, a table beside has them.
-MOST_IN_ROWS = 100
-
-
 def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
     """Remove the summary and the figures of each data set's own group that there is no more."""
     for file in output.glob(f"summaries/*{OWN}.json"):
@@ -154,7 +144,6 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
             )
 
             file.unlink()
-            file.with_suffix(".parquet").unlink(missing_ok=True)
             draw_similarities(output / "figures", file.stem, "", [], None)
 
 
@@ -168,7 +157,6 @@ def _write_similarities(
         joined,
         kind_of,
         left_out_rows,
-        pair_table,
         similarities,
         similarity_rows,
     )
@@ -178,14 +166,7 @@ def _write_similarities(
     if len(members) < 2:
         left_out |= dict.fromkeys((m.name for m in members), "no other model to compare it with")
     matrix = similarities(members) if len(members) > 1 else None
-    written, table = [file], file.with_suffix(".parquet")
-    if matrix and len(members) > MOST_IN_ROWS:
-        write_whole(table, artifact_bytes(pair_table(members, matrix))[1])
-        written.append(table)
-        rows = similarity_rows(members, matrix, table.relative_to(output).as_posix())
-    else:
-        table.unlink(missing_ok=True)
-        rows = similarity_rows(members, matrix) if matrix else iter(())
+    rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, kind_of(boards).primary))
     # Controls are like nothing, and have no place in a map of models.
@@ -193,7 +174,7 @@ def _write_similarities(
     names = [(members[i].name, looks[members[i].model]) for i in shown]
     values = matrix.pearson[np.ix_(shown, shown)] if matrix and len(shown) > 1 else None
     figures, measure = output / "figures", kind_of(boards).measure
-    return [*written, *draw_similarities(figures, group, title, names, values, measure)]
+    return [file, *draw_similarities(figures, group, title, names, values, measure)]
 
 
 def _content(
@@ -218,9 +199,7 @@ def _content(
 
 
 def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
-    """Write summaries, comparisons with the leaders, and figures of boards; return the files.
-
-    What is made of the same as the last time is not made again.
+    """Write summaries and figures of boards; return the files.
 
     `figures` are those that tasks name, by the task.
     Raises SpecError for a malformed board or summary before anything is computed or written.
@@ -233,15 +212,12 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     seen = {name: model.training_images or 0 for name, model in catalog.models.items()}
     rows = [row for board in boards.values() for row in board.results]
     of_models = looks({row.model for row in rows}, {row.model for row in rows if row.is_control})
-    made, specs = Made(output), catalog.tasks
-    written = [
-        *build_summaries(output, boards, groups, of_models, specs, made.keep),
-        *build_leaders(output, boards, made.keep),
-        *draw_figures(output, boards, groups, seen, of_models, specs, made.keep),
-        *draw_task_figures(output, boards, figures or {}, of_models, specs, made.keep),
+    specs = catalog.tasks
+    return [
+        *build_summaries(output, boards, groups, of_models, specs),
+        *draw_figures(output, boards, groups, seen, of_models, specs),
+        *draw_task_figures(output, boards, figures or {}, of_models, specs),
     ]
-    made.save()
-    return written
 
 
 def why_no_summary(output: Path, tasks: Sequence[str]) -> str:

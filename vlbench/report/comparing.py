@@ -19,7 +19,7 @@ from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.data_sets import data_names, set_names
-from vlbench.report.leaders import Leaders, read_leaders
+from vlbench.report.leaders import Leaders, leaders_of
 from vlbench.report.rows import comparable_sets, folder_of
 from vlbench.report.texts import score_name
 from vlbench.results import ITEMS, Result, Score, matching
@@ -193,7 +193,8 @@ def _compare(
     report = _Problems([], [])
     compared: list[Compared] = []
     (comparable,) = {row.comparable for row in rows.values()} or {""}
-    leaders = None if all_scores else read_leaders(output, board.task).get(comparable)
+    own = None if all_scores else read_board(board_file(output, board.task))
+    leaders = leaders_of(output, own).get(comparable) if own else None
     for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         comparisons = {

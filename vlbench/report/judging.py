@@ -15,26 +15,20 @@ is supported where every one of them is, without a correction, since all must ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any, NamedTuple, TypeVar
-
-import pyarrow as pa
+from typing import Any, NamedTuple
 
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, read_board
 from vlbench.boards.joins import Items, compare, items_of
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import Comparison, Finding, Side
-from vlbench.catalog.listed_capabilities import capabilities_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
 from vlbench.metrics.intervals import Z95
-from vlbench.metrics.items import at_text
 from vlbench.report.data_sets import data_names
 from vlbench.report.rows import publishable
 from vlbench.results import ITEMS, Range, Result, Score, matching
@@ -66,38 +60,22 @@ def task_file(output: Path, spec: TaskSpec) -> Path:
     return board_file(output / "summaries" if spec.group else output, spec.name)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What findings are judged by: the boards of a folder, and the tasks and models that it knows.
-
-    What has been looked up is kept in the other fields, for findings share their boards.
-    """
+class Evidence(NamedTuple):
+    """What findings are judged by: the boards of a folder, and the tasks and models it knows."""
 
     boards: Boards
     catalog: Catalog
     output: Path
-    publishable: dict[str, Mapping[str, Result]] = field(default_factory=dict)
-    items: dict[tuple[str, ...], Items] = field(default_factory=dict)
-    tables: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def row(self, task: str, model: str) -> Result | Lack:
         """Return a model's row of a task, as `counted_row` does."""
-        board, spec = self.boards[task], self.catalog.tasks[task]
+        spec = self.catalog.tasks[task]
         if is_drawn(spec, self.catalog):
             return Lack(model, task, "drawings prove nothing; findings are judged on real data")
-        if task not in self.publishable:
-            counts = board and (spec.group or board.version == spec.version)
-            self.publishable[task] = publishable(board.results) if board and counts else {}
-        row = self.publishable[task].get(model) or counted_row(board, spec, model)
+        row = counted_row(self.boards[task], spec, model)
         if isinstance(row, Result) and row.counts.get(COLLAPSED):
             return Lack(model, task, "its captioner collapsed to few sentences")
         return row
-
-    @cached_property
-    def abilities(self) -> dict[str, set[str]]:
-        """The capabilities of each model of the catalog that can be had."""
-        models = self.catalog.models.values()
-        return {m.name: set(capabilities_of(m) or ()) for m in models if not m.unavailable}
 
 
 def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
@@ -154,7 +132,8 @@ def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
     if (first.tasks, first.at) != (second.tasks, second.at):
         return Pairing()
     try:
-        a, b = (_items(side, rows, evidence) for side in comparison.sides)
+        a = _items(first, rows, evidence.output)
+        b = _items(second, rows, evidence.output, a)
         return Pairing(compare(a, b, higher_is_better=True).ci95)
     except DataError as error:
         return Pairing(why=str(error))
@@ -168,35 +147,11 @@ def _single(side: Side, rows: Rows) -> bool:
     return row is not None and ITEMS in row.artifacts
 
 
-def _items(side: Side, rows: Rows, evidence: Evidence) -> Items:
-    """Return the items of a side that is one score."""
-    row, kept = rows[side.tasks[0], side.models[0]], evidence.items
-    place = (side.tasks[0], row.model, row.comparable)
-    key = (*place, side.metric, at_text(side.at[0]))
-
-    def make() -> Items:
-        (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
-        like = next((one for other, one in kept.items() if other[0] == place[0]), None)
-        table = _recent(evidence.tables, place, lambda: read_items(evidence.output, row))
-        return items_of(row.model, table, score, like)
-
-    return _recent(kept, key, make)
-
-
-# Number of tables kept: those of a control, which many models are compared with, stay.
-MOST_KEPT = 8
-
-Kept = TypeVar("Kept")
-
-
-def _recent(
-    kept: dict[tuple[str, ...], Kept], key: tuple[str, ...], make: Callable[[], Kept]
-) -> Kept:
-    """Return what is kept under a key, or make it; those used last are kept."""
-    kept[key] = kept.pop(key) if key in kept else make()
-    if len(kept) > MOST_KEPT:
-        del kept[next(iter(kept))]
-    return kept[key]
+def _items(side: Side, rows: Rows, output: Path, like: Items | None = None) -> Items:
+    """Return the items of a side that is one score; `like` are those of the other side."""
+    row = rows[side.tasks[0], side.models[0]]
+    (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
+    return items_of(row.model, read_items(output, row), score, like)
 
 
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"

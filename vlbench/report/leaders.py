@@ -1,31 +1,24 @@
 """Which models cannot be told apart from the leader of a board, on its primary score.
 
-`build` writes `comparisons/<task>.json`; nothing else computes it, and no filter changes it. Each
-model is compared with the leader alone: "not told apart" from it says nothing of two others.
+It is computed from the items of a board's rows wherever it is shown, and no filter changes it. Each
+model is compared only with the leader: "not told apart" from it says nothing of two others.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.board import SCHEMA, Board, board_digest, board_file, folder_boards
+from vlbench.boards.board import Board, board_file
 from vlbench.boards.items import WrongItem, answered, worst_items
 from vlbench.boards.joins import compare, items_of
-from vlbench.errors import DataError, SpecError
-from vlbench.files import MOST_BOARD, file_name, read_text, write_whole
-from vlbench.metrics.paired import Comparison, among_all_pairs, detectable_among_all_pairs
-from vlbench.report.made import Keep, anew
+from vlbench.errors import DataError
+from vlbench.metrics.paired import among_all_pairs, detectable_among_all_pairs
 from vlbench.report.rows import comparable_sets, cost, publishable
-from vlbench.report.texts import few, score_name
+from vlbench.report.texts import score_name
 from vlbench.results import Result, matching
-from vlbench.schema import read
 
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"
@@ -75,149 +68,31 @@ class Leaders(NamedTuple):
     detectable: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """The leader against a model: a positive difference is the leader's advantage.
+def leaders_of(output: Path, board: Board, *, with_worst: bool = False) -> dict[str, Leaders]:
+    """Return the leader of each set of a board by `comparable`; none for a summary.
 
-    `detectable` is the least that is found with a power of 0.8, corrected for all pairs.
+    A set has none if no row can lead. The worst items are found only if asked for.
     """
-
-    model: str
-    difference: float
-    ci95: tuple[float, float]
-    p: float
-    p_all_pairs: float
-    items: int
-    clusters: int
-    detectable: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Set:
-    comparable: str
-    leader: str
-    tied: Sequence[str]
-    pairs: Sequence[_Pair]
-    untested: Mapping[str, str]
-    worst: Sequence[WrongItem] = ()
-
-
-@dataclass(frozen=True)
-class _File:
-    """What a file holds; `board` is the digest of the board that it was made from."""
-
-    schema: int
-    task: str
-    version: int
-    primary: Mapping[str, Any]
-    board: str
-    sets: Sequence[_Set]
-
-
-def build_leaders(
-    output: Path, boards: Mapping[str, Board] | None = None, keep: Keep = anew
-) -> list[Path]:
-    """Write the comparisons with the leaders of all boards, and return the files; remove others.
-
-    The `boards` are those of the folder, where they are read already.
-    """
-    written = []
-    for name, board in (folder_boards(output) if boards is None else boards).items():
-        make = partial(_write, output, name, board)
-        written += keep(f"comparisons/{name}", state_of(output, name, board), make)
-    for old in set(output.glob("comparisons/*.json")) - set(written):
-        old.unlink()
-    return written
-
-
-def _write(output: Path, name: str, board: Board) -> list[Path]:
-    """Write the comparisons of a board; none where no row can lead."""
-    rows = sorted(comparable_sets(board.results).items())
-    sets = [found for key, same in rows if (found := _set(output, board, key, same))]
-    if not sets:
-        return []
-    digest = board_digest(output / f"{name}.json")
-    whole = _File(SCHEMA, board.task, board.version, dict(board.primary), digest, sets)
-    file = output / "comparisons" / f"{name}.json"
-    write_whole(file, (json.dumps(asdict(whole), indent=1, allow_nan=False) + "\n").encode())
-    return [file]
-
-
-def state_of(output: Path, name: str, board: Board) -> list[Any]:
-    """Return what tells whether a board, or an artifact of its rows, has changed."""
-    state: list[Any] = [board_digest(output / f"{name}.json")]
-    for artifact in (one for row in board.results for one in row.artifacts.values()):
-        with suppress(OSError):
-            stat = (output / artifact["file"]).stat()
-            state.append([stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
-    return state
-
-
-def comparisons_file(output: Path, task: str) -> Path:
-    """Return the file of a task's comparisons. Raises SpecError for a name that is no file's."""
-    return output / "comparisons" / f"{file_name(task)}.json"
-
-
-class Comparisons(NamedTuple):
-    """The leaders of a board's sets by `comparable`; none where the board `is_outdated` or unbuilt.
-
-    It is outdated where they were made from another state of it.
-    """
-
-    leaders: Mapping[str, Leaders]
-    is_outdated: bool
-
-
-def read_comparisons(output: Path, task: str) -> Comparisons:
-    """Return the comparisons of a task's board. Raises SpecError for a malformed file of them."""
-    file = _read(output, task)
-    if not file:
-        return Comparisons({}, is_outdated=False)
-    if file.board != board_digest(board_file(output, task)):
-        return Comparisons({}, is_outdated=True)
-    leaders = {
-        one.comparable: Leaders(
-            leader=one.leader,
-            tied=one.tied,
-            untested=one.untested,
-            p={pair.model: pair.p_all_pairs for pair in one.pairs},
-            worst=one.worst,
-            detectable={pair.model: pair.detectable for pair in one.pairs},
-        )
-        for one in file.sets
+    if not board_file(output, board.task).is_file():
+        return {}
+    sets = sorted(comparable_sets(board.results).items())
+    return {
+        key: found
+        for key, rows in sets
+        if (found := _leaders(output, board, rows, with_worst=with_worst))
     }
-    return Comparisons(leaders, is_outdated=False)
 
 
-def read_leaders(output: Path, task: str) -> Mapping[str, Leaders]:
-    """Return the leaders of a task's board, by `comparable`; none where nothing says them."""
-    return read_comparisons(output, task).leaders
+def leaders_by_task(
+    output: Path, boards: Iterable[Board], *, with_worst: bool = False
+) -> dict[str, dict[str, Leaders]]:
+    """Return the leaders of boards by their tasks."""
+    return {board.task: leaders_of(output, board, with_worst=with_worst) for board in boards}
 
 
-def old_comparisons(output: Path, tasks: Sequence[str]) -> list[str]:
-    """Return in one line the tasks whose comparisons are outdated, with what to do, if any are."""
-    if not any(output.glob("comparisons/*.json")):
-        return ["no board is compared with its leader yet; run vlbench leaderboard build"]
-    old = [task for task in tasks if read_comparisons(output, task).is_outdated]
-    warning = f"changed since compared with the leader: {few(old)}; run vlbench leaderboard build"
-    return [warning] if old else []
-
-
-def _read(output: Path, task: str) -> _File | None:
-    """Return what a task's file of comparisons holds; None without the file or the board."""
-    file = comparisons_file(output, task)
-    if not (file.is_file() and board_file(output, task).is_file()):
-        return None
-    try:
-        stored: _File = read(_File, json.loads(read_text(file, MOST_BOARD)))
-    except (OSError, ValueError, RecursionError, SpecError) as error:
-        raise SpecError(f"{file}: {error}; run vlbench leaderboard build") from error
-    if stored.schema != SCHEMA:
-        raise SpecError(f"{file}: has schema {stored.schema}; run vlbench leaderboard build")
-    return stored
-
-
-def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) -> _Set | None:
+def _leaders(
+    output: Path, board: Board, rows: Sequence[Result], *, with_worst: bool
+) -> Leaders | None:
     """Compare the models of one set with its leader; None where no row can lead.
 
     A control knows nothing, and leads only other controls. It is compared with the leader; where it
@@ -236,7 +111,7 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
     for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:
             items = items_of(model, read_items(output, good[model]), scored[model], first)
-            models.append(answered(items))
+            models += [answered(items)] if with_worst else []
             if model == leader:
                 first = items
             elif first:
@@ -247,23 +122,15 @@ def _set(output: Path, board: Board, comparable: str, rows: Sequence[Result]) ->
     if first is None:
         why = f"the leader cannot be compared: {untested.pop(leader)}"
         untested |= dict.fromkeys(set(scored) - {leader}, why)
-    pairs = [
-        _pair(model, comparison, max(rivals, 2), higher_is_better=higher)
-        for model, comparison in tested.items()
-    ]
-    tied = [pair.model for pair in pairs if pair.p_all_pairs >= LEVEL or pair.difference < 0]
+    p = {m: among_all_pairs(one.p, max(rivals, 2)) for m, one in tested.items()}
+    detectable = {
+        model: detectable_among_all_pairs(one.detectable, max(rivals, 2))
+        for model, one in tested.items()
+    }
+    sign = 1 if higher else -1
+    tied = [m for m, one in tested.items() if p[m] >= LEVEL or sign * one.difference < 0]
     worst = worst_items(models, lower=not higher)
-    return _Set(comparable, leader, tied, pairs, dict(sorted(untested.items())), worst)
-
-
-def _pair(model: str, comparison: Comparison, rivals: int, *, higher_is_better: bool) -> _Pair:
-    """Return a comparison of the leader with a model, corrected for all pairs of the rivals."""
-    sign = 1 if higher_is_better else -1
-    low, high = sorted(sign * one for one in comparison.ci95)
-    p = (comparison.p, among_all_pairs(comparison.p, rivals))
-    detectable = detectable_among_all_pairs(comparison.detectable, rivals)
-    numbers = (comparison.items, comparison.clusters)
-    return _Pair(model, sign * comparison.difference, (low, high), *p, *numbers, detectable)
+    return Leaders(leader, tied, dict(sorted(untested.items())), p, worst, detectable)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:

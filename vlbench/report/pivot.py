@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
@@ -12,7 +11,7 @@ from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
-from vlbench.report.leaders import Leaders, read_leaders
+from vlbench.report.leaders import Leaders
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
@@ -92,24 +91,23 @@ class Pivot(NamedTuple):
 
 
 def pivots(
-    output: Path | None,
     boards: Sequence[Board],
     catalog: Catalog,
     findings: Mapping[str, FindingsSpec],
+    leaders: Mapping[str, Mapping[str, Leaders]],
     models: Collection[str] = (),
 ) -> list[Pivot]:
     """Return a table for each paper, under the title that its findings have; rows that count alone.
 
     A board without scores is left out. With `models`, those alone. The best are those of the
-    comparisons in `output`, if any. Raises SpecError for a malformed file of comparisons, and
-    UnknownNameError for a model without a row that counts.
+    `leaders` by task. Raises UnknownNameError for a model without a row that counts.
     """
     titles, papers = titles_of(findings), dict[str, list[Board]]()
     for board in boards:
         if any(row.status == "ok" for row in board.results):
             papers.setdefault(paper_of(place_of(board, catalog), titles), []).append(board)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
-    tables = [_pivot(title, output, papers[title], catalog) for title in order]
+    tables = [_pivot(title, papers[title], catalog, leaders) for title in order]
     if not models:
         return tables
     known = {model for table in tables for model in (*table.models, *table.controls)}
@@ -190,13 +188,17 @@ def paper_of(place: str, titles: Mapping[str, str]) -> str:
     return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
 
 
-def _pivot(title: str, output: Path | None, boards: Sequence[Board], catalog: Catalog) -> Pivot:
+def _pivot(
+    title: str,
+    boards: Sequence[Board],
+    catalog: Catalog,
+    leaders: Mapping[str, Mapping[str, Leaders]],
+) -> Pivot:
     columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
     for board in boards:
-        leaders = read_leaders(output, board.task) if output else {}
         spec = catalog.tasks.get(board.task)
         trained = trained_models({row.model for row in board.results}, catalog.models, spec)
-        for column, tables in _columns(board, leaders, spec):
+        for column, tables in _columns(board, leaders.get(board.task, {}), spec):
             columns.append(column)
             controls |= {entry.row.model for table in tables for entry in table.controls}
             for table, entry in ((of, entry) for of in tables for entry in of.entries):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
@@ -218,13 +217,10 @@ def similarities(members: Sequence[Member]) -> Similarities:
     return Similarities(pearson, spearman, intervals, of_means, floors)
 
 
-def similarity_rows(
-    members: Sequence[Member], matrix: Similarities, table: str = ""
-) -> Iterator[dict[str, Any]]:
+def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator[dict[str, Any]]:
     """Yield a row for each model: its correlation with each other, and their mean.
 
-    Each has the bounds of the noise ceiling. Where a `table` is named that has the correlations
-    with each other, rows refer to it instead.
+    Each has the bounds of the noise ceiling.
     """
     kind, classes, places = members[0].kind, len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
@@ -236,10 +232,6 @@ def similarity_rows(
         scores = [_score(kind.mean, mean, classes, matrix.of_means[i])]
         scores += _ceiling(ceilings[:, i, others].mean(1), classes)
         errors, (lows, highs) = matrix.intervals[i]
-        if table:
-            note = f"its correlations with each of {len(others)} models are in {table}"
-            yield _row(member.name, scores, classes, comparable, member) | {"notes": [note]}
-            continue
         for j in others:
             at = {"with": members[j].name}
             floor = {kind.floor: float(matrix.floors[i, j])}
@@ -249,24 +241,6 @@ def similarity_rows(
             if matrix.spearman is not None:
                 scores.append(_score(kind.rank, float(matrix.spearman[i, j]), classes, None, at))
         yield _row(member.name, scores, classes, comparable, member)
-
-
-def pair_table(members: Sequence[Member], matrix: Similarities) -> pa.Table:
-    """Return a line for each two models, with what `similarity_rows` says of them."""
-    first, second = np.triu_indices(len(members), 1)
-    kind, names = members[0].kind, pa.array([member.name for member in members])
-    error, bounds = (np.array([one[part] for one in matrix.intervals]) for part in (0, 1))
-    columns = {
-        kind.pair: matrix.pearson,
-        "stderr": error,
-        "ci95_low": bounds[:, 0],
-        "ci95_high": bounds[:, 1],
-        kind.floor: matrix.floors,
-        **dict(zip(CEILING, _ceilings(members), strict=True)),
-        **({} if matrix.spearman is None else {kind.rank: matrix.spearman}),
-    }
-    pairs = {"model": names.take(pa.array(first)), "with": names.take(pa.array(second))}
-    return pa.table(pairs | {name: values[first, second] for name, values in columns.items()})
 
 
 # The bounds of a noise ceiling, as scores.

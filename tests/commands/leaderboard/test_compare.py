@@ -9,7 +9,6 @@ from rich.console import Console
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.compare import answer
-from vlbench.report.leaders import build_leaders
 
 
 def rendered(tables, width=200):
@@ -96,7 +95,6 @@ def test_where_the_board_says_otherwise_it_says_why(tmp_path):
     worse = {"b": 7, "c": 1, "d": 2, "e": 3}
     rows = [measured(tmp_path, m, [0.0] * n + right[n:]) for m, n in {"a": 0, **worse}.items()]
     output = write(tmp_path, board(*rows))
-    build_leaders(output)
     # McNemar's mid-p of 7 losses is 1 / 2**7 = .0078, which is .078 of 10 pairs of five models.
     (said,) = asked(output, "a", "b").shown[1:]
     assert said.startswith("t: its board does not tell them apart, p 0.078: it is corrected for")

@@ -3,7 +3,7 @@ from argparse import Namespace
 
 import pytest
 from planted_boards import board, result, score, write
-from planted_exports import HOSTILE, compared
+from planted_exports import HOSTILE
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.export import answer
@@ -24,8 +24,7 @@ def exported(folder, form, to=None, tasks=(), rows=ROWS):
 def test_a_text_is_shown_and_what_is_left_out_is_a_problem(tmp_path, form):
     (text,), problems, code = exported(tmp_path, form)
     assert ("m" in text, "other" in text) == (True, False)
-    assert problems[0].startswith("no board is compared with its leader yet; run vlbench")
-    assert problems[1:] == ["t: left out (skipped, the model has no TextEncoder): other"]
+    assert problems == ["t: left out (skipped, the model has no TextEncoder): other"]
     assert code == 0
 
 
@@ -92,13 +91,6 @@ def test_hostile_names_and_reasons_do_no_harm_to_a_terminal(tmp_path, form):
     shown, problems, _ = exported(tmp_path, form, rows=rows)
     lines = "".join([*shown, *problems])
     assert [c for c in lines if not c.isprintable() and c not in "\r\n"] == []
-
-
-def test_comparisons_that_are_older_than_the_board_are_said_and_not_used(tmp_path):
-    compared(tmp_path, "m", "n")
-    shown, problems, _ = exported(tmp_path, "csv")
-    assert problems[0].startswith("changed since compared with the leader: t; run ")
-    assert "best" not in shown[0]
 
 
 def test_help_says_what_formats_there_are(capsys):

@@ -7,9 +7,9 @@ from vlbench.cli import main
 from vlbench.commands.leaderboard.merge import answer
 
 
-def merge(folder, *names, output="out", check=False):
+def merge(folder, *names, output="out"):
     folders = [folder / name for name in names]
-    return answer(Namespace(folders=folders, output=folder / output, check=check))
+    return answer(Namespace(folders=folders, output=folder / output))
 
 
 @pytest.fixture
@@ -44,7 +44,6 @@ def test_an_older_version_that_moves_to_the_archive_has_no_new_rows(boards):
 @pytest.mark.parametrize("option", ["--into", "--output"])
 def test_into_and_output_are_one_option(boards, capsys, option):
     words = ["leaderboard", "merge", str(boards / "1"), option, str(boards / "2")]
-    assert main([*words, "--check"]) == 1
     assert main(words) == 0
     assert "t: 1 new row (m), 2 in all" in capsys.readouterr().out
 
@@ -62,13 +61,6 @@ def test_a_conflict_is_a_problem_and_ends_in_1(boards):
     assert (found.code, found.shown) == (1, ())
     assert f"{boards}/1/t.json and {boards}/other/t.json contradict" in found.problems[0]
     assert found.problems[1] == f"nothing is changed in {boards}/out"
-
-
-def test_a_check_prints_markdown_and_ends_in_1_where_rows_are_lost(boards):
-    assert merge(boards, "1", "2", output="1", check=True)[1:] == ((), 0)
-    found = merge(boards, "1", output="2", check=True)
-    assert (found.shown[0], found.code) == ("**1 new row; 1 problem.**", 1)
-    assert not (boards / "out").exists()
 
 
 def test_a_malformed_board_ends_in_2(boards, capsys):

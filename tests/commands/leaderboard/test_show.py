@@ -5,7 +5,6 @@ from planted_boards import board, measured, result, score, write
 
 from vlbench.commands.leaderboard.show import answer
 from vlbench.errors import UnknownNameError
-from vlbench.report.leaders import build_leaders
 
 
 def test_a_board_that_is_not_there_is_named(tmp_path):
@@ -37,7 +36,6 @@ def test_boards_without_scores_are_no_tables(tmp_path):
 def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (30 - n)) for m, n in (("x", 30), ("y", 29))]
     write(tmp_path, board(*rows, result("bare", score(0.1))))
-    build_leaders(tmp_path)
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     column = next(one for one in table.columns if str(one.header) == "against the leader")
     # One item of 30: (2.045 + 0.854) / 30 by Student's t, for the one pair that is tested.
@@ -45,28 +43,8 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     assert [str(cell) for cell in column.cells] == told
 
 
-def test_without_comparisons_there_is_no_such_column_and_the_command_that_makes_it_is_told(
-    tmp_path,
-):
-    write(tmp_path, board(result("a", score())))
-    found = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[]))
-    assert "against the leader" not in [str(one.header) for one in found.shown[0].columns]
-    assert found.problems == [
-        "no board is compared with its leader yet; run vlbench leaderboard build"
-    ]
-
-
 def test_the_board_of_a_group_that_was_never_built_is_told_with_the_command(tmp_path):
     write(tmp_path, board(result("a", score())))
     told = r"is named 'both'; there are t; those of groups are made by vlbench leaderboard build"
     with pytest.raises(UnknownNameError, match=told):
         answer(Namespace(output=tmp_path, tasks=["both"], include_path=[]))
-
-
-def test_a_board_that_changed_since_its_comparisons_is_named(tmp_path):
-    write(tmp_path, board(result("a", score())), board(result("a", score()), task="u"))
-    build_leaders(tmp_path)
-    assert answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems == []
-    write(tmp_path, board(result("b", score())))
-    (problem,) = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).problems
-    assert problem.startswith("changed since compared with the leader: t; run vlbench")

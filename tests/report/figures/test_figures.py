@@ -142,19 +142,6 @@ def test_a_group_without_a_summary_or_without_all_boards_has_no_figure(stale, ab
     )
 
 
-def test_of_many_models_the_best_by_the_primary_score_are_drawn_and_the_title_says_so(tmp_path):
-    names = [f"m{i:02}" for i in range(50)]
-    rows = [
-        result(name, at(0.9 - i / 100, shots=1), at(i / 100, shots=5))
-        for i, name in enumerate(names)
-    ]
-    write(tmp_path, board(*rows))
-    svg, *_ = draw_figures(tmp_path, folder_boards(tmp_path), {}, {}, looks(names))
-    text = svg.read_text()
-    assert "T: the best 40 of 50 models" in text
-    assert [name for name in names if f">{name}<" in text] == names[10:]
-
-
 def test_controls_are_left_out():
     control = result("c", score(0.4), provenance={"control": True})
     (panel,) = board_panels(board(result("a", score(0.5)), control))

@@ -1,5 +1,3 @@
-import re
-
 import numpy as np
 import pytest
 from canvases import beyond
@@ -9,7 +7,6 @@ from sklearn.manifold import TSNE
 
 from vlbench.drawing.looks import looks
 from vlbench.report.figures import similarity_figures
-from vlbench.report.figures.figures import MOST_MODELS
 from vlbench.report.figures.similarity_figures import (
     correlation_figure,
     dendrogram_figure,
@@ -39,26 +36,6 @@ def test_the_correlations_are_told_in_two_digits():
     axes = correlation_figure("title", np.array([[1.0, 0.126], [0.126, 1.0]]), ["a", "b"]).axes[0]
     assert [text.get_text() for text in axes.texts] == ["1.00", "0.13", "0.13", "1.00"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("most", "count"), [(6, 8), pytest.param(MOST_MODELS, 50, marks=pytest.mark.nightly)]
-)
-def test_of_many_models_those_most_like_the_others_are_drawn_and_the_titles_say_so(
-    tmp_path, monkeypatch, most, count
-):
-    monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    monkeypatch.setattr(similarity_figures, "MOST_MODELS", most)
-    rng, apart = np.random.default_rng(0), count - most
-    values = np.where(np.arange(count) < apart, 0.1, rng.uniform(0.6, 0.9, (count, count)))
-    values = np.minimum(values, values.T)  # the first are like no other
-    np.fill_diagonal(values, 1)
-    models = list(looks([f"model_{i:02}" for i in range(count)]).items())
-    for file in draw_similarities(tmp_path, "rsa", "RSA", models, values)[::3]:
-        text = file.read_text()
-        figure = file.stem.removeprefix("rsa_")
-        assert f"RSA: {figure} of the {most} most typical of {count} models" in text
-        assert sorted(set(re.findall(r"model_\d\d", text))) == [name for name, _ in models[apart:]]
 
 
 def test_the_dendrogram_puts_the_nearest_models_beside_each_other():

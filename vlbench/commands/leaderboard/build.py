@@ -1,4 +1,4 @@
-"""`vlbench leaderboard build`: write summaries of groups, comparisons with the leaders, figures."""
+"""`vlbench leaderboard build`: write summaries of groups, and figures."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,7 +18,7 @@ from vlbench.errors import OutputError, UnknownNameError, counted
 from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
-from vlbench.report.leaders import old_comparisons
+from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
 
@@ -67,14 +66,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog = load_catalog(arguments.include_path)
     if arguments.pivot:
         return _pivot(arguments, boards, catalog)
-    if arguments.models:
-        boards = [_of_models(board, arguments.models) for board in boards]
-    selection = select(arguments.output, boards, catalog, arguments.organization)
+    selection = select(arguments.output, boards, catalog, arguments.organization, arguments.models)
     if hasattr(form, "files"):
         return _folder(form, arguments.to, selection)
     code = 0 if selection.entries else FAILED
-    problems = [*old_comparisons(arguments.output, [*selection.tables])]
-    problems += listed(selection.left_out)
+    problems = listed(selection.left_out)
     if arguments.to is None:
         # What prints it ends it.
         return Answer([form.text(selection).removesuffix("\n").removesuffix("\r")], problems, code)
@@ -82,14 +78,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([f"wrote {arguments.to}"], problems, code)
 
 
-def _of_models(board: Board, models: Sequence[str]) -> Board:
-    return replace(board, results=[row for row in board.results if row.model in models])
-
-
 def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
     """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
     findings = load_all_findings(catalog, arguments.include_path)
-    tables = pivots(arguments.output, boards, catalog, findings, arguments.models)
+    leaders = leaders_by_task(arguments.output, boards)
+    tables = pivots(boards, catalog, findings, leaders, arguments.models)
     tables = [together(boards, tables, arguments.models)] if arguments.tasks else tables
     if arguments.format not in PIVOTS:
         known = ", ".join(PIVOTS)
@@ -97,7 +90,6 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
     text = PIVOTS[arguments.format](tables)
     scored = [column.task for one in tables for column in one.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
-    problems += old_comparisons(arguments.output, scored)
     code = 0 if any(one.models or one.controls for one in tables) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)

@@ -7,31 +7,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vlbench.boards.board import Board
-from vlbench.boards.merging import merge, read_folder, union
+from vlbench.boards.merging import merge, new_rows, read_folder, union
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output, output_option
 from vlbench.errors import counted
-from vlbench.report.merged_changes import changes, new_rows
 from vlbench.report.texts import few
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:
-    """Add the folders, and whether they are only checked."""
+    """Add the folders."""
     merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with boards")
     add_output(merge, "--into")
-    merge.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; say in Markdown what is new in the DIRs, as a pull request would put "
-        "them in the place of --output, and exit 1 if a row were changed or lost",
-    )
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the joined boards, or say in Markdown what they would change."""
-    if arguments.check:
-        report = changes(arguments.folders, arguments.output)
-        return Answer(report.lines, code=0 if report.are_fine else 1)
+    """Write the joined boards, and return what is new."""
     before = union(read_folder(arguments.output) if arguments.output.is_dir() else []).boards
     written, problems = merge(arguments.folders, arguments.output)
     if problems:

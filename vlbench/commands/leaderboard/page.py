@@ -43,7 +43,7 @@ BUILD = "run vlbench leaderboard build"
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the page; return its name and size, and whose ties with the leader are out of date.
+    """Write the page; return its name and size, and whose figures are out of date.
 
     Where boards were never built, as in a clone, what the page shows of them is built first.
     """
@@ -53,7 +53,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         raise UnknownNameError(f"no board at all in {arguments.output}")
     catalog, built = load_catalog(arguments.include_path), []
     findings = load_all_findings(catalog, arguments.include_path)
-    if not any(arguments.output.glob("comparisons/*.json")):
+    if not any(arguments.output.glob("figures/*")):
         # It takes as long again to import what draws.
         from vlbench.report.building import build
 
@@ -66,8 +66,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
     problems = [
-        f"{one.name}: figure, wrong items and ties with the leader are left out, since the board "
-        f"has changed; {BUILD}"
+        f"{one.name}: its figure is left out, since the board has changed; {BUILD}"
         for one in page.sections
         if one.is_outdated
     ]

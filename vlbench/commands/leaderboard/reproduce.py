@@ -20,15 +20,13 @@ from vlbench.report.reproduction import (
     lines,
     reproduce,
     summary,
-    to_fetch,
 )
 from vlbench.report.texts import plain_table
 
 # Stands below the tables.
 NOTE = (
     "A verdict is that of the weakest comparison, by its 95 % interval; over the models of a "
-    "finding, by Holm's rule. Drawings and controls are no evidence. Detectable: found in each of "
-    "these models with a power of 80 %."
+    "finding, by Holm's rule. Drawings and controls are no evidence."
 )
 
 
@@ -50,20 +48,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return published values and findings beside boards; of one paper, what the rest needs."""
+    """Return published values and findings beside boards."""
     catalog = load_catalog(arguments.include_path)
     papers = find_papers(load_all_findings(catalog, arguments.include_path), arguments.paper)
     reproductions = [reproduce(paper, catalog, arguments.output) for paper in papers]
     if arguments.format == "csv":
-        rows = [line for one in reproductions for line in lines(one)]
+        rows = [line.numbers for one in reproductions for line in lines(one)]
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
     shown: list[str | Table] = []
     for one in reproductions:
         shown += _formatted(one, arguments.format) if arguments.format else _shown(one)
     if not arguments.format and any(grids(one) for one in reproductions):
         shown.append(NOTE)
-    if arguments.paper and not arguments.format:
-        shown += to_fetch(reproductions[0].lacks, catalog, arguments.output)
     return Answer(shown)
 
 

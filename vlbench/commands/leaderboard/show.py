@@ -7,7 +7,7 @@ import argparse
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.report.leaders import old_comparisons, read_leaders
+from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import grid, mark_notes, pivots
 from vlbench.report.rows import named_boards
 from vlbench.report.terminal import board_tables
@@ -21,25 +21,23 @@ def add_options(show: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the tables of the boards that are named, and whose comparisons are old.
+    """Return the tables of the boards that are named.
 
     Without names, one table of models x tasks for each paper.
     """
     output, catalog = arguments.output, load_catalog(arguments.include_path)
     boards = named_boards(output, arguments.tasks)
-    problems = old_comparisons(output, [board.task for board in boards])
+    leaders = leaders_by_task(output, boards)
     if arguments.tasks:
         texts = [
             table
             for board in boards
-            for table in board_tables(
-                board, read_leaders(output, board.task), catalog.tasks.get(board.task)
-            )
+            for table in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
         ]
-        return Answer([plain_table(**table._asdict()) for table in texts], problems)
-    by_paper = pivots(output, boards, catalog, load_all_findings(catalog, arguments.include_path))
-    if not by_paper:
-        problems = [f"no model has scores in {output}"]
+        return Answer([plain_table(**table._asdict()) for table in texts])
+    findings = load_all_findings(catalog, arguments.include_path)
+    by_paper = pivots(boards, catalog, findings, leaders)
+    problems = [] if by_paper else [f"no model has scores in {output}"]
     tables = []
     for pivot in by_paper:
         head, *rows = grid(pivot)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
-from vlbench.report.leaders import read_leaders
+from vlbench.report.leaders import leaders_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
 from vlbench.report.texts import number, one_line
@@ -57,15 +57,23 @@ class Selection(NamedTuple):
 
 
 def select(
-    output: Path, boards: Sequence[Board], catalog: Catalog, organization: str = ""
+    output: Path,
+    boards: Sequence[Board],
+    catalog: Catalog,
+    organization: str = "",
+    models: Sequence[str] = (),
 ) -> Selection:
-    """Return the publishable rows of boards in tables, and the other rows."""
+    """Return the publishable rows of boards in tables, and the other rows; of the models alone.
+
+    The leaders are those among all models.
+    """
     tables: dict[str, list[ScoreTable]] = {}
     left_out = []
     for board in boards:
-        reasons = [LeftOut(row, unpublished(row)) for row in board.results]
+        rows = [row for row in board.results if not models or row.model in models]
+        reasons = [LeftOut(row, unpublished(row)) for row in rows]
         good = replace(board, results=[row for row, why in reasons if not why])
-        leaders, spec = read_leaders(output, board.task), catalog.tasks.get(board.task)
+        leaders, spec = leaders_of(output, board), catalog.tasks.get(board.task)
         tables.setdefault(board.task, []).extend(tables_of(good, leaders, spec))
         left_out += [one for one in reasons if one.why]
     return Selection(tables, left_out, output, catalog.models, organization)

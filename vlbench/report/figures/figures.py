@@ -9,23 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from vlbench.boards.board import Board, board_digest, read_board
+from vlbench.boards.board import Board, read_board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look
 from vlbench.errors import spaced
 from vlbench.report.data_sets import published_by_data, set_names
 from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
-from vlbench.report.made import Keep, anew
-from vlbench.report.rows import comparable_sets, matrices_of, ranked
+from vlbench.report.rows import comparable_sets, matrices_of
 from vlbench.report.table import title_of
 from vlbench.report.texts import condition, hardest_floor
 from vlbench.results import Result, Score, matching
-
-# More models than this are no longer told apart, and nobody finds one in the legend.
-MOST_MODELS = 40
 
 
 def draw_figures(
@@ -35,7 +30,6 @@ def draw_figures(
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec] | None = None,
-    keep: Keep = anew,
 ) -> list[Path]:
     """Write `figures/<board>` as SVG, PDF and PNG for each board and each group's summary.
 
@@ -47,24 +41,14 @@ def draw_figures(
         name: title_of(name, (specs or {}).get(name), boards.get(name))
         for name in {*boards, *groups}
     }
-    written, states = [], {name: board_digest(output / f"{name}.json") for name in boards}
+    written = []
     with styled():
         for name, board in boards.items():
-            make = partial(_draw_board, output, name, titles[name], board, looks)
-            written += keep(f"figures/{name}", [states[name], titles[name], looks], make)
+            written += _draw(output, name, titles[name], board_panels(board), looks)
         for group, tasks in sorted(groups.items()):
             of_tasks = {task: boards.get(task) for task in tasks}
-            own = board_digest(output / "summaries" / f"{group}.json")
-            made_of = [own, *map(states.get, tasks), titles, looks, training_images]
-            make = partial(_draw_group, output, group, titles, of_tasks, training_images, looks)
-            written += keep(f"figures/group/{group}", made_of, make)
+            written += _draw_group(output, group, titles, of_tasks, training_images, looks)
     return written
-
-
-def _draw_board(
-    output: Path, name: str, title: str, board: Board, looks: Mapping[str, Look]
-) -> list[Path]:
-    return _draw(output, name, title, board_panels(board), looks, board)
 
 
 def board_panels(board: Board, name: str = "") -> list[Panel]:
@@ -120,35 +104,19 @@ def _draw_group(
         panels += _panels(means, mean.primary["metric"], "mean and its standard error")
         sizes = size_panels(mean, training_images)
     title, by = titles[group], f"{group}_by_training_images"
-    written = _draw(output, group, title, panels, looks, mean)
-    return [*written, *_draw(output, by, f"{title} by training images", sizes, looks, mean)]
+    written = _draw(output, group, title, panels, looks)
+    return [*written, *_draw(output, by, f"{title} by training images", sizes, looks)]
 
 
 def _draw(
-    output: Path,
-    name: str,
-    title: str,
-    panels: Sequence[Panel],
-    looks: Mapping[str, Look],
-    board: Board | None,
+    output: Path, name: str, title: str, panels: Sequence[Panel], looks: Mapping[str, Look]
 ) -> list[Path]:
-    """Write a figure under its name; without panels, remove the one that is there.
-
-    Of many models, those with the best primary score of a board are drawn, and the title says so.
-    """
-    folder = output / "figures"
-    if not panels or not board:
-        erase(folder / name)
+    """Write a figure under its name; without panels, remove the one that is there."""
+    place = output / "figures" / name
+    if not panels:
+        erase(place)
         return []
-    models = {model for panel in panels for model in panel.models}
-    if len(models) > MOST_MODELS:
-        title = f"{title}: the best {MOST_MODELS} of {len(models)} models"
-        order = (row.model for row, _ in ranked(board.results, board.primary))
-        best = [model for model in dict.fromkeys(order) if model in models][:MOST_MODELS]
-        kept = [{m: panel.models[m] for m in best if m in panel.models} for panel in panels]
-        pairs = zip(panels, kept, strict=True)
-        panels = [replace(panel, models=own) for panel, own in pairs if own]
-    return save(chart(title, panels, looks), folder / name)
+    return save(chart(title, panels, looks), place)
 
 
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:

@@ -23,7 +23,6 @@ from sklearn.manifold import TSNE
 from vlbench.drawing.layouts import drawn, entitle, grid, name_points, text_width
 from vlbench.drawing.looks import Look, style
 from vlbench.report.figures.charts import erase, save, styled
-from vlbench.report.figures.figures import MOST_MODELS
 
 Floats = NDArray[np.float64]
 
@@ -50,25 +49,18 @@ def draw_similarities(
 ) -> list[Path]:
     """Write the three figures of models with their correlations [K, K]; remove them without any.
 
-    `measure` is what they are called. Of many models, those most like all others are drawn, and the
-    titles say so.
+    `measure` is what they are called.
     """
     if values is None:
         for figure in FIGURES:
             erase(folder / f"{group}_{figure}")
         return []
-    drawn_models = "models"
-    if len(models) > MOST_MODELS:
-        means = values.sum(1) - values.diagonal()
-        typical = np.sort(np.argsort(-means, kind="stable")[:MOST_MODELS])
-        drawn_models = f"the {MOST_MODELS} most typical of {len(models)} models"
-        models, values = [models[i] for i in typical], values[np.ix_(typical, typical)]
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "average")
     order = dendrogram(tree, no_plot=True)["leaves"]
     with styled():
-        titles = [f"{title}: {figure} of {drawn_models}" for figure in FIGURES]
+        titles = [f"{title}: {figure} of models" for figure in FIGURES]
         names = [models[i][0] for i in order]
         figures = (
             correlation_figure(titles[0], values[np.ix_(order, order)], names, measure),

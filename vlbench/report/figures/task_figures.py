@@ -17,15 +17,12 @@ from PIL.Image import Image
 from vlbench.boards.artifacts import read_table
 from vlbench.boards.board import Board
 from vlbench.catalog.specs import TaskSpec
-from vlbench.code.identity import code_digest
 from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
 from vlbench.files import safe_name, write_whole
 from vlbench.report.data_sets import published_by_data, set_names
 from vlbench.report.figures.charts import erase, save, styled
-from vlbench.report.leaders import state_of
-from vlbench.report.made import Keep, anew
 from vlbench.report.table import title_of
 from vlbench.schema import parameters
 
@@ -39,7 +36,6 @@ def draw_task_figures(
     figures: Figures,
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec],
-    keep: Keep = anew,
 ) -> list[Path]:
     """Write the figures of each task that has a board, and return the files.
 
@@ -51,13 +47,9 @@ def draw_task_figures(
     """
     written = []
     for task in sorted(set(figures) & set(boards)):
-        state = state_of(output, task, boards[task])
+        shared = {"title": title_of(task, specs.get(task), boards[task]), "looks": looks}
         for name, function in figures[task].items():
-            title = title_of(task, specs.get(task), boards[task])
-            shared = {"title": title, "looks": looks}
-            make = partial(_draw, output, boards[task], name, function, shared)
-            made_of = [*state, title, looks, code_digest(function)]
-            written += keep(f"figures/{task}/{name}", made_of, make)
+            written += _draw(output, boards[task], name, function, shared)
     return written
 
 

@@ -18,6 +18,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.errors import counted, printed
 from vlbench.files import safe_name
+from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
 from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
@@ -85,9 +86,10 @@ def read_page(
     known = findings or {}
     files = [*sorted(output.glob("*.json")), *sorted(output.glob("summaries/*.json"))]
     read = {file: board for file in files if (board := read_board(file))}
+    leaders = leaders_by_task(output, read.values(), with_worst=True)
     titles, papers = titles_of(known), dict[str, list[Section]]()
     for file, board in read.items():
-        section = section_of(output, file, board, catalog)
+        section = section_of(output, file, board, catalog, leaders[board.task])
         papers.setdefault(paper_of(section.paper, titles), []).append(section)
     order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
     rows = [row for board in read.values() for row in board.results]
@@ -96,7 +98,7 @@ def read_page(
     return Page(
         papers={title: papers[title] for title in order},
         models=models_of(sections, catalog),
-        overview=pivots(output, [*read.values()], catalog, known),
+        overview=pivots([*read.values()], catalog, known, leaders),
         findings=[g for paper in known.values() for g in grids(reproduce(paper, catalog, output))],
         date=max((str(row.run.get("finished", ""))[:10] for row in rows), default=""),
         digest=hashlib.sha256(digests.encode()).hexdigest()[:12],

@@ -18,7 +18,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError
 from vlbench.files import read_bytes, safe_name
-from vlbench.report.leaders import Comparisons, Leaders, read_comparisons
+from vlbench.report.leaders import Leaders
 from vlbench.report.page.bars import Scale, scale_of
 from vlbench.report.pivot import place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
@@ -31,15 +31,12 @@ MOST_FIGURE = 4 << 20
 # What of a task's file is elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
 
-# A summary is compared with nothing.
-NOTHING = Comparisons({}, is_outdated=False)
-
 
 class Section(NamedTuple):
     """A board, or a summary, under the name of its file.
 
     `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
-    `build` compared its rows. `figures` are the addresses of pictures, which hold their content;
+    `build` drew it. `figures` are the addresses of pictures, which hold their content;
     `repeated` are the models with several rows, and `trained` have the task's data set by each
     model that was trained on it. `thumbnails` are addresses of pictures, too, by item.
     """
@@ -136,20 +133,23 @@ class Section(NamedTuple):
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=72).strip()
 
 
-def section_of(output: Path, file: Path, board: Board, catalog: Catalog) -> Section:
+def section_of(
+    output: Path, file: Path, board: Board, catalog: Catalog, leaders: Mapping[str, Leaders]
+) -> Section:
     """Return what the page has of a board or a summary of a folder."""
     is_summary, spec = file.parent != output, catalog.tasks.get(file.stem)
     often = Counter(row.model for row in board.results if row.status == "ok")
-    compared = NOTHING if is_summary else read_comparisons(output, file.stem)
+    drawn = _file(output, file.stem)
+    is_outdated = drawn.is_file() and drawn.stat().st_mtime_ns < file.stat().st_mtime_ns
     section = Section(
         name=file.stem,
         board=board,
-        tables=tables_of(board, compared.leaders, spec),
-        leaders=compared.leaders,
+        tables=tables_of(board, leaders, spec),
+        leaders=leaders,
         spec=spec,
         paper=place_of(board, catalog),
         is_summary=is_summary,
-        is_outdated=compared.is_outdated,
+        is_outdated=is_outdated and not is_summary,
         repeated={model for model, count in often.items() if count > 1},
         trained=trained_models(often, catalog.models, spec),
     )
@@ -159,8 +159,8 @@ def section_of(output: Path, file: Path, board: Board, catalog: Catalog) -> Sect
 def _figures(output: Path, section: Section) -> list[str]:
     """Return the pictures that `build` has drawn of a board or a summary.
 
-    None where the tables say it all, as they do of one score per model, and where they were drawn
-    from another state of the board. Raises SpecError for one that cannot be read.
+    None where the tables say it all, as they do of one score per model, and where they are older
+    than the board. Raises SpecError for one that cannot be read.
     """
     metric = section.board.primary["metric"]
     ats = [s.at for row in section.board.results for s in row.scores if s.metric == metric]
@@ -168,7 +168,7 @@ def _figures(output: Path, section: Section) -> list[str]:
     names = [section.name] if varies else []
     # A summary of matrices has the matrix of models.
     names += [f"{section.name}_correlations"] if section.is_summary else []
-    if not (section.is_summary or section.leaders):
+    if section.is_outdated:
         return []
     return [_address(file) for name in names if (file := _file(output, name)).is_file()]
 

@@ -1,10 +1,17 @@
+import importlib
 import random
+from pathlib import Path
 
 import pytest
 from planted_boards import board, result, score, write
 from planted_splits import put, ran, without
 
-from vlbench.report.merged_changes import changes, span
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts" / "publish"
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(SCRIPTS))
+    script = importlib.import_module("merged_changes")
+changes, span = script.changes, script.span
 
 RNG = random.Random(0)  # noqa: S311 - orders of rows
 

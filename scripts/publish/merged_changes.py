@@ -1,4 +1,9 @@
-"""What a pull request changes in published boards, in Markdown.
+#!/usr/bin/env python3
+"""Prints in Markdown what a pull request changes in published boards; writes nothing.
+
+It exits with 1 if a row is changed or lost, and with 2 if a board cannot be read:
+
+    scripts/publish/merged_changes.py PROPOSED PUBLISHED
 
 Names and reasons come from strangers: all are in code spans, where they mention and link nobody.
 """
@@ -6,13 +11,23 @@ Names and reasons come from strangers: all are in code spans, where they mention
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from vlbench.boards.board import Board
-from vlbench.boards.merging import Source, join, read_folder, read_folders, union
-from vlbench.errors import counted
+from vlbench.boards.merging import (
+    Source,
+    identity,
+    join,
+    new_rows,
+    read_folder,
+    read_folders,
+    same_rows,
+    union,
+)
+from vlbench.errors import VlbenchError, counted
 from vlbench.report.data_sets import set_names
 from vlbench.report.rows import ties_mark
 from vlbench.report.texts import condition, number
@@ -66,10 +81,10 @@ def _lost(old: Mapping[str, Board], new: Mapping[str, Board]) -> list[str]:
     """
     lost = []
     for name, board in old.items():
-        rows = _same(board, new)
-        models, scored = {row.model for row in rows}, {_identity(row) for row in rows}
+        rows = same_rows(board, new)
+        models, scored = {row.model for row in rows}, {identity(row) for row in rows}
         for row in board.results:
-            kept = _identity(row) in scored if row.status == "ok" else row.model in models
+            kept = identity(row) in scored if row.status == "ok" else row.model in models
             if not kept:
                 lost.append(f"{name}: the row of '{row.model}' is lost; put it back")
     return lost
@@ -83,17 +98,6 @@ def _hidden(sources: Sequence[Source]) -> list[str]:
         f"{name}: version {version}" for name, version in newest if (name, version) not in there
     ]
     return [f"{one} stands in the archive alone; put it back" for one in hidden]
-
-
-def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
-    """Return the rows of a board that are not among the old ones of its task and version."""
-    rows = _same(board, old)
-    models, known = {row.model for row in rows}, {_identity(row) for row in rows}
-    return [
-        row
-        for row in board.results
-        if _identity(row) not in known and (row.status == "ok" or row.model not in models)
-    ]
 
 
 def _told_rows(board: Board, old: Mapping[str, Board]) -> Iterator[str]:
@@ -115,15 +119,15 @@ def _told(row: Result, what: str) -> str:
     return f"{what}: {span(score.metric + at)} {value}, n {score.n}{partial}"
 
 
-def _same(board: Board, boards: Mapping[str, Board]) -> Sequence[Result]:
-    """Return the rows of a board's task and version among other boards."""
-    same = [b for b in boards.values() if (b.task, b.version) == (board.task, board.version)]
-    return [row for one in same for row in one.results]
-
-
-def _identity(row: Result) -> tuple[str, str, bool]:
-    return row.model, row.comparable, row.status == "ok"
-
-
 def _title(board: Board) -> str:
     return f"{span(board.task)}, version {board.version}"
+
+
+if __name__ == "__main__":
+    try:
+        found = changes([Path(sys.argv[1])], Path(sys.argv[2]))
+    except VlbenchError as error:
+        print(f"vlbench: {error}", file=sys.stderr)
+        sys.exit(2)
+    print("\n".join(found.lines))
+    sys.exit(0 if found.are_fine else 1)
