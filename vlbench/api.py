@@ -326,7 +326,7 @@ def _probe(name: str) -> Callable[..., Outcome]:
     module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
     function: Callable[..., Outcome] = getattr(module, name)
     if "model" not in hints(function):
-        raise unknown("probe", name, ("few_shot", "transfer", "clustering", "knn", "rsa"))
+        raise unknown("probe", name, known)
     return function
 
 

@@ -308,6 +308,10 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
         raise SpecError(f"{where}: primary {dict(primary)} {problem}")
 
 
+# Counts of runs in a row that make its scores void, and why: the same few sentences of all images.
+VOID = {"collapsed_runs": "its captioner collapsed to few sentences"}
+
+
 def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:
     """Return a row's counts: `expected` exceeds `n` by the official rows that are missing."""
     n = matching(outcome.scores, primary)[0].n

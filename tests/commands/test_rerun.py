@@ -1,10 +1,9 @@
 import json
 
 import pytest
-from sources import make_source, write
+from sources import make_source
 
 from vlbench import bench, cli
-from vlbench.commands import rerun as command
 from vlbench.commands.parser import parser_of
 from vlbench.commands.rerun import DIFFERENT, EQUAL, WITHIN, read_rerun, score_changes
 from vlbench.results import Result, Score
@@ -128,9 +127,8 @@ def row(*scores, trained):
     return Result(**named, scores=scores, run={"trained": trained})
 
 
-def answers(board, now, *others, trained=False):
-    results = [row(score, trained=trained) for score in (now, *others)]
-    (change,) = score_changes(row(board, trained=trained), *results)
+def answers(board, now, *, trained=False):
+    (change,) = score_changes(row(board, trained=trained), row(now, trained=trained))
     return change.answer
 
 
@@ -164,53 +162,6 @@ def test_scores_of_trainings_move_by_twice_the_error_over_their_seeds():
         board = Score("accuracy", value, 10000)
         assert answers(board, now, trained=True) == answer
         assert answers(board, now) == DIFFERENT
-
-
-def test_a_score_of_one_training_moves_as_far_as_another_seed():
-    board, now = Score("accuracy", 0.5, 10000), Score("accuracy", 0.52, 10000, draws=[0.52])
-    (change,) = score_changes(row(board, trained=True), row(now, trained=True))
-    assert change.needs_another_seed
-    for other, answer in [(0.55, WITHIN), (0.51, DIFFERENT)]:
-        assert answers(board, now, Score("accuracy", other, 10000), trained=True) == answer
-
-
-TRAINED = """\
-import torch
-from vlbench.capabilities import ImageEncoder
-from vlbench.results import Outcome, Score
-
-
-def trained(model: ImageEncoder, data, engine, *, seed: int = 0) -> Outcome:
-    engine.trained = True
-    return Outcome([Score("accuracy", 0.5 + seed / 10, 1000)])
-"""
-
-TRAINED_TASK = """\
-version: 1
-probe: "trained:trained"
-data: {loader: "vlbench.data.image_folder:image_folder", root: ../images}
-primary: {metric: accuracy}
-"""
-
-
-@pytest.mark.parametrize(("moved", "code"), [(0.09, 0), (0.11, 1)])
-def test_one_training_is_repeated_with_a_second_seed(tmp_path, capsys, moved, code):
-    ours = make_source(tmp_path / "ours", few_shot_trained=TRAINED_TASK)
-    write(ours / "tasks" / "trained.py", TRAINED)
-    words = ["--output", str(tmp_path / "out"), "--no-cache", "--include-path", str(ours)]
-    assert cli.main(["--model", "mean-colour", "--tasks", "few_shot_trained", *words]) == 0
-    file = tmp_path / "out" / "few_shot_trained.json"
-    board = json.loads(file.read_text())
-    assert board["rows"][0]["run"]["trained"] is True
-    board["rows"][0]["scores"][0]["value"] -= moved
-    file.write_text(json.dumps(board))
-    capsys.readouterr()
-    assert cli.main(["rerun", "few_shot_trained", "mean-colour", *words]) == code
-    assert (WITHIN if code == 0 else DIFFERENT) in capsys.readouterr().out
-
-
-def test_a_list_of_seeds_has_one_more():
-    assert command._next_seed([3, 1]) == [3, 1, 4]
 
 
 def test_only_scores_of_the_board_have_to_be_there_again(boards, source, tmp_path, capsys):

@@ -21,6 +21,11 @@ class DataSet(NamedTuple):
     bibtex: str
 
 
+def is_drawn_by(loader: str) -> bool:
+    """Return whether a loader's data are vlbench's own drawings."""
+    return loader.startswith("vlbench.data.scenes")
+
+
 @cache
 def data_sets() -> Mapping[str, DataSet]:
     """Return the data sets by the names of their loaders. Raises SpecError for a broken file."""

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vlbench.catalog.library_names import pinned
 from vlbench.commands import FAILED, Answer
@@ -30,10 +30,7 @@ from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
-from vlbench.schema import Misfit, parameters, read
-
-if TYPE_CHECKING:
-    from vlbench.run.plan import Plan
+from vlbench.schema import Misfit, read
 
 # Scores are equal within this fraction of the larger one, or within this where both are about 0.
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
@@ -79,30 +76,23 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again, and return both values of every score and what else differs."""
     rerun = read_rerun(arguments)
-    from vlbench.bench import run, set_up
+    from vlbench.bench import planned_run, run
     from vlbench.console import open_console
     from vlbench.engine.progress import Bar
     from vlbench.run.options import Options
-    from vlbench.run.plan import agree, plan
 
-    options = Options.of(**rerun.options)
-    with set_up(options) as (complete, processes), Bar(open_console()) as bar:
-        planned = agree(plan([rerun.model], [rerun.row.task], complete), processes)
+    options, task = Options.of(**rerun.options), rerun.row.task
+    with planned_run([rerun.model], [task], options) as (planned, processes):
         # A group of tasks may have the name of a board.
-        jobs = [job for job in planned.jobs if job.task.spec.name == rerun.row.task]
-        planned = replace(planned, jobs=jobs)
-        again = next(iter(run(planned, processes, bar).results), None)
-        if again is None:
-            problem = f"vlbench: the data of {rerun.row.task} are not here"
-            return Answer(problems=[problem], code=FAILED)
-        if again.status != "ok":
-            problem = f"vlbench: it is {again.status} now: {again.reason}"
-            return Answer(problems=[problem], code=FAILED)
-        changes = score_changes(rerun.row, again)
-        reseeded = another_seed(planned) if any(one.needs_another_seed for one in changes) else None
-        if reseeded:
-            changes = score_changes(rerun.row, again, *run(reseeded, processes, bar).results)
-    shown = show(rerun.row, again, changes)
+        jobs = [job for job in planned.jobs if job.task.spec.name == task]
+        with Bar(open_console()) as bar:
+            results = run(replace(planned, jobs=jobs), processes, bar).results
+    again = next(iter(results), None)
+    if again is None or again.status != "ok":
+        now = f"it is {again.status} now: {again.reason}" if again else ""
+        problem = now or f"the data of {task} are not here"
+        return Answer(problems=[f"vlbench: {problem}"], code=FAILED)
+    shown = show(rerun.row, again, score_changes(rerun.row, again))
     return shown._replace(problems=[*rerun.notes, *shown.problems])
 
 
@@ -143,17 +133,12 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
 
 
 class ScoreChange(NamedTuple):
-    """A score of the board and of the rerun, and how far apart they may be.
-
-    `needs_another_seed`: it is a score of one training, which has moved further than items at a
-    boundary would move it, so that a second seed has to show how far trainings are apart.
-    """
+    """A score of the board and of the rerun, and how far apart they may be."""
 
     name: str
     board: Score | None
     now: Score | None
     allowed: float
-    needs_another_seed: bool
 
     @property
     def difference(self) -> float:
@@ -171,26 +156,21 @@ class ScoreChange(NamedTuple):
         return WITHIN if within else DIFFERENT
 
 
-def score_changes(row: Result, again: Result, *reseeded: Result) -> list[ScoreChange]:
-    """Return what became of each score of a row; `reseeded` is the row with another seed, if any.
+def score_changes(row: Result, again: Result) -> list[ScoreChange]:
+    """Return what became of each score of a row.
 
     Scores without training may move by max(1e-4, 3/n), of a score without limits that fraction of
     its value. Scores of trainings may also move by twice the standard error over their seeds.
     """
     board, now = _by_name(row.scores), _by_name(again.scores)
-    others = [_by_name(result.scores) for result in reseeded]
     trained = bool(again.run["trained"])
     changes = []
     for name in dict.fromkeys([*board, *now]):
         old, new = board.get(name), now.get(name)
         allowed = _moved_by_items(old) if old else 0.0
-        draws: list[float] = []
         if trained and old and new:
-            draws = next((_seeds(one[name], new) for one in others if name in one), [*new.draws])
-            allowed = max(allowed, 2 * _standard_error(draws))
-        change = ScoreChange(name, old, new, allowed, needs_another_seed=False)
-        lacking = trained and len(draws) < 2 and change.answer == DIFFERENT
-        changes.append(change._replace(needs_another_seed=lacking))
+            allowed = max(allowed, 2 * _standard_error(new.draws))
+        changes.append(ScoreChange(name, old, new, allowed))
     return changes
 
 
@@ -200,37 +180,8 @@ def _moved_by_items(score: Score) -> float:
     return max(LEAST, ITEMS / max(score.n, 1)) * (abs(score.value) if unlimited else 1.0)
 
 
-def _seeds(reseeded: Score, again: Score) -> list[float]:
-    """Return the values of two seeds or more: draws, or one value of each run."""
-    return [*reseeded.draws] if len(reseeded.draws) > 1 else [again.value, reseeded.value]
-
-
 def _standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
-def another_seed(planned: Plan) -> Plan | None:
-    """Return the plan of one job with one seed more, or with the next; None if it takes no seed."""
-    (job,) = planned.jobs
-    defaults = {name: one.default for name, one in parameters(job.task.probe).items()}
-    arguments = {**job.task.arguments}
-    for name in ("seeds", "seed"):
-        for key, value in {**defaults, **arguments}.items():
-            if key == name:
-                arguments[key] = _next_seed(value)
-            elif name in getattr(value, "_fields", ()):
-                arguments[key] = value._replace(**{name: _next_seed(getattr(value, name))})
-            else:
-                continue
-            return replace(
-                planned, jobs=[replace(job, task=replace(job.task, arguments=arguments))]
-            )
-    return None
-
-
-def _next_seed(seed: Any) -> Any:
-    """Return the next seed, one more seed, or a list with one more."""
-    return seed + 1 if isinstance(seed, int) else [*seed, max(seed) + 1]
 
 
 def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:

@@ -25,19 +25,15 @@ from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, read_board
 from vlbench.boards.joins import Items, compare, items_of
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.data_sets import is_drawn_by
 from vlbench.catalog.findings import Comparison, Finding, Side
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import DataError
 from vlbench.metrics.intervals import Z95
+from vlbench.metrics.matrix_kinds import OF_PAIRS
 from vlbench.report.data_sets import data_names
 from vlbench.report.rows import publishable
-from vlbench.results import ITEMS, Range, Result, Score, matching
-
-# The loaders of vlbench's own drawings.
-DRAWINGS = "vlbench.data.scenes"
-
-# The count of runs in a row whose captioner says the same few sentences of all images.
-COLLAPSED = "collapsed_runs"
+from vlbench.results import ITEMS, VOID, Range, Result, Score, matching
 
 Boards = Mapping[str, Board | None]
 
@@ -73,15 +69,14 @@ class Evidence(NamedTuple):
         if is_drawn(spec, self.catalog):
             return Lack(model, task, "drawings prove nothing; findings are judged on real data")
         row = counted_row(self.boards[task], spec, model)
-        if isinstance(row, Result) and row.counts.get(COLLAPSED):
-            return Lack(model, task, "its captioner collapsed to few sentences")
-        return row
+        voids = [] if isinstance(row, Lack) else [VOID[n] for n in VOID if row.counts.get(n)]
+        return Lack(model, task, voids[0]) if voids else row
 
 
 def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
     """Return whether the data of a task, or of one of a group's, are vlbench's own drawings."""
     members = [catalog.tasks[name] for name in spec.group] or [spec]
-    return any(str(one.data.get("loader", "")).startswith(DRAWINGS) for one in members)
+    return any(is_drawn_by(str(one.data.get("loader", ""))) for one in members)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
@@ -155,15 +150,6 @@ def _items(side: Side, rows: Rows, output: Path, like: Items | None = None) -> I
 
 
 SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
-
-# Scores of pairs of models, which the summary of a group holds and none of its tasks.
-OF_PAIRS = (
-    "mean_rdm_correlation",
-    "rdm_correlation",
-    "rdm_spearman",
-    "mean_cka_debiased",
-    "pair_cka_debiased",
-)
 
 
 class Term(NamedTuple):

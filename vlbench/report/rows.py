@@ -13,6 +13,7 @@ from vlbench.boards.board import Board, board_file, read_board
 from vlbench.catalog.sources import shipped_boards
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError, UnknownNameError, counted, unknown
+from vlbench.metrics.matrix_kinds import KINDS
 from vlbench.results import Result, Score, matching
 
 
@@ -30,7 +31,7 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
 def matrices_of(board: Board) -> str:
     """Return the artifact of a board's rows by which models are compared; nothing where none is."""
     kept = {name for row in board.results for name in row.artifacts}
-    return next((name for name in ("rdm", "kernel") if name in kept), "")
+    return next((name for name in KINDS if name in kept), "")
 
 
 def unpublished(row: Result) -> str:

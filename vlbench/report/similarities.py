@@ -21,6 +21,7 @@ from scipy.stats import rankdata
 from vlbench.boards.artifacts import read_table, read_tensor
 from vlbench.boards.board import Board
 from vlbench.errors import DataError
+from vlbench.metrics.matrix_kinds import KINDS, Kind
 from vlbench.metrics.rdm_correlation import (
     Interval,
     correlations,
@@ -33,50 +34,6 @@ from vlbench.metrics.rdm_correlation import (
 from vlbench.report.data_sets import published_by_data
 from vlbench.report.rows import matrices_of
 from vlbench.results import Result, Score, score_row
-
-
-class Kind(NamedTuple):
-    """What matrices are compared, the table of what they are over, and what scores are called.
-
-    `measure` is what figures call the score of a pair, `rank` its rank correlation, if it has one.
-    """
-
-    matrix: str
-    over: str
-    pair: str
-    mean: str
-    floor: str
-    measure: str
-    rank: str = ""
-
-    @property
-    def primary(self) -> dict[str, Any]:
-        """Return which score represents a model."""
-        return {"metric": self.mean, "at": {}}
-
-
-KINDS = {
-    kind.matrix: kind
-    for kind in (
-        Kind(
-            "rdm",
-            "classes",
-            "rdm_correlation",
-            "mean_rdm_correlation",
-            "class_permutations",
-            "correlation",
-            "rdm_spearman",
-        ),
-        Kind(
-            "kernel",
-            "images",
-            "pair_cka_debiased",
-            "mean_cka_debiased",
-            "image_permutations",
-            "debiased CKA",
-        ),
-    )
-}
 
 
 class Member(NamedTuple):
@@ -132,7 +89,7 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
 
 def kind_of(boards: Sequence[Board]) -> Kind:
     """Return what is compared on boards; distances, which are then missed, where none keeps any."""
-    return KINDS[next(filter(None, map(matrices_of, boards)), "rdm")]
+    return KINDS[next(filter(None, map(matrices_of, boards)), next(iter(KINDS)))]
 
 
 def _classes(member: Member) -> tuple[list[str], list[str]]:
@@ -156,7 +113,7 @@ def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
         shape = list(matrix.shape)
         return f"its matrix of shape {shape} is not that of {len(classes)} {kind.over}"
     score, read_matrix = row.primary_score, partial(read_tensor, output, row, kind.matrix)
-    is_reliability = score and score.unit == "correlation" and kind.matrix == "rdm"
+    is_reliability = score and score.unit == "correlation" and bool(kind.rank)
     reliability = float(score.value) if score and is_reliability else None
     return Member(
         kind,
