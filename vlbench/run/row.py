@@ -128,7 +128,10 @@ def _regions_of(companion: Model, data: Data) -> str | None:
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
-    paths = {k: map_leaves(value, lambda _, one: _as_path(one)) for k, value in arguments.items()}
+    paths = {
+        key: map_leaves(given, lambda _, leaf: leaf if isinstance(leaf, Path) else as_path(leaf))
+        for key, given in arguments.items()
+    }
     return {key: shown(value, key) for key, value in paths.items()}
 
 
@@ -149,11 +152,6 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"{__version__}+unknown"
     return f"{__version__}+{commit}{'.dirty' if changed else ''}"
-
-
-def _as_path(value: Any) -> Any:
-    """Return a text as a path if such a file exists; a path stays a path."""
-    return value if isinstance(value, Path) else as_path(value)
 
 
 def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +210,10 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         *_ties(scored),
         *_useless_intervals(scored),
         *(_COPIES.format(n, split) for split, n in copied.items()),
-        *(_shared_note(job.data, *pair, n) for pair, n in shared.items()),
+        *(
+            f"data: {n} of {len(job.data.splits[one])} rows of {one} are in {other}, too"
+            for (one, other), n in shared.items()
+        ),
         *_dropped_arguments(job),
         *_own_regions(job),
         *_of_model(job),
@@ -267,17 +268,9 @@ _COPIES = "data: {} images of {} are copies of others of it, under other names"
 
 def _shared_rows(data: Data) -> dict[tuple[str, str], int]:
     """Return how many rows two splits share, by their names, the smaller first, where it is any."""
+    sizes = {name: (len(split), name) for name, split in data.splits.items()}
     every = overlaps(data).items()
-    return {pair: n for pair, n in every if n and pair == _small_first(data, pair)}
-
-
-def _shared_note(data: Data, one: str, other: str, n: int) -> str:
-    return f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
-
-
-def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
-    one, other = sorted(pair, key=lambda name: (len(data.splits[name]), name))
-    return one, other
+    return {(a, b): n for (a, b), n in every if n and sizes[a] < sizes[b]}
 
 
 def _own_regions(job: Job) -> list[str]:

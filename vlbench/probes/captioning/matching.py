@@ -141,7 +141,10 @@ def _preferences(
     pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
     of_another, by_text = (
         match_scores(scorer, pair, others),
-        {kind: _score_by_text(text, told) for kind, told in pair.items()},
+        {
+            kind: np.stack([text(list(of_seed)).numpy() for of_seed in captions])
+            for kind, captions in pair.items()
+        },
     )
     own, another = (_prefer_reference(one, scorer.log_odds) for one in (scores, of_another))
     alone = _prefer_reference(by_text, log_odds=True)
@@ -239,7 +242,3 @@ def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
 
 def _prefer_reference(scores: Mapping[str, Floats], log_odds: bool) -> Preference:
     return preference(scores[REFERENCE], scores[FAVOURITES], log_odds=log_odds)
-
-
-def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:
-    return np.stack([text(list(of_seed)).numpy() for of_seed in captions])

@@ -19,7 +19,7 @@ after any step, not only after the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -103,7 +103,12 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     victim = find_victim(model, data, engine, first, seed=seed)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
-    attacks = list(_attacks(epsilons, goals, attack, seed))
+    attacks = [
+        Attack(norm, goal, float(epsilon), attack, seed)
+        for norm, sizes in epsilons.items()
+        for goal in goals
+        for epsilon in sizes
+    ]
     predictions: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
     if not clean.right.any():
         raise CannotDo(f"the model classifies none of {len(test)} images rightly: none to attack")
@@ -133,13 +138,6 @@ class Tested(NamedTuple):
         """Return a score with the credit of each image and the classes chosen."""
         answers = Answers(self.classes, chosen, labels(self.split))
         return Measured(score, self.split["image"].examples(), credit, answers)
-
-
-def _attacks(
-    epsilons: Mapping[str, Sequence[float]], goals: Sequence[str], descent: Descent, seed: int
-) -> Iterator[Attack]:
-    for norm, sizes in epsilons.items():
-        yield from (Attack(norm, goal, float(x), descent, seed) for goal in goals for x in sizes)
 
 
 def _drawn(test: Split, sample: Sample | None) -> Split:

@@ -169,7 +169,8 @@ def transfer(
         fitted = [classify(probe, train, train_label) for probe in probes]
         own = _measured("train_accuracy", fitted, data, "train")
         # A probe remembers: chance is no measure of what it was trained on.
-        shuffled = [_shuffled(train_label, one.seed) for one in seeds]
+        orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
+        shuffled = [train_label[order] for order in orders]
         remembered = [
             classify(fit(one, label), train, label).credit.mean()
             for one, label in zip(seeds, shuffled, strict=True)
@@ -197,10 +198,6 @@ def _blind_accuracy(
     probes = (train_linear_probe_once(engine, features["train"], train, size, one) for one in hard)
     credit = [classify(probe, features["test"], test).credit.mean() for probe in probes]
     return float(torch.stack(credit).mean())
-
-
-def _shuffled(label: Tensor, seed: int) -> Tensor:
-    return label[np.random.default_rng(seed).permutation(len(label))]
 
 
 def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:

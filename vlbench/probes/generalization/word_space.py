@@ -108,7 +108,8 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
         "choices": len(choice.tied),
     }
     notes = [_corpus_note(sizes), *notes, ONE_TRAINING]
-    sizes |= _test_sizes(tests)
+    sizes |= {f"questions_{kind}": n for kind, n in tests.questions.items()}
+    sizes |= {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
     return outcome_of(measured, sizes, notes)
 
 
@@ -133,11 +134,6 @@ def _word_tests(data: Data) -> _WordTests:
     questions = Counter(_kind(question.section) for question in read_questions(file))
     pairs = {path: len(read_pairs(path)) for path in data.splits["word_pairs"]["file"]}
     return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
-
-
-def _test_sizes(tests: _WordTests) -> dict[str, int]:
-    questions = {f"questions_{kind}": n for kind, n in tests.questions.items()}
-    return questions | {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
 
 
 def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:

@@ -133,7 +133,8 @@ class RowScorer:
         image, picture = rows["image" + suffix], rows["picture" + suffix]
         # Images of the same content may have regions of their own.
         own_regions = f"regions{suffix}" in rows.columns
-        keys = [*image.rows] if own_regions or not image.digests else _digests(image)
+        by_content = image.digests and not own_regions
+        keys = [image.digests[row] for row in image.rows] if by_content else [*image.rows]
         first = {key: row for row, key in reversed([*enumerate(keys)])}
         places = {key: place for place, key in enumerate(first)}
         self._places = [places[key] for key in keys]
@@ -144,10 +145,6 @@ class RowScorer:
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         """Return the score of each text for the image of its row, float32 [N]."""
         return self._scorer([self._places[row] for row in rows], texts)
-
-
-def _digests(image: Column) -> list[str]:
-    return [image.digests[row] for row in image.rows]
 
 
 class Questions:
@@ -262,7 +259,8 @@ class Questions:
         """Return what identifies each item: its image, and the number of its row."""
         images, texts = self._rows["image"].examples(), self._rows["caption"].examples()
         ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
-        several = zip(images.digests, *self._texts_by_row(), strict=True)
+        texts_by_row = filter(None, (self._captions, self._foils, self._seconds))
+        several = zip(images.digests, *texts_by_row, strict=True)
         digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
         named = "cluster" in self._rows.columns
         clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
@@ -275,9 +273,6 @@ class Questions:
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
         return ["/".join(several) for several in zip(*columns, strict=True)]
-
-    def _texts_by_row(self) -> list[Sequence[object]]:
-        return [one for one in (self._captions, self._foils, self._seconds) if one]
 
     def _other_rows(self, seed: int) -> list[int]:
         """Return for each row the first one of another cluster, the same for all of a cluster."""

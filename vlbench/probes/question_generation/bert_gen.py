@@ -278,11 +278,8 @@ def greedy(
         ended |= token == network.marks.end
         tokens.append(token)
     rows = torch.stack(tokens, 1).tolist() if tokens else [[] for _ in sources]
-    return [_before(row, network.marks.end) for row in rows]
-
-
-def _before(tokens: Sequence[int], end: int) -> list[int]:
-    return list(tokens[: tokens.index(end)] if end in tokens else tokens)
+    end = network.marks.end
+    return [row[: row.index(end)] if end in row else row for row in rows]
 
 
 class _Passes:

@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity
 from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.bert_gen import BertGen, Inputs, Source
 from vlbench.probes.question_generation.inputs import ObjectReader, Texts
-from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Step, Trainings
+from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
 RANDOM = "random"
 
@@ -77,13 +77,10 @@ def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[
     cosines = {RANDOM: [_of_random(one, shown) for one in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
-            cosines[step.name] = [_of_step(one, step, shown) for one in trainings]
+            cosines[step.name] = [
+                _cosines(one, one.asker(step), shown, one.key(step)) for one in trainings
+            ]
     return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
-
-
-def _of_step(trainings: Trainings, step: Step, shown: QuestionInputs) -> Floats:
-    asker = trainings.asker(step)
-    return _cosines(trainings, asker, shown, trainings.key(step))
 
 
 def _of_random(trainings: Trainings, shown: QuestionInputs) -> Floats:
