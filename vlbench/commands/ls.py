@@ -111,7 +111,7 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
         about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
         about = about or spec.paper or spec.weights
         if spec.cost:
-            about += f"; {described_cost(spec.cost, spec.parameters)}"
+            about += f"; {describe_cost(spec.cost, spec.parameters)}"
         row |= {"adapter": spec.adapter, "capabilities": capabilities_of(spec), "about": about}
         row |= {"parameters": spec.parameters, "training_images": spec.training_images}
         row |= {"training_data": list(spec.training_data), "released": spec.released}
@@ -121,7 +121,7 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
     return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
 
 
-def described_cost(cost: Cost, parameters: int | None) -> str:
+def describe_cost(cost: Cost, parameters: int | None) -> str:
     """Return a model's memory, FLOPs, estimated time and licence in a few words."""
     memory = f"{parameters * 4 / 1e9:.2g} GB as float32, " if parameters else ""
     operations, image = cost["flops"], cost["image"]

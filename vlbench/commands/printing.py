@@ -49,7 +49,7 @@ def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
 CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
 
 
-def _called(job: Job) -> str:
+def _name_status(job: Job) -> str:
     lacks = "want weights" if job.wants_weights else job.status
     return "want data" if lacks == "unavailable" else lacks
 
@@ -59,7 +59,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
 
     What is skipped, kept, failed or has no data is told, too, where nothing runs, or if `verbose`.
     """
-    counts = Counter(map(_called, planned.jobs))
+    counts = Counter(map(_name_status, planned.jobs))
     told = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
     why = verbose or not counts["run"]
     hint = "" if why or len(told) == 1 else "; -v says why"
@@ -68,11 +68,11 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
-    for line in [*_missing(planned), *_left_out(planned), *_sent_away(planned)]:
+    for line in [*_tell_missing(planned), *_tell_dropped(planned), *_tell_sent(planned)]:
         say(console, line)
     if why:
         hidden = ("run", "want data", "want weights")
-        _say_jobs(console, [job for job in planned.jobs if _called(job) not in hidden])
+        _say_jobs(console, [job for job in planned.jobs if _name_status(job) not in hidden])
         absent = [job for job in planned.jobs if job.status == "unavailable"]
         _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 
@@ -92,7 +92,7 @@ def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
             say(console, f"  {', '.join(alike)}: {', '.join(own)}")
 
 
-def _missing(planned: Plan) -> list[str]:
+def _tell_missing(planned: Plan) -> list[str]:
     """Return once what the data of a task lack, for which scores are marked partial."""
     of_tasks = {job.task.spec.name: job.data for job in planned.jobs if job.data}
     return [
@@ -102,7 +102,7 @@ def _missing(planned: Plan) -> list[str]:
     ]
 
 
-def _left_out(planned: Plan) -> list[str]:
+def _tell_dropped(planned: Plan) -> list[str]:
     """Return once what the data of a task leave out."""
     of_tasks = {job.task.spec.name: job.data.dropped for job in planned.jobs if job.data}
     return [
@@ -112,7 +112,7 @@ def _left_out(planned: Plan) -> list[str]:
     ]
 
 
-def _sent_away(planned: Plan) -> list[str]:
+def _tell_sent(planned: Plan) -> list[str]:
     """Return how much the jobs that run send to which host."""
     return [
         f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "

@@ -92,7 +92,7 @@ FEW = 4
 IN_MEMORY = 1 << 30
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """A live model's name, and its own view of the data if it reads another kind of regions."""
 
     name: str
@@ -121,7 +121,7 @@ class Engine:
         identities: Identities | None = None,
         progress: Progress | None = None,
         processes: Processes | None = None,
-        known: Mapping[int, Known] | None = None,
+        known: Mapping[int, KnownModel] | None = None,
         data: str = "",
     ) -> None:
         """Take the identity of each live adapter under its `id`, empty where it has none.

@@ -88,10 +88,10 @@ class Encode:
         return torch.cat(parts)[order.argsort().to(parts[0].device)]
 
     def _check(self, rows: list[int], values: Tensor) -> Tensor:
-        return checked_features(self.name, rows, values)
+        return check_features(self.name, rows, values)
 
 
-def checked_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
+def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
     """Return a float32 copy on the CPU of what a method of this name gave of some rows, [N, D].
 
     Raises ValueError for another shape or kind, and for numbers too large or too small, or NaN.

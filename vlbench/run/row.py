@@ -207,18 +207,18 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     scores = [with_width(score.within_limits()) for score in stated]
     scored = replace(row, scores=scores, counts=counts, run=run)
     notes += [
-        *_ties(scored),
-        *_useless_intervals(scored),
+        *_tie_notes(scored),
+        *_interval_notes(scored),
         *(_COPIES.format(n, split) for split, n in copied.items()),
         *(
             f"data: {n} of {len(job.data.splits[one])} rows of {one} are in {other}, too"
             for (one, other), n in shared.items()
         ),
-        *_dropped_arguments(job),
-        *_own_regions(job),
-        *_of_model(job),
-        *_of_servers(job),
-        *_encoded_regions(job),
+        *_argument_notes(job),
+        *_region_notes(job),
+        *_model_notes(job),
+        *_server_notes(job),
+        *_encoding_notes(job),
         *(_clean(job, note) for note in outcome.notes),
     ]
     return replace(scored, notes=[*map(cut, notes)])
@@ -238,21 +238,21 @@ def with_width(score: Score) -> Score:
     return replace(score, stderr=stderr, ci95=ci95)
 
 
-def _ties(row: Result) -> list[str]:
+def _tie_notes(row: Result) -> list[str]:
     """Return a note with the number of tied choices, if most are tied."""
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
     note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
     return [note] if row.is_mostly_tied else []
 
 
-def _useless_intervals(row: Result) -> list[str]:
+def _interval_notes(row: Result) -> list[str]:
     """Return a note that names scores whose interval is all that a score can be."""
     whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
     why = "an interval of the whole range: too few items or seeds to say more"
     return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
-def _dropped_arguments(job: Job) -> list[str]:
+def _argument_notes(job: Job) -> list[str]:
     """Return a note for each adapter argument of the task that this adapter lacks."""
     asked, made = job.task.spec.model, job.model.base.instance is None
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
@@ -273,7 +273,7 @@ def _shared_rows(data: Data) -> dict[tuple[str, str], int]:
     return {(a, b): n for (a, b), n in every if n and sizes[a] < sizes[b]}
 
 
-def _own_regions(job: Job) -> list[str]:
+def _region_notes(job: Job) -> list[str]:
     """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
     beside_others = job.task.spec.compare_across_regions or _sees_regions_alone(job)
@@ -291,20 +291,20 @@ def _sees_regions_alone(job: Job) -> bool:
     )
 
 
-def _of_model(job: Job) -> list[str]:
+def _model_notes(job: Job) -> list[str]:
     """Return what the model's line says of itself on tasks that ask for what this one does."""
     asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
     return [note for key, note in job.model.spec.notes.items() if key in asked]
 
 
-def _of_servers(job: Job) -> list[str]:
+def _server_notes(job: Job) -> list[str]:
     """Return a note for each model of a job that a server has."""
     names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
     why = "the weights are not known, so that this row cannot be computed again"
     return [f"served: {shown(name)}: {why}" for name in names]
 
 
-def _encoded_regions(job: Job) -> list[str]:
+def _encoding_notes(job: Job) -> list[str]:
     """Return a note for the model and each companion that vlbench lets encode regions."""
     companions = [one for several in job.task.companions.values() for one in several]
     whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}

@@ -18,12 +18,12 @@ from vlbench.probes.captioning.caption_scores import (
     DESCRIBES,
     ByKind,
     caption_scores,
+    drop_trials,
     gains,
     measured_share,
-    untried,
 )
 from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores, published_scores
-from vlbench.probes.captioning.caption_statistics import counted, over_seeds
+from vlbench.probes.captioning.caption_statistics import over_seeds, with_ones
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
@@ -78,7 +78,7 @@ def measured_preference(
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
     right = np.zeros(len(examples.ids), np.int64)
     measured = measured_share(metric, at, preference.credit, examples, chance=0.5, **more)
-    return measured._replace(answers=Answers(list(names), untried(preference.chosen), right))
+    return measured._replace(answers=Answers(list(names), drop_trials(preference.chosen), right))
 
 
 # The floor of matching scores: first references of other test images.
@@ -103,7 +103,7 @@ def matching_part(
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
     printed = published_scores(scores, scorer.kind)
-    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in printed.items()}
+    means: ByKind = {kind: {MATCH: with_ones(values)} for kind, values in printed.items()}
     floors: ByKind = {kind: means[OF_ANOTHER] for kind in means if kind != OF_ANOTHER}
     examples, preferred = subjects.examples, _prefer_reference(scores, scorer.log_odds)
     measured = [
@@ -118,7 +118,7 @@ def matching_part(
         by_kind = match_scores(scorer, after.kinds, rows)
         measured += _preferences(scorer, after, text, by_kind, others, at)
         scores_by_kind: ByKind = {
-            kind: {MATCH: counted(values)}
+            kind: {MATCH: with_ones(values)}
             for kind, values in published_scores(by_kind, scorer.kind).items()
         }
         measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
@@ -181,12 +181,12 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
     rows, unit = range(len(subjects.before)), published_kind(scorer.kind)
     scores = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)
     earlier = published_scores(scores, scorer.kind)[FAVOURITES]
-    value = over_seeds(counted(last - earlier), ratio)
+    value = over_seeds(with_ones(last - earlier), ratio)
     assert value
     limits = gain_range(RANGES.get(unit, (None, None)))
     name, n = f"late_{MATCH}_gain", len(rows)
     score = Score(name, n=n, unit=unit, chance=0.0, range=limits, **value.score())
-    measured = Measured(score, subjects.examples, untried(last - earlier))
+    measured = Measured(score, subjects.examples, drop_trials(last - earlier))
     note = (
         f"SCST had not converged: over its last epochs the matching score of test images still "
         f"rose by {score.value:.3g} ({name})"
@@ -217,10 +217,10 @@ def measured_gain(
 ) -> Measured:
     """Return how much more often the first is preferred than with another image, by image."""
     difference = own.credit - another.credit
-    value = over_seeds(counted(difference), ratio)
+    value = over_seeds(with_ones(difference), ratio)
     assert value
     score = gain_score(metric, at, difference.shape[1], **value.score())
-    return Measured(score, examples, untried(difference))
+    return Measured(score, examples, drop_trials(difference))
 
 
 def tied_share(metric: str, at: At, preference: Preference, examples: Examples) -> Measured:

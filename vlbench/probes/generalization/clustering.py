@@ -132,7 +132,7 @@ def clustering(
     if len(test) < k:
         raise TooFewRows(f"the test split has {counted(len(test), 'image')}, {k} clusters asked", k)
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
-    tested = Tested(test["image"].examples(), data.classes, label)
+    tested = TestImages(test["image"].examples(), data.classes, label)
     if all_parallel(features):
         scores = _scores(None, NO_HALVES, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
@@ -155,7 +155,7 @@ def clustering(
     return outcome_of(tested.measured(clusters, scores), counts, notes)
 
 
-class Tested(NamedTuple):
+class TestImages(NamedTuple):
     """The test images, the names of classes, and the class of each image."""
 
     examples: Examples

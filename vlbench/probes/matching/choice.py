@@ -43,7 +43,7 @@ from vlbench.errors import DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
-from vlbench.probes.matching.credits import Asked, all_right, group_choice, report
+from vlbench.probes.matching.credits import MetricItems, all_right, group_choice, report
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
@@ -172,7 +172,7 @@ class Questions:
         """All texts that are scored."""
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
-    def asked(self, seen: Mapping[str, str], seed: int) -> list[Asked]:
+    def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
         """Return what each metric asks; `seen` has the column of each floor that sees words."""
         others = self._other_rows(seed)
         if self._seconds and len(self._scorers) > 1:
@@ -181,7 +181,7 @@ class Questions:
         images = [self._choose_images(others)] if len(self._scorers) > 1 else []
         return [*texts, *images]
 
-    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> Asked:
+    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> MetricItems:
         """Ask for the caption of an image among its foils."""
         texts = [
             [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
@@ -204,7 +204,7 @@ class Questions:
             for name, table in tables.items()
         }
         own = choices.pop("")
-        return Asked(
+        return MetricItems(
             "text_accuracy",
             own,
             {name: one.credit for name, one in choices.items()},
@@ -215,7 +215,7 @@ class Questions:
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
         )
 
-    def _choose_images(self, others: Sequence[int]) -> Asked:
+    def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among others."""
         rows = range(len(self._captions))
 
@@ -227,9 +227,9 @@ class Questions:
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
         floors = {"another_text": other.credit}
         own = of_captions(self._captions)
-        return Asked("image_accuracy", own, floors, chance, self._examples, list(rows))
+        return MetricItems("image_accuracy", own, floors, chance, self._examples, list(rows))
 
-    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[Asked]:
+    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[MetricItems]:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         _refuse_equal(pairs)
@@ -289,7 +289,7 @@ def twin_questions(
     examples: Examples,
     blind: Sequence[str] = (),
     same_words: Sequence[bool] = (),
-) -> list[Asked]:
+) -> list[MetricItems]:
     """Return what is asked of twins, by the choices of the model, under "", and of floors."""
     n = len(examples.ids)
     floors = {name: choices for name, choices in outcomes.items() if name}
@@ -299,7 +299,7 @@ def twin_questions(
         rows = [row for row in range(n) for _ in range(2)] if each else list(range(n))
         chance = {"group_score": 1 / 6}.get(metric, 0.5 if each else 0.25)
         asked.append(
-            Asked(
+            MetricItems(
                 metric,
                 choice_of_model,
                 {name: choices[metric].credit for name, choices in floors.items()},

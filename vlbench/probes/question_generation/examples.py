@@ -15,7 +15,7 @@ from vlbench.data.records import value_column
 from vlbench.drawing.sheets import save_figure
 from vlbench.errors import CannotDo
 from vlbench.probes.question_generation.bert_gen import Example, greedy
-from vlbench.probes.question_generation.inputs import Asked
+from vlbench.probes.question_generation.inputs import AskedImages
 from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
 # The kinds of what is looked at.
@@ -196,7 +196,7 @@ def _strengths(look: Look) -> list[float]:
 DRAWN = ("1", "2", "3")
 
 
-def attention_artifacts(trainings: Trainings, test: Asked, examples: int) -> dict[str, Any]:
+def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) -> dict[str, Any]:
     """Return the attention of `examples` examples, spread evenly, as a table and a picture.
 
     Empty for no examples.

@@ -74,7 +74,7 @@ def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[
     Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
     weights, W is as it was drawn.
     """
-    cosines = {RANDOM: [_of_random(one, shown) for one in trainings]}
+    cosines = {RANDOM: [_random_cosines(one, shown) for one in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
             cosines[step.name] = [
@@ -83,7 +83,7 @@ def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[
     return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
 
 
-def _of_random(trainings: Trainings, shown: QuestionInputs) -> Floats:
+def _random_cosines(trainings: Trainings, shown: QuestionInputs) -> Floats:
     asker = trainings.asker(STEPS[0], untrained=True)
     random_transformer(asker.network, trainings.seed)
     return _cosines(trainings, asker, shown, trainings.key(STEPS[0]) | {"step": RANDOM})

@@ -71,7 +71,7 @@ def sample_questions(
         raise TooFewRows(f"{there}, {images} asked for; pass --images N, at least 2")
     rng = np.random.default_rng(seed)
     drawn = sorted(rng.permutation(len(common))[:images].tolist())
-    return [_shown([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
+    return [_sample_image([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
 
 
 def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -83,17 +83,17 @@ def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[s
     return by_step
 
 
-def _shown(
+def _sample_image(
     rows: Sequence[Mapping[str, Any]], steps: Sequence[str], rng: np.random.Generator
 ) -> SampledImage:
     first = rows[0]
     human = first["references"][int(rng.integers(len(first["references"])))]
     texts = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
-    questions = {system: alike(text) for system, text in texts.items()}
+    questions = {system: hide_origin(text) for system, text in texts.items()}
     return SampledImage(first["id"], first["digest"], first["caption"], questions)
 
 
-def alike(text: str) -> str:
+def hide_origin(text: str) -> str:
     """Return a question in lower case without spaces before punctuation.
 
     Case and spacing would reveal which questions are human and which come from a tokenizer.
