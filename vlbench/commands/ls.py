@@ -36,6 +36,15 @@ OPTIONAL = ("needs", "tags", "parameters", "training data", "released")
 # The speed that estimates of time assume, in FLOP/s.
 FLOPS = 10e12
 
+# What a run gives a loader, and YAML does not.
+OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
+
+# The arguments that decorators add to a probe.
+ADDED = {
+    "layered": ("layers", "Literal['all'] | list[str] | None = None"),
+    "parted": ("categories", "dict[str, list[str]] | None = None"),
+}
+
 
 def add_options(ls: argparse.ArgumentParser) -> None:
     """Add the kind of things, and a filter."""
@@ -144,16 +153,6 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
                 name = f"{module}:{node.name}"
                 row = {"name": name, "tags": [], "file": str(file), "params": _keywords(node)}
                 yield row | {"about": docstring.partition("\n")[0], "docstring": docstring}
-
-
-# What a run gives a loader, and YAML does not.
-OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
-
-# The arguments that decorators add to a probe.
-ADDED = {
-    "layered": ("layers", "Literal['all'] | list[str] | None = None"),
-    "parted": ("categories", "dict[str, list[str]] | None = None"),
-}
 
 
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:

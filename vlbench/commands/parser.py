@@ -45,6 +45,9 @@ FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
 # Of numbers on the command line.
 MOST_DIGITS = 18
 
+# Where a run writes its boards, and where those are that are published.
+RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
+
 
 class Command(NamedTuple):
     """A command: its last word, what it does, its module, and the commands inside it."""
@@ -124,10 +127,6 @@ def _environment_default(variable: str, default: str) -> str:
     argparse converts a default that is a text as it does a word of the command line.
     """
     return os.environ.get(variable) or default
-
-
-# Where a run writes its boards, and where those are that are published.
-RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
 
 
 def output_option(output: Path) -> str:

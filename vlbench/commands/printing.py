@@ -28,6 +28,9 @@ from vlbench.run.plan import Plan, missing_weights
 # The number of tasks that have a table each at the end of a run.
 FEW = 3
 
+# What the plan calls jobs that do not run here, after those that do.
+CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
+
 
 def open_bar(console: Console, planned: Plan) -> Bar:
     """Return the bar of a plan: what `print_plan` told as skipped is not told again."""
@@ -43,10 +46,6 @@ def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
     """Return the place of each job that runs among them, such as `[3/22] `."""
     running = [_names(job) for job in jobs if job.status == "run"]
     return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
-
-
-# What the plan calls jobs that do not run here, after those that do.
-CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
 
 
 def _name_status(job: Job) -> str:

@@ -39,6 +39,12 @@ from vlbench.errors import DataError
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
 Identities = Mapping[int, str]
 
+# Where there are fewer shards for each of several processes, batches are dealt out.
+FEW = 4
+
+# Features of more bytes are left in the store by `large_features`.
+IN_MEMORY = 1 << 30
+
 
 def features_key(identity: str, compute: Any, name: str, column: Column) -> str | None:
     """Return the key of the features that a model's method computes of a stored column."""
@@ -83,13 +89,6 @@ Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-# Where there are fewer shards for each of several processes, batches are dealt out.
-FEW = 4
-
-# Features of more bytes are left in the store by `large_features`.
-IN_MEMORY = 1 << 30
 
 
 class KnownModel(NamedTuple):

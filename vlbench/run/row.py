@@ -29,6 +29,8 @@ from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
 
+_COPIES = "data: {} images of {} are copies of others of it, under other names"
+
 
 class ComparableParts(NamedTuple):
     """Digests of the data and of companions' views of them, and the kind of regions."""
@@ -261,9 +263,6 @@ def _argument_notes(job: Job) -> list[str]:
         for key in asked
         if not job.model.base.takes(key)
     ]
-
-
-_COPIES = "data: {} images of {} are copies of others of it, under other names"
 
 
 def _shared_rows(data: Data) -> dict[tuple[str, str], int]:

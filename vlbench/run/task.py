@@ -34,6 +34,10 @@ from vlbench.schema import (
     read_arguments,
 )
 
+# What vlbench itself gives a probe, and a loader that has such parameters.
+PROBE_FILLED = ("model", "data", "engine")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
+
 
 @contextmanager
 def note_problems(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
@@ -111,11 +115,6 @@ def _script(value: Any) -> Path | None:
     """Return the path of a metric of `evaluate` that is a script."""
     named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
     return Path(value.removeprefix(PREFIX)) if named else None
-
-
-# What vlbench itself gives a probe, and a loader that has such parameters.
-PROBE_FILLED = ("model", "data", "engine")
-LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
 
 
 @dataclass(frozen=True, kw_only=True)

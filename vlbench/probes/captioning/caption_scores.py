@@ -44,6 +44,11 @@ ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexi
 DESCRIBES = "describes the captions: more of it is neither better nor worse"
 OWN_SCALE = "on the model's own scale; compare it with that of other captions"
 
+UNITS = {"perplexity": "perplexity"}
+
+# Draws whose references another image's captions are judged by.
+SEED = 0
+
 
 def caption_scores(
     kinds: ByKind,
@@ -156,11 +161,6 @@ def _score(
         )
     ]
 
-
-UNITS = {"perplexity": "perplexity"}
-
-# Draws whose references another image's captions are judged by.
-SEED = 0
 
 # Judged captions of each seed by their kind.
 Sets = Mapping[str, Sequence[JudgedCaptions]]

@@ -37,6 +37,10 @@ from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.results import Outcome
 
+# Numbers of words, and the unit of each.
+WORDS = ("length", "nouns", "unique_nouns")
+FRACTIONS = ("noun_precision", "noun_recall")
+
 
 def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Outcome:
     """Return the outcome of all parts; of a count that several have, the first."""
@@ -189,11 +193,6 @@ def _table(name: str, score: CaptionScore, images: int) -> Floats:
     if not score.statistics.shape[1]:
         return np.full((images, 1), score.estimate.value)
     return with_ones(score.statistics[:, 0])
-
-
-# Numbers of words, and the unit of each.
-WORDS = ("length", "nouns", "unique_nouns")
-FRACTIONS = ("noun_precision", "noun_recall")
 
 
 def formula_of(metric: str) -> Formula:

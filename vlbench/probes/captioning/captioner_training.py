@@ -44,6 +44,19 @@ from vlbench.probes.captioning.captioner_network import (
 )
 from vlbench.results import Positive
 
+# The first layer and the last, whose weights tell all widths.
+ENDS = ("fc_embed", "logit")
+
+# A smaller share of the larger score is no advantage.
+TIE = 1e-6
+
+# Entries of the history.
+ENTRIES = 50
+
+# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
+# images that were not trained on tell whether training has converged.
+LAST = 5
+
 
 class CaptionerTraining:
     """A training of a network with Adam, in batches of images, for `Engine.train`, but its steps.
@@ -165,10 +178,6 @@ class ValidationCaptions(NamedTuple):
     references: Sequence[Sequence[str]]
 
 
-# The first layer and the last, whose weights tell all widths.
-ENDS = ("fc_embed", "logit")
-
-
 class CrossEntropyTraining(CaptionerTraining):
     """The training of a captioner, for `Engine.train`; `result` has its weights and its history.
 
@@ -259,16 +268,6 @@ def cider(
 # Scores float32 [N] of texts for the images of these rows, pairs that are the same included; higher
 # is better.
 Reward = Callable[[Sequence[int], Sequence[str]], Tensor]
-
-# A smaller share of the larger score is no advantage.
-TIE = 1e-6
-
-# Entries of the history.
-ENTRIES = 50
-
-# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
-# images that were not trained on tell whether training has converged.
-LAST = 5
 
 
 class SelfCritical(NamedTuple):

@@ -48,6 +48,38 @@ KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
 
 BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
 
+# The row of the captions before any reward.
+BEFORE_ROW = "captions before"
+
+# The size of names, in points.
+NAME = 8
+
+WORDS = ("captions", "rank", "word", "part_of_speech", "share")
+
+# What captions are called under an image, the names of their columns, and those of their scores.
+TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
+EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
+
+# Words of a panel and images of a sheet; a row that was written by others may have more.
+MOST_WORDS, MOST_IMAGES = 10, 12
+
+# Letters of a word.
+LONGEST = 24
+
+# Lines under an image.
+LINES_BELOW = 11
+
+# The colours of parts of speech; all others share the last.
+OF_SPEECH = {
+    "NOUN": "#0072b2",
+    "VERB": "#d55e00",
+    "ADJ": "#009e73",
+    "ADP": "#cc79a7",
+    "DET": "#e69f00",
+    "CCONJ": "#56b4e9",
+}
+OTHER = "#999999"
+
 
 def match_scores(board: Board, title: str) -> Figure | None:
     """Return the matching scores of each row of a board; None where no row has them."""
@@ -136,13 +168,6 @@ def _has(key: str) -> Any:
 DRAWN: Mapping[Any, Any] = {_draw_bars: _has("replaced"), _draw_lines: _has("k")}
 
 
-# The row of the captions before any reward.
-BEFORE_ROW = "captions before"
-
-# The size of names, in points.
-NAME = 8
-
-
 def square(board: Board, title: str) -> Figure | None:
     """Return the square of the rows of a board that may be compared; None if there are none."""
     rows = _comparable_rows(board.results)
@@ -224,32 +249,6 @@ def _shades(values: Floats) -> Floats:
 # A row of a table, and what reads the columns of a table that a row of a board keeps.
 Row = Mapping[str, Any]
 ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Row]]
-
-WORDS = ("captions", "rank", "word", "part_of_speech", "share")
-
-# What captions are called under an image, the names of their columns, and those of their scores.
-TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
-EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
-
-# Words of a panel and images of a sheet; a row that was written by others may have more.
-MOST_WORDS, MOST_IMAGES = 10, 12
-
-# Letters of a word.
-LONGEST = 24
-
-# Lines under an image.
-LINES_BELOW = 11
-
-# The colours of parts of speech; all others share the last.
-OF_SPEECH = {
-    "NOUN": "#0072b2",
-    "VERB": "#d55e00",
-    "ADJ": "#009e73",
-    "ADP": "#cc79a7",
-    "DET": "#e69f00",
-    "CCONJ": "#56b4e9",
-}
-OTHER = "#999999"
 
 
 def words(row: Result, title: str, read_table: ReadTable) -> Figure | None:

@@ -28,6 +28,16 @@ from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
+# The floor of matching scores: first references of other test images.
+OF_ANOTHER = "reference_of_another_image"
+
+PREFERS = "prefers_reference"
+
+WIN_RATE = "win_rate_vs_cross_entropy"
+
+# A run has collapsed if it has fewer distinct favourites than one per COLLAPSED images.
+COLLAPSED = 10
+
 
 class Preference(NamedTuple):
     """How far the first of two is preferred: credit 1, 1/2 or 0 of each image, [seeds, N].
@@ -79,14 +89,6 @@ def measured_preference(
     right = np.zeros(len(examples.ids), np.int64)
     measured = measured_share(metric, at, preference.credit, examples, chance=0.5, **more)
     return measured._replace(answers=Answers(list(names), drop_trials(preference.chosen), right))
-
-
-# The floor of matching scores: first references of other test images.
-OF_ANOTHER = "reference_of_another_image"
-
-PREFERS = "prefers_reference"
-
-WIN_RATE = "win_rate_vs_cross_entropy"
 
 
 def matching_part(
@@ -192,10 +194,6 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
         f"rose by {score.value:.3g} ({name})"
     )
     return measured, [note] if score.ci95 and score.ci95[0] > 0 else []
-
-
-# A run has collapsed if it has fewer distinct favourites than one per COLLAPSED images.
-COLLAPSED = 10
 
 
 def collapse_part(subjects: Subjects) -> Outcome:

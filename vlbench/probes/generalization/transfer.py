@@ -56,6 +56,11 @@ BLIND_RATE = 0.03
 # How both are interpolated; torchvision's own default is bilinear.
 INTERPOLATION = "bicubic"
 
+NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
+EQUAL_FEATURES_NOTE = (
+    "the features of all test images are the same: none tells classes apart, so chance"
+)
+
 
 def augmented_features(
     model: ImageEncoder, images: Column, engine: Engine, *, epochs: int, seed: int
@@ -109,12 +114,6 @@ class AugmentedImages(Sequence[Any]):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(state[0]))
             return change(self.source[row])
-
-
-NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
-EQUAL_FEATURES_NOTE = (
-    "the features of all test images are the same: none tells classes apart, so chance"
-)
 
 
 @layered()

@@ -21,6 +21,16 @@ from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInput
 # The kinds of what is looked at.
 WORD, REGION = "word", "region"
 
+ATTENTION = "#f16913"
+
+# Characters of a caption in one line, and how far a line is below the one before, of the height.
+ACROSS, DOWN = 30, 0.11
+
+LEGEND = "attention of the last layer, mean over heads and tokens; the darker the more, by panel"
+
+# The steps that the paper's figure shows.
+DRAWN = ("1", "2", "3")
+
 
 @dataclass(frozen=True)
 class AttentionReader:
@@ -84,13 +94,6 @@ def look_rows(name: str, step: str, look: dict[str, Any]) -> list[dict[str, Any]
         for k, (kind, place) in enumerate(zip(look["kinds"], look["places"], strict=True))
     ]
 
-
-ATTENTION = "#f16913"
-
-# Characters of a caption in one line, and how far a line is below the one before, of the height.
-ACROSS, DOWN = 30, 0.11
-
-LEGEND = "attention of the last layer, mean over heads and tokens; the darker the more, by panel"
 
 Look = Mapping[str, Any]
 
@@ -190,10 +193,6 @@ def _strengths(look: Look) -> list[float]:
     mean = look["weights"].mean(0)
     strengths: list[float] = (mean / mean.max().clamp(min=1e-12)).tolist()
     return strengths
-
-
-# The steps that the paper's figure shows.
-DRAWN = ("1", "2", "3")
 
 
 def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) -> dict[str, Any]:

@@ -16,6 +16,12 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source
 
+# A detector's boxes may end this many pixels outside the image.
+SLACK = 1.0
+
+# Regions that are kept in memory, so that an epoch does not read them again.
+MOST_BYTES = 1 << 30
+
 
 def shown_names(split: Split, columns: Sequence[str]) -> list[frozenset[str]]:
     """Return the names of each image's things that columns of the split list, and their plurals."""
@@ -54,13 +60,6 @@ def _definite(words: Sequence[str], names: frozenset[str]) -> Iterator[tuple[str
         elif word in names and start is not None:
             yield tuple(words[start : i + 1])
             start = None
-
-
-# A detector's boxes may end this many pixels outside the image.
-SLACK = 1.0
-
-# Regions that are kept in memory, so that an epoch does not read them again.
-MOST_BYTES = 1 << 30
 
 
 class AskedImages(NamedTuple):

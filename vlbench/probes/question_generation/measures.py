@@ -28,6 +28,14 @@ _AS_THEY_STAND = tuple(name for name in CAPTION_METRICS if name != "spice")
 
 QUESTION_METRICS = (*_AS_THEY_STAND, *(f"{name}{TREEBANK}" for name in _AS_THEY_STAND))
 
+NOUN, DISTINCT, SEEN, LENGTH = (
+    *("noun_accuracy", "distinct_questions"),
+    *("questions_seen_in_training", "question_length"),
+)
+
+# CIDEr against all but one of an image's references, the mean over which.
+LEAVE_ONE_OUT = "cider_leave_one_out"
+
 
 class QuestionMetrics:
     """The metrics of these names, until the `with` that holds them ends.
@@ -107,16 +115,6 @@ def other_rows(count: int, seed: int = 0) -> list[int]:
     """Return a seeded permutation of `count` rows that leaves none in its place."""
     rows: list[int] = derangement(count, seed).tolist()
     return rows
-
-
-NOUN, DISTINCT, SEEN, LENGTH = (
-    *("noun_accuracy", "distinct_questions"),
-    *("questions_seen_in_training", "question_length"),
-)
-
-
-# CIDEr against all but one of an image's references, the mean over which.
-LEAVE_ONE_OUT = "cider_leave_one_out"
 
 
 class System(NamedTuple):

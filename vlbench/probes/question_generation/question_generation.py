@@ -62,6 +62,9 @@ from vlbench.probes.question_generation.steps import STEPS, QuestionInputs, Trai
 from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
 from vlbench.results import Outcome, Positive
 
+# Number of images whose attention is drawn.
+EXAMPLES = 8
+
 
 class Questions(NamedTuple):
     """Which questions count: cut to `max_question` tokens, end included, and naming a thing.
@@ -75,9 +78,6 @@ class Questions(NamedTuple):
 
 
 ALL_QUESTIONS = Questions()
-
-# Number of images whose attention is drawn.
-EXAMPLES = 8
 
 
 def question_generation(  # noqa: PLR0913 - the YAML fills all but three

@@ -43,6 +43,17 @@ GAINS = {
     NEAREST: "cider_gain_over_nearest_caption",
 }
 
+# Why a score has neither chance nor floor.
+NO_CHANCE = {
+    "questions": "describes the questions: more of it is neither better nor worse",
+    "people": "what people reach, which the steps are compared with",
+}
+
+SIMILARITY = "cls_similarity"
+
+# With more scores than this, or more items, similarity is scored at the last layer alone.
+MOST_SCORES, MOST_ITEMS = 200, 9_000_000
+
 
 class MetricForm(NamedTuple):
     """How a metric is read: its unit, bounds, and whether more is better."""
@@ -169,13 +180,6 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     return estimate_of_sums(means, ratio, by_seed=by_seed)
 
 
-# Why a score has neither chance nor floor.
-NO_CHANCE = {
-    "questions": "describes the questions: more of it is neither better nor worse",
-    "people": "what people reach, which the steps are compared with",
-}
-
-
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
     # How long a question is, or how often it was asked before, is nothing to beat.
@@ -183,12 +187,6 @@ def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem
     why = "" if kept else NO_CHANCE["people" if one.system.step == "people" else "questions"]
     at = {"step": one.system.step}
     return make_score(metric, at, one.statistics[metric], floors=kept, no_chance=why)
-
-
-SIMILARITY = "cls_similarity"
-
-# With more scores than this, or more items, similarity is scored at the last layer alone.
-MOST_SCORES, MOST_ITEMS = 200, 9_000_000
 
 
 class Measurements(NamedTuple):

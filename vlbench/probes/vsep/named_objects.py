@@ -37,6 +37,9 @@ Vectors = dict[str, Tensor | None]
 # A model's `encode_tokens`.
 Encode = Callable[[Sequence[str]], list[TokenVectors]]
 
+# The values of `source`: the boxes that a region encoder encodes.
+SOURCES = ("gold", "detected")
+
 
 class NameVectors(NamedTuple):
     """The vector [W] of each name, or None: by itself, and in the prompt; static or in context."""
@@ -123,10 +126,6 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     if one is None or other is None:
         return one is other
     return torch.allclose(one, other, TIED, TIED)
-
-
-# The values of `source`: the boxes that a region encoder encodes.
-SOURCES = ("gold", "detected")
 
 
 class Boxes(NamedTuple):

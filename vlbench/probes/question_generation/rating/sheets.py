@@ -36,6 +36,21 @@ COLUMNS = ("id", "digest", "step", "floor", "seed", "caption", "question", "refe
 # The name of the system whose questions are human references.
 HUMAN = "human"
 
+# The columns that every sheet has, and the answers allowed.
+NUMBER, QUESTION, ANSWER = "number", "question", "answer"
+ANSWERS = ("1", "2", "3", "4", "5")
+
+# The file of the key, and its schema.
+KEY, SCHEMA = "key.json", 1
+
+HERE = Path(__file__).parent
+
+# Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
+SIDE = 400
+
+# The folder that raters get.
+FOR_RATERS = "sheets"
+
 
 class SampledImage(NamedTuple):
     """An image by its id and digest, its caption, and one question per system."""
@@ -127,13 +142,6 @@ SHEETS = (
     ),
 )
 
-# The columns that every sheet has, and the answers allowed.
-NUMBER, QUESTION, ANSWER = "number", "question", "answer"
-ANSWERS = ("1", "2", "3", "4", "5")
-
-# The file of the key, and its schema.
-KEY, SCHEMA = "key.json", 1
-
 
 @dataclass(frozen=True)
 class Line:
@@ -214,12 +222,6 @@ def key_json(key: Key) -> bytes:
     return (json.dumps(asdict(key), indent=1, ensure_ascii=False) + "\n").encode()
 
 
-HERE = Path(__file__).parent
-
-# Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
-SIDE = 400
-
-
 def picture(image: Image) -> bytes:
     """Return an image as PNG, resized for display."""
     longest = max(image.size)
@@ -265,10 +267,6 @@ def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-# The folder that raters get.
-FOR_RATERS = "sheets"
 
 
 def write_sheets(
