@@ -17,7 +17,7 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
-	@$(BIN)/python scripts/size
+	@$(BIN)/python scripts/size $$(git describe --tags --abbrev=0 2>/dev/null | sed 's/^/--since=/')
 
 # What takes longer than `make test` may, the notebooks of the site among it, and the same numbers as
 # other processors round them.

@@ -29,12 +29,12 @@ from vlbench.probes.question_generation.bert_gen import (
     left_to_right,
 )
 from vlbench.probes.question_generation.inputs import Examples, ObjectReader, Objects, Pair
-from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining
+from vlbench.probes.question_generation.training import BertGenTraining, StepTraining, TrainedParts
 
 WIDTH, REGIONS, TOKENS, VOCABULARY = 64, 36, 15, 400
 BATCH, ROUNDS, QUESTIONS = 16, 2, 1000
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-LEARNS = Learns(language=True, projection=True)
+LEARNS = TrainedParts(language=True, projection=True)
 
 
 def network() -> BertGen:

@@ -24,10 +24,10 @@ from vlbench.probes.captioning.captioner_network import END, Sizes
 from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
     CrossEntropyTraining,
-    Exam,
-    Lesson,
     SelfCritical,
     SelfCriticalTraining,
+    TrainingCaptions,
+    ValidationCaptions,
 )
 
 IMAGES, FEATURES, WORDS, WIDTH = 200, 256, 500, 128
@@ -61,17 +61,17 @@ class Bare(nn.Module):
         return logits
 
 
-def made_up(rng: torch.Generator) -> Lesson:
+def made_up(rng: torch.Generator) -> TrainingCaptions:
     """Return features and captions of 5 to 16 words that mean nothing."""
     words = torch.randint(1, WORDS + 1, (IMAGES * CAPTIONS, LENGTH), generator=rng)
     length = torch.randint(5, LENGTH, (len(words), 1), generator=rng)
     words[torch.arange(LENGTH) >= length] = END
     labels = Labels(words.int(), torch.arange(IMAGES + 1) * CAPTIONS)
     vocabulary = Vocabulary(tuple(f"w{i}" for i in range(WORDS)))
-    return Lesson(torch.randn(IMAGES, FEATURES, generator=rng), labels, vocabulary)
+    return TrainingCaptions(torch.randn(IMAGES, FEATURES, generator=rng), labels, vocabulary)
 
 
-def bare_steps(lesson: Lesson, steps: int) -> None:
+def bare_steps(lesson: TrainingCaptions, steps: int) -> None:
     """Train in plain PyTorch."""
     network = Bare()
     adam = torch.optim.Adam(network.parameters(), lr=5e-4)
@@ -89,10 +89,10 @@ def bare_steps(lesson: Lesson, steps: int) -> None:
         adam.step()
 
 
-def our_steps(lesson: Lesson, steps: int) -> None:
+def our_steps(lesson: TrainingCaptions, steps: int) -> None:
     """Train as vlbench does, without a validation."""
     plan = CrossEntropy(epochs=1 + steps * BATCH // IMAGES, validate_steps=steps + 1)
-    exam = Exam(lesson.features[:0], [])
+    exam = ValidationCaptions(lesson.features[:0], [])
     sizes = Sizes(FEATURES, WORDS, WIDTH, WIDTH)
     weights = draw_captioner(sizes, torch.Generator().manual_seed(0)).state_dict()
     training = CrossEntropyTraining(lesson, exam, weights, plan, CPU)
@@ -115,7 +115,7 @@ class Sleeps:
         return torch.tensor([float(len(text)) for text in texts])
 
 
-def self_critical_steps(lesson: Lesson, reward: Sleeps, steps: int) -> None:
+def self_critical_steps(lesson: TrainingCaptions, reward: Sleeps, steps: int) -> None:
     """Train on rewards."""
     sizes = Sizes(FEATURES, WORDS, WIDTH, WIDTH)
     network = draw_captioner(sizes, torch.Generator().manual_seed(0))

@@ -82,7 +82,8 @@ class HfVision(LayersOfModel):
         """Return float32 [N, D]."""
         output = self._run(pixels)
         if self.pool == "pooled":
-            return _pool(output).float()
+            # Pooled vectors of convolutions are maps of one pixel.
+            return output.pooler_output.flatten(1).float()
         states = self._states(output)
         if self.pool == "cls":
             return states[:, 0].float()
@@ -174,12 +175,6 @@ def _open(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> A
     if model._supports_sdpa and model._can_set_attn_implementation():  # noqa: SLF001 - has no other
         model.set_attn_implementation("sdpa")
     return model
-
-
-def _pool(output: Any) -> Tensor:
-    """Return the library's pooled vectors, [N, D]; those of convolutions are maps of one pixel."""
-    vectors: Tensor = output.pooler_output
-    return vectors.flatten(1)
 
 
 def patches_of(states: Tensor, grid: Grid | None) -> Tensor:

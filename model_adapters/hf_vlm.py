@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vlbench.adapter_kit.asked_images import AskedImage, family
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
-from vlbench.adapter_kit.image_tokens import ImageTokens, Seen, locate, overlap_shares
+from vlbench.adapter_kit.image_tokens import ImageTokens, TokenView, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing, to_image
 from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.text import TextReader
@@ -220,7 +220,7 @@ class HfVlm(LayersOfModel, TextLayers):
         return AskedImage(self.model, self._prompts, image, texts, self._family.runner)
 
     def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
-        seen = Seen(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))
+        seen = TokenView(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))
         return locate(self._kind, seen)
 
 

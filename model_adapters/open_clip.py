@@ -27,13 +27,13 @@ from vlbench.adapter_kit.library_models import (
     require_open_clip,
     require_open_clip_tag,
 )
-from vlbench.adapter_kit.text import Spans, cleaned, token_span, token_vectors
+from vlbench.adapter_kit.text import Spans, clean_text, token_span, token_vectors
 from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
     cached_file,
+    download_error,
     load_weights,
-    not_downloaded,
     read_state_dict,
     require_hub,
     require_sizes,
@@ -128,9 +128,9 @@ class OpenClip(LayersOfModel):
             repository = architecture.removeprefix(HUB)
             if not cached_file(repository, [CONFIG], revision):
                 require_hub(f"{repository}, revision {revision},", "the hub", "architecture=FOLDER")
-        elif _published().is_pretrained_cfg(architecture, weights):
-            recipe = _published().get_pretrained_cfg(architecture, weights)
-            if not _cached(recipe):
+        elif _published_tags().is_pretrained_cfg(architecture, weights):
+            recipe = _published_tags().get_pretrained_cfg(architecture, weights)
+            if not _find_cached(recipe):
                 require_hub(*_absent(architecture, weights, recipe))
         elif _is_path(weights):
             weights_file(weights)
@@ -218,7 +218,7 @@ def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
     reader = getattr(tokenizer, "tokenizer", None)
     if not getattr(reader, "is_fast", False) or tokenizer.tokenizer_mode:
         raise CannotDo("this model has no fast tokenizer, so its tokens have no spans")
-    clean = [cleaned(text, tokenizer.clean_fn) for text in texts]
+    clean = [clean_text(text, tokenizer.clean_fn) for text in texts]
     limit = {"max_length": tokenizer.context_length, "truncation": True, "padding": "max_length"}
     read = reader([one.text for one in clean], return_offsets_mapping=True, **limit)
     return [
@@ -229,7 +229,7 @@ def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
 
 def _bpe_spans(tokenizer: Any, text: str) -> Spans:
     """Return the characters of each token of the library's own tokenizer, which works on bytes."""
-    clean = cleaned(text, tokenizer.clean_fn)
+    clean = clean_text(text, tokenizer.clean_fn)
     spans: Spans = []
     for word in tokenizer.pat.finditer(clean.text):
         characters = [i for i, c in enumerate(word.group(), word.start()) for _ in c.encode()]
@@ -251,7 +251,7 @@ def _library() -> Any:
     return open_clip
 
 
-def _published() -> Any:
+def _published_tags() -> Any:
     """Return the library's table of published weights without the library, which takes seconds.
 
     The file is read as a module of a package that has its folder and runs nothing of its own.
@@ -320,7 +320,7 @@ def _own_file(folder: Path) -> Path:
 def _fetch(name: str, tag: str) -> Path:
     """Return the file of a tag, from the local cache or from the hub. Raises WeightsError."""
     recipe = _library().get_pretrained_cfg(name, tag)
-    if file := _cached(recipe):
+    if file := _find_cached(recipe):
         return file
     absent = _absent(name, tag, recipe)
     require_hub(*absent)
@@ -328,10 +328,10 @@ def _fetch(name: str, tag: str) -> Path:
         return Path(_library().download_pretrained(recipe))
     except (OSError, RuntimeError) as error:
         what, origin, instead = absent
-        raise not_downloaded(what, origin, error, instead) from error
+        raise download_error(what, origin, error, instead) from error
 
 
-def _cached(recipe: Mapping[str, Any]) -> Path | None:
+def _find_cached(recipe: Mapping[str, Any]) -> Path | None:
     """Return the file of published weights in the local cache."""
     repository, _, file = recipe["hf_hub"].rpartition("/")
     return cached_file(repository, [file] if file else WEIGHTS)

@@ -105,7 +105,7 @@ class OpenAiServer:
             "logprobs": True,
             "top_logprobs": TOP,
         }
-        listed = _listed(self._server.post("chat/completions", asked))
+        listed = _list_tokens(self._server.post("chat/completions", asked))
         return log_odds(listed, *self._answers)
 
 
@@ -148,7 +148,7 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
-def _listed(answer: Any) -> list[tuple[str, float]]:
+def _list_tokens(answer: Any) -> list[tuple[str, float]]:
     """Return the likeliest first tokens of an answer, with their log-probabilities."""
     try:
         (first, *_) = answer["choices"][0]["logprobs"]["content"]

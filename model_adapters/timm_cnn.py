@@ -20,9 +20,9 @@ from vlbench.adapter_kit.weights import (
     LARGEST_SIZE,
     UNREADABLE,
     cached_file,
+    download_error,
     hub_obstacle,
     load_weights,
-    not_downloaded,
     read_state_dict,
     require_hub,
     require_sizes,
@@ -227,7 +227,7 @@ def _fetch(repository: str, revision: str, what: str) -> Path:
         return Path(hf_hub_download(repository, FOLDER_FILES[1], **options))
     except (OSError, ValueError) as error:
         origin = f"{repository}, revision {revision}"
-        raise not_downloaded(what, origin, obstacle or error) from error
+        raise download_error(what, origin, obstacle or error) from error
 
 
 def _load_published(recipe: Recipe, file: Path) -> Any:

@@ -25,8 +25,8 @@ from vlbench.adapter_kit.library_models import (
     open_torchvision,
     require_torchvision,
     require_torchvision_weights,
-    seen_by,
     torchvision_models,
+    view_of_weights,
 )
 from vlbench.adapter_kit.weights import load_weights, read_weights, weights_file
 from vlbench.errors import CannotDo, WeightsError, unknown
@@ -84,7 +84,7 @@ class TorchvisionCnn(LayersOfModel):
         known = tags.__members__
         published = known.get(weights)
         trained = published or known.get(tag)
-        self.settled = seen_by(trained, resize, crop, interpolation)
+        self.settled = view_of_weights(trained, resize, crop, interpolation)
         self._steps = resizing(**self.settled, squash=squash)
         there_are = f"{architecture} has the tags {', '.join(one.name for one in tags)}, random"
         hint = _hint(source or there_are)
@@ -96,7 +96,7 @@ class TorchvisionCnn(LayersOfModel):
         usual = normaliser_of(trained)
         normaliser = _load(file, model, head, usual) if file else usual
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        self._head, self._layer = head, _known(layer, model)
+        self._head, self._layer = head, _require_layer(layer, model)
         known = bool(trained) or weights == "random"
         self._named, count = classes, _width(model, head)
         self.class_order = class_order_of(classes, count, published=known)
@@ -208,7 +208,7 @@ def _head_name(model: nn.Module) -> str:
     return (linear or [name for name, layer in layers if isinstance(layer, nn.Conv2d)])[-1]
 
 
-def _known(layer: str, model: nn.Module) -> str:
+def _require_layer(layer: str, model: nn.Module) -> str:
     """Return the name of a layer. Raises UnknownNameError, and CannotDo for Swin transformers."""
     names = [name for name, _ in model.named_modules() if name]
     if layer and layer not in names:
@@ -240,7 +240,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     if not any(key.startswith(f"{head}.") for key in state):
         model.set_submodule(head, nn.Identity())
     elif weight is not None and weight.ndim and len(weight) != len(wanted[f"{head}.weight"]):
-        model.set_submodule(head, _of_classes(model.get_submodule(head), len(weight)))
+        model.set_submodule(head, _make_head(model.get_submodule(head), len(weight)))
     load_weights(model, state, file)
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
     own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
@@ -249,7 +249,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     return torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else usual
 
 
-def _of_classes(head: Any, count: int) -> nn.Module:
+def _make_head(head: Any, count: int) -> nn.Module:
     """Return a head like another, for `count` classes."""
     bias = head.bias is not None
     if isinstance(head, nn.Conv2d):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, sized
+from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, fill_sizes
 
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
 from vlbench.adapter_kit.image_tokens import cross_attention, without_whole
@@ -52,7 +52,7 @@ class Vilbert:
         if task is not None and not 0 <= task < TASKS:
             raise SpecError(f"task {task} is outside 0..{TASKS - 1}")
         port = BertPort(architecture, revision, weights, source, init_seed)
-        config = sized(port.config)
+        config = fill_sizes(port.config)
         self._head = RETRIEVAL if retrieval else MATCH
         self.score_kind = "ranking_logit" if retrieval else "logit"
         stored = read_state_dict(port.file) if port.file else {}

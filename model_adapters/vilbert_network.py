@@ -208,7 +208,7 @@ class Network(nn.Module):
         return text, parts["v_pooler"]["dense"](encoded.image[:, 0]).relu()
 
 
-def sized(config: Any) -> Any:
+def fill_sizes(config: Any) -> Any:
     """Return the configuration of a BERT with the published sizes where it has none."""
     changed = copy.deepcopy(config)
     for name, value in PUBLISHED.items():

@@ -18,7 +18,7 @@ from vlbench.cli import main
 from vlbench.data import hub, table, webdataset
 from vlbench.data.corpora import WordTests
 from vlbench.errors import DataAbsent, DataError
-from vlbench.probes.question_generation.inputs import asked
+from vlbench.probes.question_generation.inputs import select_asked
 
 CAPTIONS = [
     ["A dog near a cat.", "the dog sees a red hat"],
@@ -231,7 +231,7 @@ def test_questions_and_regions_of_a_table_are_what_question_generation_reads(tmp
         question="asked",
         regions=tmp_path / "regions",
     )
-    found = asked(data.splits["test"], [])
+    found = select_asked(data.splits["test"], [])
     assert found.questions == [["who?"], ["who?", "where?"], ["who?", "where?"]]
     assert found.captions == CAPTIONS
     assert found.split["regions"][2].vectors.shape == (2, 5)

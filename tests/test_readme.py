@@ -19,7 +19,7 @@ import yaml
 from forks import command_server
 from sources import make_images
 
-from vlbench.commands.parser import parser_of, spelled
+from vlbench.commands.parser import normalise_argv, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -113,7 +113,7 @@ def commands(page):
 def test_every_command_of_a_page_is_one(page):
     assert commands(page)
     for words in commands(page):
-        assert parser_of().parse_args(spelled(words)).answer
+        assert parser_of().parse_args(normalise_argv(words)).answer
 
 
 def test_python_and_yaml_of_a_page_can_be_read(page):

@@ -100,6 +100,23 @@ def test_the_table_counts_python_and_yaml_by_folder(tmp_path):
     ]
 
 
+def test_since_prints_the_change_against_a_revision(tmp_path):
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    (tmp_path / "vlbench").mkdir()
+    (tmp_path / "vlbench" / "a.py").write_text(BY_HAND)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"], ["tag", "v1"]):
+        subprocess.run([*git, *command], check=True)
+    (tmp_path / "vlbench" / "a.py").write_text("x = 1\n")
+    (tmp_path / "vlbench" / "b.py").write_text("x = 1\n")
+    command = [sys.executable, SCRIPT, tmp_path, "--since", "v1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split() for line in done.stdout.splitlines()[:3]] == [
+        ["since", "v1", "files", "code", "lines", "import", "lines"],
+        ["vlbench", "+1", "-9", "-5"],
+        ["model_adapters", "+0", "+0", "+0"],
+    ]
+
+
 def test_a_folder_that_is_no_checkout_is_named(tmp_path):
     done = subprocess.run(
         [sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False

@@ -16,7 +16,7 @@ from vlbench.data.scenes.rows import row
 from vlbench.data.scenes.world import CATEGORIES
 from vlbench.probes.captioning.captioner_files import label, learn_vocabulary, restore_captioner
 from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
-from vlbench.probes.captioning.captioner_training import CrossEntropyTraining, Lesson
+from vlbench.probes.captioning.captioner_training import CrossEntropyTraining, TrainingCaptions
 
 __all__ = ["small_world"]
 
@@ -244,7 +244,7 @@ def test_a_captioner_learns_to_list_what_it_sees_and_begins_with_given_weights(t
     lists, *_ = warm_up.phases(texts, PLAN, given, THINGS.__contains__)
     words = learn_vocabulary([text for several in texts for text in several], punctuation=True)
     sizes = SIZES._replace(words=len(words))
-    lesson = Lesson(features(), label(words, lists.texts), words)
+    lesson = TrainingCaptions(features(), label(words, lists.texts), words)
     start = warm_up.first_weights(sizes, 9, 0.0)
     training = CrossEntropyTraining(lesson, None, start, lists.plan, torch.device("cpu"))
     assert all(torch.equal(value, start[name]) for name, value in training.weights().items())

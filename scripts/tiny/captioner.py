@@ -41,8 +41,8 @@ from vlbench.probes.captioning.captioner_network import LONGEST, Sizes, greedy_c
 from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
     CrossEntropyTraining,
-    Exam,
-    Lesson,
+    TrainingCaptions,
+    ValidationCaptions,
     cider,
 )
 
@@ -79,12 +79,12 @@ def train_captioner(world: World, folder: Path, plan: Plan) -> Training:
     captions, features = world.scenes.captions, see(world.scenes, folder)
     mean, deviation = spread(features)
     words = learn_vocabulary(chain.from_iterable(captions), punctuation=True)
-    exam = Exam((see(val, folder) - mean) / deviation, val.captions)
+    exam = ValidationCaptions((see(val, folder) - mean) / deviation, val.captions)
     sizes = Sizes(features.shape[1], len(words), HIDDEN, HIDDEN)
     weights, losses = first_weights(sizes, plan.seed, OPEN), list[float]()
     for phase in phases(captions, *plans(plan, len(features)), SINGULAR.__contains__):
         labels = label(words, phase.texts, most=LONGEST)
-        lesson = Lesson((features - mean) / deviation, labels, words)
+        lesson = TrainingCaptions((features - mean) / deviation, labels, words)
         taught = CrossEntropyTraining(lesson, exam, weights, phase.plan, CPU)
         losses += _losses(taught)
         weights = taught.weights()

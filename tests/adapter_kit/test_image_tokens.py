@@ -8,8 +8,8 @@ from tiny_vlm import CHAT, WRITERS, tokenizer
 
 from vlbench.adapter_kit.image_tokens import (
     LAYOUTS,
-    Seen,
     TokenGrid,
+    TokenView,
     _place,
     locate,
     overlap_shares,
@@ -62,7 +62,7 @@ def changed_tokens(local, size, block):
         ids, inputs = inputs_of(processor, image)
         found.append(image_features(model, inputs))
     count = int((ids == model.config.image_token_id).sum())
-    tokens = locate(model.config.model_type, Seen(processor, inputs, size, count))
+    tokens = locate(model.config.model_type, TokenView(processor, inputs, size, count))
     return tokens, (found[0] - found[1]).abs().amax(1)[tokens.places] > 1e-3
 
 
@@ -87,7 +87,7 @@ def test_boxes_of_a_view_are_disjoint_and_lie_in_the_picture(local, size):
     model, processor = local
     ids, inputs = inputs_of(processor, Image.new("RGB", size))
     count = int((ids == model.config.image_token_id).sum())
-    seen = Seen(processor, inputs, size, count)
+    seen = TokenView(processor, inputs, size, count)
     boxes = locate(model.config.model_type, seen).boxes
     assert (boxes >= 0).all()
     assert (boxes[:, 2:] <= torch.tensor(size) + 1e-3).all()
@@ -105,7 +105,7 @@ def test_the_whole_picture_comes_before_its_tiles(local):
     ids, inputs = inputs_of(processor, Image.new("RGB", (190, 64)))
     count = int((ids == model.config.image_token_id).sum())
     kind = model.config.model_type
-    first = LAYOUTS[kind](Seen(processor, inputs, (190, 64), count))[0]
+    first = LAYOUTS[kind](TokenView(processor, inputs, (190, 64), count))[0]
     assert first.seen == ((63, 0, 127, 64) if kind == "llava" else (0, 0, 190, 64))
 
 
@@ -132,19 +132,19 @@ def test_llava_undoes_padding_to_a_square():
         chat_template=CHAT,
     )
     _, inputs = inputs_of(processor, Image.new("RGB", (80, 40)))
-    boxes = locate("llava", Seen(processor, inputs, (80, 40), 16)).boxes
+    boxes = locate("llava", TokenView(processor, inputs, (80, 40), 16)).boxes
     assert boxes.tolist()[:2] == [[0, 0, 20, 20], [20, 0, 40, 20]]
     assert len(boxes) == 8
 
 
 def test_a_model_with_a_resampler_has_no_boxes():
     with pytest.raises(CannotDo, match="not known where in a picture the image tokens of idefics2"):
-        locate("idefics2", Seen(None, {}, (10, 10), 64))
+        locate("idefics2", TokenView(None, {}, (10, 10), 64))
 
 
 def test_tokens_that_have_no_place_are_told():
     with pytest.raises(CannotDo, match="25 image tokens of gemma3 have a place, of 26"):
-        locate("gemma3", Seen(None, {}, (10, 10), 26))
+        locate("gemma3", TokenView(None, {}, (10, 10), 26))
 
 
 def test_a_box_shares_itself_out_by_area():

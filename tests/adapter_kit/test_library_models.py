@@ -20,8 +20,8 @@ from vlbench.adapter_kit.library_models import (
     require_open_clip_tag,
     require_timm,
     require_torchvision,
-    seen_by,
     torchvision_models,
+    view_of_weights,
 )
 from vlbench.errors import UnknownNameError, WeightsError
 
@@ -89,7 +89,7 @@ TRANSFORMS = {
 @pytest.mark.parametrize("tag", TRANSFORMS.values(), ids=str)
 def test_pixels_of_a_tag_are_what_its_own_transform_gives(tag):
     photo = Image.effect_noise((64, 48), 80).convert("RGB")
-    pixels = resizing(**seen_by(tag, None, None, None))(photo)
+    pixels = resizing(**view_of_weights(tag, None, None, None))(photo)
     found = normalise(pixels, *normaliser_of(tag).tolist())
     torch.testing.assert_close(found, tag.transforms()(photo))
 
@@ -104,7 +104,7 @@ def test_pixels_of_a_tag_are_what_its_own_transform_gives(tag):
     ],
 )
 def test_what_a_task_says_of_its_images_wins(tag, given, expected):
-    assert tuple(seen_by(tag, *given).values()) == expected
+    assert tuple(view_of_weights(tag, *given).values()) == expected
 
 
 def test_an_unknown_architecture_names_the_nearest():

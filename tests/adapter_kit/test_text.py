@@ -9,7 +9,7 @@ from tokenizers import ByteLevelBPETokenizer
 from vlbench.adapter_kit.text import (
     UNLIMITED,
     TextReader,
-    cleaned,
+    clean_text,
     position_limit,
     text_vectors,
     token_span,
@@ -135,18 +135,18 @@ def lower(text):
     ],
 )
 def test_each_character_of_a_clean_text_knows_what_it_was_made_of(text, clean, sources):
-    found = cleaned(text, lower)
+    found = clean_text(text, lower)
     assert found.text == clean
     assert [text[start:end] for start, end in found.characters] == sources
 
 
 def test_a_span_of_a_clean_text_becomes_one_of_the_text_as_given():
-    found = cleaned("A  &lt;Cat&gt;", lower)
+    found = clean_text("A  &lt;Cat&gt;", lower)
     assert (found.given((2, 4)), found.given(None)) == ((3, 8), None)
 
 
 def test_what_is_not_cleaned_word_by_word_is_aligned_as_a_whole():
-    found = cleaned("ab cd ef", lambda text: text.replace("b c", "-"))
+    found = clean_text("ab cd ef", lambda text: text.replace("b c", "-"))
     assert [*zip(found.text, found.characters, strict=True)] == [
         ("a", (0, 1)),
         ("-", (1, 4)),
@@ -158,13 +158,13 @@ def test_what_is_not_cleaned_word_by_word_is_aligned_as_a_whole():
 
 
 def test_characters_beyond_those_compared_have_no_place():
-    found = cleaned("ab cd ef " * 200, lambda text: text.replace("b c", "-"))
+    found = clean_text("ab cd ef " * 200, lambda text: text.replace("b c", "-"))
     assert found.given((1, 2)) == (1, 4)
     assert found.given((600, 601)) is None
 
 
 def test_what_cleaning_adds_stands_for_the_character_before_it():
-    assert cleaned("ab", lambda text: f"{text}!").characters == [(0, 1), (1, 2), (1, 2)]
+    assert clean_text("ab", lambda text: f"{text}!").characters == [(0, 1), (1, 2), (1, 2)]
 
 
 SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}

@@ -7,9 +7,9 @@ from torch import nn
 
 from vlbench import hub
 from vlbench.adapter_kit.weights import (
+    download_error,
     hub_obstacle,
     load_weights,
-    not_downloaded,
     read_state_dict,
     read_weights,
     seeded,
@@ -111,7 +111,7 @@ def test_what_keeps_a_run_from_the_hub_is_said(offline, reachable, why, monkeypa
 
 
 def test_a_failed_download_names_the_origin_and_the_local_alternative():
-    assert str(not_downloaded("it", "a server", "it is down", "weights=PATH,tag=x")) == (
+    assert str(download_error("it", "a server", "it is down", "weights=PATH,tag=x")) == (
         "it cannot be downloaded from a server: it is down; "
         "give a local copy with --model-args weights=PATH,tag=x"
     )

@@ -7,14 +7,14 @@ import pytest
 from vlbench import commands
 from vlbench.cli import main
 from vlbench.commands import parser
-from vlbench.commands.parser import commands_in, data_dirs, parser_of, spelled
+from vlbench.commands.parser import commands_in, data_dirs, normalise_argv, parser_of
 from vlbench.commands.run import insert_config
 
 (FOLDER,) = map(Path, commands.__path__)
 
 
 def parsed(*words):
-    return parser_of().parse_args(spelled(words))
+    return parser_of().parse_args(normalise_argv(words))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def parsed(*words):
     ],
 )
 def test_run_and_help_may_be_left_out_and_options_have_two_spellings(words, wanted):
-    assert spelled(words) == wanted
+    assert normalise_argv(words) == wanted
 
 
 def test_a_folder_of_data_is_for_one_name_or_for_all():

@@ -12,7 +12,7 @@ from vlbench.code.plugins import load_file
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.engine import Known, features_key, map_key, once_key
+from vlbench.engine.engine import KnownModel, features_key, map_key, once_key
 from vlbench.engine.pass_checks import REPEATED, SOME
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
@@ -331,7 +331,7 @@ def test_features_that_are_no_floats_or_none_are_refused(planted):
 def test_a_model_without_a_name_is_called_like_its_class():
     model, engine = ConstantModel(), Engine.for_tests()
     assert engine.name_of(model) == "ConstantModel"
-    known = {id(model): Known("a-name")}
+    known = {id(model): KnownModel("a-name")}
     assert Engine(ComputeSettings(CPU), known=known).name_of(model) == "a-name"
 
 

@@ -9,8 +9,10 @@ from transformers import BertConfig
 
 from vlbench.adapter_kit.bert_ports import run_layers
 
-NAMES = ("Network", "Inputs", "sized", "MATCH", "RETRIEVAL")
-Network, Inputs, sized, MATCH, RETRIEVAL = (adapter(f"vilbert_network:{name}") for name in NAMES)
+NAMES = ("Network", "Inputs", "fill_sizes", "MATCH", "RETRIEVAL")
+Network, Inputs, fill_sizes, MATCH, RETRIEVAL = (
+    adapter(f"vilbert_network:{name}") for name in NAMES
+)
 HEADS = {"pretraining": MATCH, "vltasks": RETRIEVAL, "vltasks_tasktoken": RETRIEVAL}
 
 
@@ -21,7 +23,7 @@ def original(request, real_data):
     config = BertConfig(**json.loads((files / "config.json").read_text()))
     config._attn_implementation = "eager"
     task = 7 if name == "vltasks_tasktoken" else None
-    network = Network(sized(config), HEADS[name], task).eval()
+    network = Network(fill_sizes(config), HEADS[name], task).eval()
     weights = "weights_pretraining.pt" if name == "pretraining" else "weights.pt"
     state = torch.load(files / weights, weights_only=True)
     assert network.load_state_dict(state, strict=False).missing_keys == []
@@ -104,6 +106,6 @@ def test_the_score_of_pre_training_is_the_log_odds_of_the_originals_label_0(orig
 
 
 def test_sizes_that_a_configuration_lacks_are_the_published():
-    found = sized(BertConfig(v_hidden_size=20))
+    found = fill_sizes(BertConfig(v_hidden_size=20))
     assert (found.v_hidden_size, found.bi_hidden_size, found.v_num_hidden_layers) == (20, 1024, 6)
     assert found.t_biattention_id == [6, 7, 8, 9, 10, 11]

@@ -7,7 +7,7 @@ from runs import evaluate, planned, ran
 from sources import TASK, make_source, write
 
 from vlbench.errors import SpecError, UnknownNameError
-from vlbench.run.task import beside, loader_names, metrics_of_others, paths_in, require_known
+from vlbench.run.task import loader_names, metrics_of_others, paths_in, require_known, resolve_paths
 
 FILE = Path("/source/tasks/t.yaml")
 
@@ -27,12 +27,12 @@ OUTER = Outer(Inner(Path("w")), [Path("../a"), "b"])
 
 
 def test_relative_paths_lie_beside_their_file_at_any_depth():
-    assert beside(FILE, Path("/whole")) == Path("/whole")
-    assert beside(FILE, Path("$VLBENCH_DATA/x")) == Path("$VLBENCH_DATA/x")
-    placed = beside(FILE, OUTER)
+    assert resolve_paths(FILE, Path("/whole")) == Path("/whole")
+    assert resolve_paths(FILE, Path("$VLBENCH_DATA/x")) == Path("$VLBENCH_DATA/x")
+    placed = resolve_paths(FILE, OUTER)
     assert placed == Outer(Inner(FILE.parent / "w"), [FILE.parent / "../a", "b"])
-    assert beside(FILE, Inner(None)) == Inner(None)
-    assert beside(FILE, Outer(Inner(), (1, Path("c")))).files == (1, FILE.parent / "c")
+    assert resolve_paths(FILE, Inner(None)) == Inner(None)
+    assert resolve_paths(FILE, Outer(Inner(), (1, Path("c")))).files == (1, FILE.parent / "c")
 
 
 def test_paths_are_found_under_dotted_keys():
@@ -42,7 +42,7 @@ def test_paths_are_found_under_dotted_keys():
 
 def test_a_script_of_evaluate_is_a_file_beside_the_task_and_its_metrics_need_trust():
     metrics = ["cider", "evaluate:bleu", "evaluate:ours/near.py"]
-    placed = beside(FILE, metrics)
+    placed = resolve_paths(FILE, metrics)
     assert placed == [*metrics[:2], f"evaluate:{FILE.parent}/ours/near.py"]
     assert dict(paths_in(placed, "metrics")) == {"metrics.2": FILE.parent / "ours/near.py"}
     assert metrics_of_others(Outer(Inner(), metrics)) == metrics[1:]

@@ -15,8 +15,8 @@ from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 from vlbench.probes.captioning.captioner_training import (
     CrossEntropy,
     CrossEntropyTraining,
-    Exam,
-    Lesson,
+    TrainingCaptions,
+    ValidationCaptions,
 )
 
 CPU = torch.device("cpu")
@@ -64,9 +64,11 @@ SIZES = Sizes(features=len(THINGS), words=len(VOCABULARY), embedding=WIDTHS[0], 
 def cross_entropy(plan):
     """Return a training on all images, validated on the same."""
     references = [captions(pair) for pair in PAIRS]
-    lesson = Lesson(features(), labels(), VOCABULARY)
+    lesson = TrainingCaptions(features(), labels(), VOCABULARY)
     weights = draw_captioner(SIZES, torch.Generator().manual_seed(plan.seed)).state_dict()
-    return CrossEntropyTraining(lesson, Exam(features(), references), weights, plan, CPU)
+    return CrossEntropyTraining(
+        lesson, ValidationCaptions(features(), references), weights, plan, CPU
+    )
 
 
 def run(training, start=0, stop=None):

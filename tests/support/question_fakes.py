@@ -20,8 +20,14 @@ from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.probes.question_generation.inputs import ObjectReader, Objects, Texts, asked, pairs_of
-from vlbench.probes.question_generation.steps import Material, Trainings
+from vlbench.probes.question_generation.inputs import (
+    ObjectReader,
+    Objects,
+    Texts,
+    pairs_of,
+    select_asked,
+)
+from vlbench.probes.question_generation.steps import TrainingData, Trainings
 from vlbench.probes.question_generation.training import BertGenTraining
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -127,14 +133,14 @@ def toy_world(train=60, test=24, *, change=None, seed=0) -> Data:
 
 def toy_asked(count=4):
     """Return the train images of a small toy world, with their captions and questions."""
-    return asked(toy_world(count, count).splits["train"], ())
+    return select_asked(toy_world(count, count).splits["train"], ())
 
 
 def toy_trainings(count=4, *, engine=None, seed=0) -> Trainings:
     """Return the steps of a toy model, each of which is trained for one batch of `count`."""
     found = toy_asked(count)
     objects = Objects(found.split["regions"], found.ids, ObjectReader(2))
-    material = Material(pairs_of(found, TOY_TEXTS), objects, "toy", REGION_WIDTH)
+    material = TrainingData(pairs_of(found, TOY_TEXTS), objects, "toy", REGION_WIDTH)
     plan = BertGenTraining(epochs=1, batch_size=4, learning_rate=0.01)
     engine = engine or Engine.for_tests()
     return Trainings(toy_model(), engine, material, plan, TOY_TEXTS, seed=seed)

@@ -31,6 +31,9 @@ PREFIX_LM = frozenset({"paligemma"})
 # Types that were tried: what they keep of an image does not depend on the text after it.
 CAUSAL = frozenset(LAYOUTS) - PREFIX_LM
 
+# Texts that are run at a time, at most: for scores, and for attention, which takes more memory.
+SCORED, ATTENDED = 32, 4
+
 
 class Family(NamedTuple):
     """The format of prompts, what runs them, and what reads a batch of texts without an image.
@@ -54,10 +57,6 @@ def family(kind: str) -> Family:
 def _states(model: Any, batch: Mapping[str, Tensor]) -> Any:
     """Return the output of the language model for texts, read from left to right."""
     return model.get_decoder()(**batch, output_hidden_states=True, use_cache=False)
-
-
-# Texts that are run at a time, at most: for scores, and for attention, which takes more memory.
-SCORED, ATTENDED = 32, 4
 
 
 class AskedImage:

@@ -21,8 +21,8 @@ from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
     cached_file,
+    download_error,
     hub_obstacle,
-    not_downloaded,
     read_state_dict,
     require_hub,
     require_sizes,
@@ -69,7 +69,7 @@ COMPLETE = "write the whole model there with save_pretrained, or copy the file f
 Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-class Opened(NamedTuple):
+class OpenedModel(NamedTuple):
     """A frozen model in evaluation mode on its device, and its configuration.
 
     `missing` names the weights of heads that the checkpoint lacks; the library drew them at random.
@@ -170,7 +170,7 @@ class Checkpoint:
         config: Any = None,
         optional_heads: bool = False,
         attention: str | None = "eager",
-    ) -> Opened:
+    ) -> OpenedModel:
         """Return a model of a class of transformers, such as "LxmertForPreTraining".
 
         `config` takes the place of the checkpoint's own. With `optional_heads`, the checkpoint may
@@ -190,7 +190,7 @@ class Checkpoint:
         if lost:
             raise WeightsError(f"{self.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
         model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        return Opened(model, config, missing)
+        return OpenedModel(model, config, missing)
 
     def tokenizer(self, **options: Any) -> Any:
         """Return a fast tokenizer, which can pad. Raises WeightsError if there is none."""
@@ -259,7 +259,7 @@ class Checkpoint:
         if self.is_local:
             return WeightsError(f"{self._place} cannot be loaded: {error}")
         why = self._obstacle if self._obstacle and isinstance(error, OSError) else error
-        return not_downloaded(self._what, "the hub", why, self._instead)
+        return download_error(self._what, "the hub", why, self._instead)
 
     @property
     def _what(self) -> str:
@@ -269,7 +269,7 @@ class Checkpoint:
 class JointModel:
     """A model that reads a text with a picture, and may have a head, `head`, that scores both."""
 
-    def __init__(self, opened: Opened, head: str, tokenizer: Any) -> None:
+    def __init__(self, opened: OpenedModel, head: str, tokenizer: Any) -> None:
         self.model, self._has_head = opened.model, opened.has(head)
         self._device, self._dtype = self.model.device, self.model.dtype
         limit = opened.config.get_text_config().max_position_embeddings

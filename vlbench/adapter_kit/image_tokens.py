@@ -108,7 +108,7 @@ class TokenGrid(NamedTuple):
     extra: int = 0
 
 
-class Seen(NamedTuple):
+class TokenView(NamedTuple):
     """A picture of a size, as a processor made it into inputs with `tokens` image tokens."""
 
     processor: Any
@@ -122,7 +122,7 @@ class Seen(NamedTuple):
         return (0, 0, *self.size)
 
 
-def locate(kind: str, seen: Seen) -> ImageTokens:
+def locate(kind: str, seen: TokenView) -> ImageTokens:
     """Return the places of the image tokens of a model of type `kind`.
 
     Raises CannotDo for a type whose tokens have no known place, and for tokens that the known
@@ -168,7 +168,7 @@ def _place(view: TokenGrid, size: Size) -> tuple[Tensor, Tensor]:
     return places[kept], boxes.flatten(1).float()[kept]
 
 
-def _merge(seen: Seen) -> list[TokenGrid]:
+def _merge(seen: TokenView) -> list[TokenGrid]:
     """Qwen-VL: the picture squashed to whole patches, which are merged n by n."""
     merge = seen.processor.image_processor.merge_size
     _, rows, columns = (
@@ -177,20 +177,20 @@ def _merge(seen: Seen) -> list[TokenGrid]:
     return [TokenGrid(0, rows, columns, seen.whole)]
 
 
-def _square(seen: Seen) -> list[TokenGrid]:
+def _square(seen: TokenView) -> list[TokenGrid]:
     """Gemma 3, PaliGemma: the picture squashed to a square."""
     side = math.isqrt(seen.tokens)
     return [TokenGrid(0, side, side, seen.whole)]
 
 
-def _crop(seen: Seen) -> list[TokenGrid]:
+def _crop(seen: TokenView) -> list[TokenGrid]:
     """LLaVA, FastVLM: the picture padded to a square, or cut to its centre, or squashed."""
     height, width = seen.inputs["pixel_values"].shape[-2:]
     patch = seen.processor.patch_size
     return [TokenGrid(0, height // patch, width // patch, _centre(seen))]
 
 
-def _centre(seen: Seen) -> Rectangle:
+def _centre(seen: TokenView) -> Rectangle:
     processor, (width, height) = seen.processor.image_processor, seen.size
     short, side = processor.size.get("shortest_edge"), max(seen.size)
     if getattr(processor, "do_pad", False):
@@ -210,7 +210,7 @@ def _centre(seen: Seen) -> Rectangle:
     return (left, top, right, bottom)
 
 
-def _tiles(seen: Seen, grid: Size, side: int, first: int) -> list[TokenGrid]:
+def _tiles(seen: TokenView, grid: Size, side: int, first: int) -> list[TokenGrid]:
     """Return a view per tile of a grid of (rows, columns), from token number `first` on."""
     rows, columns = grid
     boxes = patch_boxes(rows, columns, seen.size).tolist()
@@ -219,7 +219,7 @@ def _tiles(seen: Seen, grid: Size, side: int, first: int) -> list[TokenGrid]:
     ]
 
 
-def _idefics3(seen: Seen) -> list[TokenGrid]:
+def _idefics3(seen: TokenView) -> list[TokenGrid]:
     """Idefics 3 and SmolVLM: a grid of tiles, and after it the whole picture, squashed."""
     side = math.isqrt(seen.processor.image_seq_len)
     width, height = seen.size
@@ -228,7 +228,7 @@ def _idefics3(seen: Seen) -> list[TokenGrid]:
     return [TokenGrid(len(tiles) * side * side, side, side, seen.whole), *tiles]
 
 
-def _internvl(seen: Seen) -> list[TokenGrid]:
+def _internvl(seen: TokenView) -> list[TokenGrid]:
     """InternVL: a grid of tiles, and after it a thumbnail; no thumbnail after a single tile."""
     from transformers.models.got_ocr2.image_processing_got_ocr2 import (  # noqa: PLC0415 - slow
         get_optimal_tiled_canvas,
@@ -246,7 +246,7 @@ def _internvl(seen: Seen) -> list[TokenGrid]:
     return [TokenGrid(len(tiles) * side * side, side, side, seen.whole), *tiles]
 
 
-def _anyres(seen: Seen) -> list[TokenGrid]:
+def _anyres(seen: TokenView) -> list[TokenGrid]:
     """LLaVA-OneVision: the picture squashed, then a finer grid with a newline after each row.
 
     The picture is scaled to fit the best of several canvases and padded. Rows and columns of
@@ -287,7 +287,7 @@ def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle
     return (left, top, right, bottom)
 
 
-LAYOUTS: dict[str, Callable[[Seen], list[TokenGrid]]] = {
+LAYOUTS: dict[str, Callable[[TokenView], list[TokenGrid]]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _merge),
     **dict.fromkeys(("idefics3", "smolvlm"), _idefics3),
     **dict.fromkeys(("gemma3", "paligemma"), _square),

@@ -23,6 +23,18 @@ CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711
 # How the pixels of a resized image are computed.
 Interpolation = Literal["bicubic", "bilinear", "nearest"]
 
+# The side of the view of models that see pictures of any size, rounded to whole tokens.
+SIDE = 448
+
+# The pixels of noise that a model sees may differ from the library's by so much on average, in
+# [0, 1]: one backend rounds to grey levels. A crop that lies one pixel beside differs by .1.
+TOLERANCE = 0.005
+
+# Width and height of the pictures that are compared: of other proportions than the view, and with
+# edges that leave odd numbers of pixels beside the central square. One more is larger than the
+# view: enlarged pixels do not show whether a processor smooths what it shrinks.
+COMPARED = ((160, 90), (90, 161), (227, 227), (231, 310), (333, 250), (64, 65))
+
 
 def to_pixels(image: Image) -> Tensor:
     """Return an RGB image as float32 [3, H, W] in [0, 1]."""
@@ -84,10 +96,6 @@ def images_of(pictures: Sequence[Picture]) -> list[Image]:
 def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]) -> Tensor:
     """Return float32 [N, 3, H, W]. Raises DataError for a picture without an image."""
     return torch.stack([preprocess(image) for image in images_of(pictures)])
-
-
-# The side of the view of models that see pictures of any size, rounded to whole tokens.
-SIDE = 448
 
 
 class SquareView:
@@ -170,16 +178,6 @@ def image_features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     features = model.get_image_features(**inputs).pooler_output
     parts: list[Tensor] = [features] if isinstance(features, Tensor) else list(features)
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
-
-
-# The pixels of noise that a model sees may differ from the library's by so much on average, in
-# [0, 1]: one backend rounds to grey levels. A crop that lies one pixel beside differs by .1.
-TOLERANCE = 0.005
-
-# Width and height of the pictures that are compared: of other proportions than the view, and with
-# edges that leave odd numbers of pixels beside the central square. One more is larger than the
-# view: enlarged pixels do not show whether a processor smooths what it shrinks.
-COMPARED = ((160, 90), (90, 161), (227, 227), (231, 310), (333, 250), (64, 65))
 
 
 class ResizeAndCrop(NamedTuple):

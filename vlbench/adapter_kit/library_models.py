@@ -13,8 +13,8 @@ from vlbench import hub
 from vlbench.adapter_kit.images import IMAGENET, Interpolation
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
+    download_error,
     hub_obstacle,
-    not_downloaded,
     seeded,
     unreadable,
     weights_file,
@@ -47,7 +47,7 @@ def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
     return torchvision_models().get_model_weights(architecture)
 
 
-def seen_by(
+def view_of_weights(
     tag: Any, resize: int | None, crop: int | None, interpolation: Interpolation | None
 ) -> dict[str, Any]:
     """Return the size that images are resized to, that of the central crop, and how.
@@ -85,18 +85,18 @@ def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> 
         model: nn.Module = get(architecture, weights=tag, **options)
     except UNREADABLE as error:
         _require_cached(tag, error)
-        raise unreadable(_cached(tag), error) from error
+        raise unreadable(_cache_path(tag), error) from error
     return model
 
 
-def _cached(tag: Any) -> Path:
+def _cache_path(tag: Any) -> Path:
     return Path(torch.hub.get_dir(), "checkpoints", tag.url.rpartition("/")[2])
 
 
 def _require_cached(tag: Any, why: object) -> None:
     """Raise WeightsError, which says why, where torch's cache lacks the weights of a tag."""
-    if not _cached(tag).is_file():
-        raise not_downloaded(f"the weights {tag}", tag.url, why)
+    if not _cache_path(tag).is_file():
+        raise download_error(f"the weights {tag}", tag.url, why)
 
 
 def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str) -> None:

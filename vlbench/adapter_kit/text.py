@@ -101,7 +101,7 @@ class TextReader:
         return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids]
 
 
-class Cleaned(NamedTuple):
+class CleanedText(NamedTuple):
     """A text as a tokenizer cleans it; of each of its characters, those of the text as given."""
 
     text: str
@@ -114,7 +114,7 @@ class Cleaned(NamedTuple):
         return self.characters[span[0]][0], self.characters[span[1] - 1][1]
 
 
-def cleaned(text: str, clean: Callable[[str], str]) -> Cleaned:
+def clean_text(text: str, clean: Callable[[str], str]) -> CleanedText:
     """Return a text cleaned by a function that joins words by one blank, and where it comes from.
 
     A character that replaces several, such as those of an HTML entity, has the span of all of them.
@@ -134,14 +134,14 @@ def cleaned(text: str, clean: Callable[[str], str]) -> Cleaned:
         elif len(new) == len(given):
             own = [(i, i + 1) for i in range(len(given))]
         else:
-            own = _aligned(given, new)
+            own = _align(given, new)
         places += [(start + low, start + high) for low, high in own]
     if made.rstrip(" ") == whole:
-        return Cleaned(whole, places[: len(whole)])
-    return Cleaned(whole, _aligned(text[:MOST_COMPARED], whole[:MOST_COMPARED]))
+        return CleanedText(whole, places[: len(whole)])
+    return CleanedText(whole, _align(text[:MOST_COMPARED], whole[:MOST_COMPARED]))
 
 
-def _aligned(given: str, made: str) -> list[tuple[int, int]]:
+def _align(given: str, made: str) -> list[tuple[int, int]]:
     """Return for each character of a text the characters of another that it was made of."""
     lower = given.lower()
     before = lower if len(lower) == len(given) else given

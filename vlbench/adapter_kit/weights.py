@@ -116,10 +116,10 @@ def cached_file(repository: str, names: Iterable[str], revision: str = "main") -
 def require_hub(what: str, origin: str, instead: str = "weights=PATH") -> None:
     """Raise WeightsError for weights that are not here where the hub cannot be reached."""
     if obstacle := hub_obstacle():
-        raise not_downloaded(what, origin, obstacle, instead)
+        raise download_error(what, origin, obstacle, instead)
 
 
-def not_downloaded(
+def download_error(
     what: str, origin: str, why: object, instead: str = "weights=PATH"
 ) -> WeightsError:
     """Return the error for weights that cannot be downloaded; it names the local alternative."""

@@ -51,7 +51,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         (found,) = live.get(model).adapter.attend([picture], [arguments.text])
         name = model.name
     span = _span(arguments.text, arguments.word)
-    write_whole(arguments.file, _drawn(picture, found, span, f"{name}: {_marked(arguments, span)}"))
+    write_whole(arguments.file, _draw(picture, found, span, f"{name}: {_mark(arguments, span)}"))
     layers, heads = found.weights.shape[:2]
     return Answer([f"{layers} layers x {heads} heads in {arguments.file}"])
 
@@ -82,13 +82,13 @@ def _span(text: str, word: str | None) -> tuple[int, int]:
     return match.span()
 
 
-def _marked(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
+def _mark(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
     text: str = arguments.text
     start, stop = span
     return f"{text[:start]}[{text[start:stop]}]{text[stop:]}" if arguments.word else text
 
 
-def _drawn(picture: Picture, attention: JointAttention, span: tuple[int, int], title: str) -> bytes:
+def _draw(picture: Picture, attention: JointAttention, span: tuple[int, int], title: str) -> bytes:
     """Return the PNG of the attention from the tokens inside a span, on average."""
     from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
     from vlbench.drawing.fonts import add_fonts, without_glyph_warnings

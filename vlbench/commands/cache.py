@@ -46,7 +46,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.do == "show":
         if given or arguments.dry_run:
             raise UnknownNameError(f"{(given or ['--dry-run'])[0]} is for `vlbench cache prune`")
-        return _shown(folder, there, as_json=arguments.json)
+        return _show(folder, there, as_json=arguments.json)
     if not given:
         raise UnknownNameError("say what to remove: --older 30d, --model NAME or --to 50GB")
     before = None if arguments.older is None else time.time() - arguments.older
@@ -63,7 +63,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(lines, problems if held else [], FAILED if held else 0)
 
 
-def _shown(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
+def _show(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
     if as_json:
         rows = [{**one._asdict(), "place": str(one.place)} for one in there]
         return Answer([json.dumps(rows, indent=1)])

@@ -143,7 +143,7 @@ def describe(data: Data) -> dict[str, Any]:
             "overlap": {other: count for (one, other), count in shared.items() if one == name},
             "per_class": _per_class(data, split),
             "sizes": _sizes(split),
-            "columns": {one: _shown(split[one]) for one in sorted(split.columns)},
+            "columns": {one: _show_value(split[one]) for one in sorted(split.columns)},
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
     facts = {"data": data.digest(), "classes": len(data.classes), "dropped": dict(data.dropped)}
@@ -171,7 +171,7 @@ def _sizes(split: Split) -> dict[str, int]:
     return dict(Counter(f"{width}x{height}" for width, height in sizes).most_common())
 
 
-def _shown(column: Column) -> str:
+def _show_value(column: Column) -> str:
     """Return the first value of a column in a few words."""
     if not len(column):
         return "no row"

@@ -94,7 +94,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         said = "are wrong most often"
         return Answer([title, _write_sheet(row.task, shown, arguments, file, said)], notes)
     columns = ["item", "credit", "prediction", "target"]
-    return Answer([title, plain_table(columns, [_cells(item) for item in listed])], notes)
+    rows = [[one.id, f"{one.credit:.3g}", _prediction(one), one.target] for one in listed]
+    return Answer([title, plain_table(columns, rows)], notes)
 
 
 def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[Path, Result]:
@@ -174,10 +175,6 @@ def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[st
 def _title(row: Result, score: Score) -> str:
     lower = "" if score.higher_is_better else ", lower is better"
     return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
-
-
-def _cells(item: Item) -> list[str]:
-    return [item.id, f"{item.credit:.3g}", _prediction(item), item.target]
 
 
 def _prediction(item: Item) -> str:

@@ -36,6 +36,15 @@ OPTIONAL = ("needs", "tags", "parameters", "training data", "released")
 # The speed that estimates of time assume, in FLOP/s.
 FLOPS = 10e12
 
+# What a run gives a loader, and YAML does not.
+OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
+
+# The arguments that decorators add to a probe.
+ADDED = {
+    "layered": ("layers", "Literal['all'] | list[str] | None = None"),
+    "parted": ("categories", "dict[str, list[str]] | None = None"),
+}
+
 
 def add_options(ls: argparse.ArgumentParser) -> None:
     """Add the kind of things, and a filter."""
@@ -111,7 +120,7 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
         about = f"unavailable: {spec.unavailable}" if spec.unavailable else spec.paper
         about = about or spec.paper or spec.weights
         if spec.cost:
-            about += f"; {described_cost(spec.cost, spec.parameters)}"
+            about += f"; {describe_cost(spec.cost, spec.parameters)}"
         row |= {"adapter": spec.adapter, "capabilities": capabilities_of(spec), "about": about}
         row |= {"parameters": spec.parameters, "training_images": spec.training_images}
         row |= {"training_data": list(spec.training_data), "released": spec.released}
@@ -121,7 +130,7 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
     return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
 
 
-def described_cost(cost: Cost, parameters: int | None) -> str:
+def describe_cost(cost: Cost, parameters: int | None) -> str:
     """Return a model's memory, FLOPs, estimated time and licence in a few words."""
     memory = f"{parameters * 4 / 1e9:.2g} GB as float32, " if parameters else ""
     operations, image = cost["flops"], cost["image"]
@@ -144,16 +153,6 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
                 name = f"{module}:{node.name}"
                 row = {"name": name, "tags": [], "file": str(file), "params": _keywords(node)}
                 yield row | {"about": docstring.partition("\n")[0], "docstring": docstring}
-
-
-# What a run gives a loader, and YAML does not.
-OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
-
-# The arguments that decorators add to a probe.
-ADDED = {
-    "layered": ("layers", "Literal['all'] | list[str] | None = None"),
-    "parted": ("categories", "dict[str, list[str]] | None = None"),
-}
 
 
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:

@@ -61,7 +61,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
             for row in rows_of(one, catalog, arguments.output)[: arguments.rows]
         ]
         whole = f"all papers: {total(rows)}"
-        shown = [part for one in papers for part in _described(one, catalog, arguments)]
+        shown = [part for one in papers for part in _describe(one, catalog, arguments)]
         return Answer([*([whole] if len(papers) > 1 else []), *shown, NOTE])
     problems = [*dict.fromkeys(why for one in papers for why in _run(one, catalog, arguments))]
     named = [arguments.paper] if arguments.paper else []
@@ -72,7 +72,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(told.shown, problems, FAILED if problems else told.code)
 
 
-def _described(
+def _describe(
     paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace
 ) -> Iterator[str | Table]:
     """Yield the title of a paper, its rows with what they cost, and what nobody can repeat."""

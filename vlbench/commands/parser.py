@@ -45,6 +45,9 @@ FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
 # Of numbers on the command line.
 MOST_DIGITS = 18
 
+# Where a run writes its boards, and where those are that are published.
+RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
+
 
 class Command(NamedTuple):
     """A command: its last word, what it does, its module, and the commands inside it."""
@@ -55,7 +58,7 @@ class Command(NamedTuple):
     inner: Sequence[Command] = ()
 
 
-def spelled(argv: Sequence[str]) -> list[str]:
+def normalise_argv(argv: Sequence[str]) -> list[str]:
     """Return argv with hyphens in option names, and with `run` or `--help` if it was left out."""
     words = []
     for word in argv:
@@ -118,16 +121,12 @@ def _add_commands(parser: argparse.ArgumentParser, known: Sequence[Command]) -> 
             )
 
 
-def _of_environment(variable: str, default: str) -> str:
+def _environment_default(variable: str, default: str) -> str:
     """Return the default of an option: the value of a variable that is set and not empty, if any.
 
     argparse converts a default that is a text as it does a word of the command line.
     """
     return os.environ.get(variable) or default
-
-
-# Where a run writes its boards, and where those are that are published.
-RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
 
 
 def output_option(output: Path) -> str:
@@ -143,7 +142,7 @@ def add_output(parser: argparse.ArgumentParser, *also: str, of_run: bool = False
         "--output",
         *also,
         type=Path,
-        default=_of_environment("VLBENCH_OUTPUT", str(known)),
+        default=_environment_default("VLBENCH_OUTPUT", str(known)),
         metavar="DIR",
         help=f"where boards are (default: {default})",
     )
@@ -191,7 +190,7 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    default = _of_environment("VLBENCH_DEVICE", "auto")
+    default = _environment_default("VLBENCH_DEVICE", "auto")
     parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
     add_trust(parser)

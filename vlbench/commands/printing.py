@@ -28,6 +28,9 @@ from vlbench.run.plan import Plan, missing_weights
 # The number of tasks that have a table each at the end of a run.
 FEW = 3
 
+# What the plan calls jobs that do not run here, after those that do.
+CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
+
 
 def open_bar(console: Console, planned: Plan) -> Bar:
     """Return the bar of a plan: what `print_plan` told as skipped is not told again."""
@@ -45,11 +48,7 @@ def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
     return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
 
 
-# What the plan calls jobs that do not run here, after those that do.
-CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
-
-
-def _called(job: Job) -> str:
+def _name_status(job: Job) -> str:
     lacks = "want weights" if job.wants_weights else job.status
     return "want data" if lacks == "unavailable" else lacks
 
@@ -59,7 +58,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
 
     What is skipped, kept, failed or has no data is told, too, where nothing runs, or if `verbose`.
     """
-    counts = Counter(map(_called, planned.jobs))
+    counts = Counter(map(_name_status, planned.jobs))
     told = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
     why = verbose or not counts["run"]
     hint = "" if why or len(told) == 1 else "; -v says why"
@@ -68,11 +67,11 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     _say_jobs(console, [job for job in planned.jobs if job.status == "run" and job.reason])
     for line in missing_weights(planned.jobs):
         say(console, f"no weights: {line}")
-    for line in [*_missing(planned), *_left_out(planned), *_sent_away(planned)]:
+    for line in [*_tell_missing(planned), *_tell_dropped(planned), *_tell_sent(planned)]:
         say(console, line)
     if why:
         hidden = ("run", "want data", "want weights")
-        _say_jobs(console, [job for job in planned.jobs if _called(job) not in hidden])
+        _say_jobs(console, [job for job in planned.jobs if _name_status(job) not in hidden])
         absent = [job for job in planned.jobs if job.status == "unavailable"]
         _print_absent(console, {job.task.spec.name: job.reason for job in absent})
 
@@ -92,7 +91,7 @@ def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
             say(console, f"  {', '.join(alike)}: {', '.join(own)}")
 
 
-def _missing(planned: Plan) -> list[str]:
+def _tell_missing(planned: Plan) -> list[str]:
     """Return once what the data of a task lack, for which scores are marked partial."""
     of_tasks = {job.task.spec.name: job.data for job in planned.jobs if job.data}
     return [
@@ -102,7 +101,7 @@ def _missing(planned: Plan) -> list[str]:
     ]
 
 
-def _left_out(planned: Plan) -> list[str]:
+def _tell_dropped(planned: Plan) -> list[str]:
     """Return once what data leave out, with the tasks that they are of."""
     tasks: dict[str, dict[str, None]] = {}
     for job in planned.jobs:
@@ -111,7 +110,7 @@ def _left_out(planned: Plan) -> list[str]:
     return [f"left out of the data of {', '.join(of)}: {what}" for what, of in tasks.items()]
 
 
-def _sent_away(planned: Plan) -> list[str]:
+def _tell_sent(planned: Plan) -> list[str]:
     """Return how much the jobs that run send to which host."""
     return [
         f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "

@@ -133,10 +133,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.console import open_console
-    from vlbench.engine.launch import count_processes, following, launch
+    from vlbench.engine.launch import count_processes, end_with_launcher, launch
 
     options = options_of(arguments)
-    with following(launcher), planned_run(models, tasks, options) as (planned, processes):
+    with end_with_launcher(launcher), planned_run(models, tasks, options) as (planned, processes):
         size = count_processes(arguments.processes, options.device)
         logging.disable(logging.NOTSET)
         print_plan(
@@ -145,14 +145,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
             verbose=arguments.verbose or arguments.dry_run or arguments.strict,
         )
         if arguments.dry_run:
-            return Answer([], _broken(planned), FAILED if planned.broken else 0)
+            return Answer([], _describe_broken(planned), FAILED if planned.broken else 0)
         if size > processes.size and any(job.status == "run" for job in planned.jobs):
             return Answer(code=launch(size, arguments.typed, {LAUNCHER: str(os.getpid())}))
         ended = run_plan(planned, processes, strict=arguments.strict)
         processes.leave()
     if launcher and not processes.is_main:
         return Answer()
-    return ended._replace(problems=[*ended.problems, *_unread(arguments.output)])
+    return ended._replace(problems=[*ended.problems, *_describe_unread(arguments.output)])
 
 
 def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:
@@ -166,17 +166,17 @@ def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> An
         report = run(planned, processes, bar)
     print_report(console, planned, report)
     problems = [f"vlbench: {name} did not load: {why}" for name, why in report.not_loaded.items()]
-    return _ended(planned, report, [*problems, *_broken(planned)], strict=strict)
+    return _answer_of(planned, report, [*problems, *_describe_broken(planned)], strict=strict)
 
 
-def _broken(planned: Plan) -> list[str]:
+def _describe_broken(planned: Plan) -> list[str]:
     """Return what is wrong with tasks that might have been meant, after their number."""
     count = len(planned.broken)
     head = f"vlbench: {counted(count, 'task')} left out, whose file is broken:"
     return [head, *planned.broken] if count else []
 
 
-def _unread(output: Path) -> list[str]:
+def _describe_unread(output: Path) -> list[str]:
     """Return which boards of one's own the commands no longer read, now that a run wrote others."""
     from vlbench.report.rows import models_of_ones_own
     from vlbench.report.texts import few
@@ -206,7 +206,7 @@ def _reads_images(task: TaskSpec) -> bool:
     return IMAGES in task.tags or task.data.get("root") == IMAGES_ROOT
 
 
-def _ended(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
+def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
     """Return how a run ended."""
     statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
     statuses |= {"unavailable"} if report.absent else set()

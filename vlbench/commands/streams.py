@@ -49,7 +49,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
         super().emit(record)
 
 
-class _Printed(logging.Formatter):
+class _PrintableFormatter(logging.Formatter):
     """Spells control characters out, which a name of a file may have."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -61,7 +61,7 @@ class _Printed(logging.Formatter):
 def news() -> Iterator[None]:
     """Print the log lines of vlbench on stderr, such as those of slow work before a run."""
     logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
-    handler.setFormatter(_Printed("vlbench: %(message)s"))
+    handler.setFormatter(_PrintableFormatter("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

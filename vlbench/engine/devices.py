@@ -19,6 +19,9 @@ NEVER = 2**31 - 1
 # What Linux tells a process of itself.
 STATUS = Path("/proc/self/status")
 
+# The batch size of what is never measured, such as texts.
+USUAL = 32
+
 
 def set_up(device: torch.device) -> None:
     """Make a GPU compute exact float32, and a CPU reuse its memory between batches.
@@ -63,10 +66,6 @@ def hardware(device: torch.device) -> str:
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = named[0] if named else platform.processor() or platform.machine()
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
-
-
-# The batch size of what is never measured, such as texts.
-USUAL = 32
 
 
 class ComputeSettings(NamedTuple):

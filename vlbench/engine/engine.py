@@ -39,6 +39,12 @@ from vlbench.errors import DataError
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
 Identities = Mapping[int, str]
 
+# Where there are fewer shards for each of several processes, batches are dealt out.
+FEW = 4
+
+# Features of more bytes are left in the store by `large_features`.
+IN_MEMORY = 1 << 30
+
 
 def features_key(identity: str, compute: Any, name: str, column: Column) -> str | None:
     """Return the key of the features that a model's method computes of a stored column."""
@@ -85,14 +91,7 @@ Found = TypeVar("Found")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-# Where there are fewer shards for each of several processes, batches are dealt out.
-FEW = 4
-
-# Features of more bytes are left in the store by `large_features`.
-IN_MEMORY = 1 << 30
-
-
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """A live model's name, and its own view of the data if it reads another kind of regions."""
 
     name: str
@@ -121,7 +120,7 @@ class Engine:
         identities: Identities | None = None,
         progress: Progress | None = None,
         processes: Processes | None = None,
-        known: Mapping[int, Known] | None = None,
+        known: Mapping[int, KnownModel] | None = None,
         data: str = "",
     ) -> None:
         """Take the identity of each live adapter under its `id`, empty where it has none.

@@ -155,13 +155,13 @@ def _log_failure(rank: int, code: int, errors: str) -> None:
 
 
 @contextmanager
-def following(launcher: int) -> Iterator[None]:
+def end_with_launcher(launcher: int) -> Iterator[None]:
     """End this process if its launcher, process number `launcher`, ends; 0 is none.
 
     An error of one process alone is told by the launcher, and one of all by the first process.
     """
     if launcher:
-        threading.Thread(target=_follow, args=(launcher,), daemon=True).start()
+        threading.Thread(target=_wait_for_end, args=(launcher,), daemon=True).start()
     try:
         yield
     except Exception as error:
@@ -170,7 +170,7 @@ def following(launcher: int) -> Iterator[None]:
         raise
 
 
-def _follow(launcher: int) -> None:
+def _wait_for_end(launcher: int) -> None:
     while os.getppid() == launcher:
         time.sleep(LOOK)
     os._exit(STOPPED)

@@ -14,7 +14,7 @@ from vlbench.data.records import Column
 from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
 from vlbench.engine.pass_checks import require_tensor
-from vlbench.engine.passes import Encode, checked_features
+from vlbench.engine.passes import Encode, check_features
 from vlbench.engine.shards import (
     SHARD,
     Features,
@@ -225,7 +225,7 @@ class _EncodeLayers(Encode):
     def _check(self, rows: list[int], values: Tensor) -> Tensor:
         parts = torch.split(values, self._joined.widths, 1)
         named = zip(self._joined.part_names, parts, strict=True)
-        return torch.cat([checked_features(name, rows, part) for name, part in named], 1)
+        return torch.cat([check_features(name, rows, part) for name, part in named], 1)
 
 
 class _AtLayer:

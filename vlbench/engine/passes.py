@@ -88,10 +88,10 @@ class Encode:
         return torch.cat(parts)[order.argsort().to(parts[0].device)]
 
     def _check(self, rows: list[int], values: Tensor) -> Tensor:
-        return checked_features(self.name, rows, values)
+        return check_features(self.name, rows, values)
 
 
-def checked_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
+def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
     """Return a float32 copy on the CPU of what a method of this name gave of some rows, [N, D].
 
     Raises ValueError for another shape or kind, and for numbers too large or too small, or NaN.
@@ -132,7 +132,8 @@ class Apply:
         """Yield each batch's rows with what the function returned for them."""
         workers = self._settings.workers if self._rows.columns else 0
         for rows, packed in _load(self._rows, batches, workers):
-            images = iter(_unpack(packed))
+            are_bytes = isinstance(packed, bytes)
+            images = iter(pickle.loads(packed) if are_bytes else packed)  # noqa: S301 - our worker's
             values = [
                 next(images) if column.kind in DECODED else [column[row] for row in rows]
                 for column in self._columns
@@ -221,10 +222,6 @@ def _picklable(error: Exception) -> Exception:
     if isinstance(error, VlbenchError) or not get_worker_info():
         return error
     return LoadingError(described(error))
-
-
-def _unpack(values: Any) -> Any:
-    return pickle.loads(values) if isinstance(values, bytes) else values  # noqa: S301 - our worker's
 
 
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:

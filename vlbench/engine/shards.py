@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vlbench.engine.passes import Compute
-from vlbench.engine.store import Located, Store, owned, version_of
+from vlbench.engine.store import Store, StoredValue, copy_views, version_of
 from vlbench.errors import OutputError
 
 # Rows that are computed and stored together: what a killed run loses at most.
@@ -78,7 +78,7 @@ class StoredRows:
         """Take stored rows. Raises OutputError for a shard that is gone."""
         self._store, self._key = store, key
         self._rows = np.asarray(rows, np.int64)
-        self._files: dict[int, Located] = {}
+        self._files: dict[int, StoredValue] = {}
         self._width = 0
         for number in np.unique(self._rows // SHARD).tolist():
             self._files[number] = self._locate(number)
@@ -119,7 +119,7 @@ class StoredRows:
         self._files[number] = self._locate(number)
         self._read(rows, part, out)
 
-    def _locate(self, number: int) -> Located:
+    def _locate(self, number: int) -> StoredValue:
         located = self._store.locate(self._key, f"{number:06d}", "values")
         if located is None:
             raise OutputError(f"{self._store.root} has lost features of this run; run it again")
@@ -260,4 +260,4 @@ def pack(values: list[Any]) -> Any:
     """Return tensors of one shape as one tensor, anything else as a list of its own tensors."""
     if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
         return torch.stack(values)
-    return [owned(value) for value in values]
+    return [copy_views(value) for value in values]

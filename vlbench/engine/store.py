@@ -39,7 +39,7 @@ PLAIN = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int6
 PROBED = 4096
 
 
-class Located(NamedTuple):
+class StoredValue(NamedTuple):
     """A value, its file and the file's version, and the byte where a tensor's numbers begin."""
 
     value: Any
@@ -72,7 +72,7 @@ class Store:
         stored = self._read(key, part)
         return None if stored is None else stored[0]
 
-    def locate(self, key: str, part: str, name: str) -> Located | None:
+    def locate(self, key: str, part: str, name: str) -> StoredValue | None:
         """Return where a tensor's numbers lie in its file; None if it is absent or damaged."""
         file = self._file(key, part)
         # Before it is read: what is written in between is then another version.
@@ -87,7 +87,7 @@ class Store:
             start = body.find(numbers[:PROBED], start + 1)
         if start < 0:
             raise ValueError(f"{part} has no tensor {name} in one piece")
-        return Located(value, file, version, CHECKSUM_BYTES + start)
+        return StoredValue(value, file, version, CHECKSUM_BYTES + start)
 
     def _read(self, key: str, part: str) -> tuple[Any, bytes] | None:
         """Return the value and the body of its file; None where it is absent or damaged."""
@@ -114,7 +114,7 @@ class Store:
         # Its checksum tells where a machine that lost its power left it damaged.
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        write_whole(file, *_parts(_place(key, part), owned(value)), lasting=False)
+        write_whole(file, *_parts(_place(key, part), copy_views(value)), lasting=False)
         if about := self._about.get(key):
             beside = file.with_name(ABOUT)
             if not beside.exists():
@@ -195,7 +195,7 @@ def _unlock(file: Path, lock: BaseFileLock) -> None:
     lock.release()
 
 
-def owned(value: Any) -> Any:
+def copy_views(value: Any) -> Any:
     """Return a value whose tensors own their memory: a view would be stored with all that it views.
 
     Raises TypeError for what is not made of tensors and plain values.
@@ -204,9 +204,9 @@ def owned(value: Any) -> Any:
         whole = value.untyped_storage().nbytes() == value.nbytes
         return value if whole else value.clone()
     if type(value) is dict:
-        return {key: owned(item) for key, item in value.items()}
+        return {key: copy_views(item) for key, item in value.items()}
     if type(value) in {list, tuple}:
-        return type(value)(owned(item) for item in value)
+        return type(value)(copy_views(item) for item in value)
     if value is None or type(value) in {bool, int, float, str, bytes}:
         return value
     raise TypeError(f"a {type(value).__name__} cannot be stored, only tensors and plain values")

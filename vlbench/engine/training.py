@@ -17,6 +17,11 @@ from vlbench.engine.store import Store
 
 ONE_TRAINING = "one training: intervals leave out that another seed would score otherwise"
 
+# What a killed run loses at most, in seconds, and one step.
+CHECKPOINT_SECONDS = 30.0
+
+RESULT, CHECKPOINT = "train", "checkpoint"
+
 
 class Seeded(Protocol):
     """How something is trained with `seeds` seeds, from `seed` on; a named tuple."""
@@ -43,12 +48,6 @@ def each_seed(training: SeededT) -> list[SeededT]:
         raise ValueError(f"{training}: seeds must be 1 or more")
     numbers = range(training.seed, training.seed + training.seeds)
     return [training._replace(seed=seed, seeds=1) for seed in numbers]
-
-
-# What a killed run loses at most, in seconds, and one step.
-CHECKPOINT_SECONDS = 30.0
-
-RESULT, CHECKPOINT = "train", "checkpoint"
 
 
 class Training(Protocol):

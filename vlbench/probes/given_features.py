@@ -13,7 +13,7 @@ from vlbench.data.records import Column, Split, value_column
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.passes import checked_features
+from vlbench.engine.passes import check_features
 from vlbench.errors import CannotDo
 
 
@@ -37,7 +37,7 @@ class VectorEngine(Engine):
 
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
         del encode, most
-        return checked_features("features", column.rows, torch.stack(list(column)))
+        return check_features("features", column.rows, torch.stack(list(column)))
 
 
 def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:

@@ -14,7 +14,7 @@ import torch
 
 from vlbench.engine import Engine, Progress
 from vlbench.engine.devices import ComputeSettings, hardware, peak_memory_mb
-from vlbench.engine.engine import Known
+from vlbench.engine.engine import KnownModel
 from vlbench.engine.processes import Ended, EndedElsewhere, Processes, verdict
 from vlbench.engine.store import Store
 from vlbench.errors import IdentityClash, OutputError, ProcessLost, exits_as_errors, message_of
@@ -126,7 +126,7 @@ def _run(
         progress=machine.progress,
         processes=machine.processes,
         known={
-            id(models.get(one).adapter): Known(one.name, job.views.get(one.key))
+            id(models.get(one).adapter): KnownModel(one.name, job.views.get(one.key))
             for one in (*chain.from_iterable(task.companions.values()), job.model)
         },
         data=task.spec.data["loader"],

@@ -74,7 +74,7 @@ class Job:
     @property
     def wants_weights(self) -> bool:
         """Whether it fails because weights cannot be had."""
-        return self.status == "failed" and self.reason == _lacking(self.missing) != ""
+        return self.status == "failed" and self.reason == _missing_reason(self.missing) != ""
 
     def models(self) -> list[Model]:
         """Return the model, the task's companions, and what these are made from."""
@@ -101,9 +101,9 @@ def decide(
     missing = weights.missing(model, task)
     job = Job(model=model, task=task)
     if missing:
-        job = replace(job, status="failed", reason=_lacking(missing), missing=missing)
+        job = replace(job, status="failed", reason=_missing_reason(missing), missing=missing)
     if missing and (options.overwrite or not _ok_rows(standing, model.name)):
-        return _attempt(job, partial(_look, job, datasets))
+        return _attempt(job, partial(_require_data, job, datasets))
     read = _attempt(job, partial(_read, job, datasets))
     if read.data is None:
         return read
@@ -116,7 +116,7 @@ def decide(
     return job if missing else replace(read, request=request, limited=limited, reason=reason)
 
 
-def _lacking(missing: Mapping[str, str]) -> str:
+def _missing_reason(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in missing.items())
 
 
@@ -160,7 +160,7 @@ def _read(job: Job, datasets: DataSets) -> Job:
     return replace(job, data=data, views=views)
 
 
-def _look(job: Job, datasets: DataSets) -> Job:
+def _require_data(job: Job, datasets: DataSets) -> Job:
     """Return a job without weights, whose data are not read. Raises DataAbsent."""
     if absent := absence(partial(_read, job, datasets)):
         raise absent

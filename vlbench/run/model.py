@@ -191,7 +191,7 @@ def resolve_model(
     arguments = _arguments(spec, adapter, given, options.model_args)
     companion = partial(_companion, catalog, spec, options, (*above, spec.name))
     return Model(
-        name=spec.name + _shown(options) if options.name is None else options.name,
+        name=spec.name + _name_overrides(options) if options.name is None else options.name,
         spec=spec,
         adapter=adapter,
         arguments=arguments,
@@ -253,7 +253,7 @@ def _of_object(model: Any, options: Options) -> Model:
             f"{model!r}: give a model's name with its arguments, or an object made with them"
         )
     return Model(
-        name=name + _overridden(options.model_args) if options.name is None else name,
+        name=name + _format_overrides(options.model_args) if options.name is None else name,
         spec=spec,
         adapter=kind,
         overrides=options.model_args,
@@ -306,12 +306,12 @@ def _arguments(
         where = f"{spec.document.where(spec.name)}: {spec.name}"
         raise SpecError("\n".join(error.lines(lambda *_: where))) from error
     return {
-        key: value if key in overrides else _beside(spec.file, value)
+        key: value if key in overrides else _resolve_path(spec.file, value)
         for key, value in arguments.items()
     }
 
 
-def _beside(file: Path, value: Any) -> Any:
+def _resolve_path(file: Path, value: Any) -> Any:
     """Return a path of models.yaml, relative to that file, as a whole path."""
     if not isinstance(value, str | Path):
         return value
@@ -320,13 +320,13 @@ def _beside(file: Path, value: Any) -> Any:
     return type(value)(place) if written_as_path and place.exists() else value
 
 
-def _shown(options: Options) -> str:
+def _name_overrides(options: Options) -> str:
     """Return `[k=v,...]` of what the user overrode."""
     usual = options.dtype == Options().dtype
-    return _overridden(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
+    return _format_overrides(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
 
 
-def _overridden(overrides: Mapping[str, Any]) -> str:
+def _format_overrides(overrides: Mapping[str, Any]) -> str:
     """Return `[k=v,...]`, paths as file names; empty without any."""
     pairs = [f"{key}={_word(shown(value, key))}" for key, value in sorted(overrides.items())]
     return f"[{','.join(pairs)}]" if pairs else ""

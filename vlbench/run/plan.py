@@ -52,7 +52,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     problems, broken = _Problems(), list[str]()
     if set(tasks) - set(catalog.tasks):
         broken += catalog.broken.values()
-    resolved_tasks = _resolved_tasks(catalog, tasks, options, problems, broken)
+    resolved_tasks = _resolve_tasks(catalog, tasks, options, problems, broken)
     resolved_models = [
         model
         for name in catalog.model_names(models)
@@ -125,7 +125,7 @@ class _Problems:
             raise kind("\n".join(dict.fromkeys(str(problem) for problem in self.found)))
 
 
-def _resolved_tasks(
+def _resolve_tasks(
     catalog: Catalog,
     tasks: Sequence[str],
     options: Options,

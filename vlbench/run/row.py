@@ -29,6 +29,8 @@ from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
 
+_COPIES = "data: {} images of {} are copies of others of it, under other names"
+
 
 class ComparableParts(NamedTuple):
     """Digests of the data and of companions' views of them, and the kind of regions."""
@@ -128,7 +130,10 @@ def _regions_of(companion: Model, data: Data) -> str | None:
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
-    paths = {k: map_leaves(value, lambda _, one: _as_path(one)) for k, value in arguments.items()}
+    paths = {
+        key: map_leaves(given, lambda _, leaf: leaf if isinstance(leaf, Path) else as_path(leaf))
+        for key, given in arguments.items()
+    }
     return {key: shown(value, key) for key, value in paths.items()}
 
 
@@ -149,11 +154,6 @@ def code_version() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"{__version__}+unknown"
     return f"{__version__}+{commit}{'.dirty' if changed else ''}"
-
-
-def _as_path(value: Any) -> Any:
-    """Return a text as a path if such a file exists; a path stays a path."""
-    return value if isinstance(value, Path) else as_path(value)
 
 
 def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,15 +209,18 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     scores = [with_width(score.within_limits()) for score in stated]
     scored = replace(row, scores=scores, counts=counts, run=run)
     notes += [
-        *_ties(scored),
-        *_useless_intervals(scored),
+        *_tie_notes(scored),
+        *_interval_notes(scored),
         *(_COPIES.format(n, split) for split, n in copied.items()),
-        *(_shared_note(job.data, *pair, n) for pair, n in shared.items()),
-        *_dropped_arguments(job),
-        *_own_regions(job),
-        *_of_model(job),
-        *_of_servers(job),
-        *_encoded_regions(job),
+        *(
+            f"data: {n} of {len(job.data.splits[one])} rows of {one} are in {other}, too"
+            for (one, other), n in shared.items()
+        ),
+        *_argument_notes(job),
+        *_region_notes(job),
+        *_model_notes(job),
+        *_server_notes(job),
+        *_encoding_notes(job),
         *(_clean(job, note) for note in outcome.notes),
     ]
     return replace(scored, notes=[*map(cut, notes)])
@@ -237,21 +240,21 @@ def with_width(score: Score) -> Score:
     return replace(score, stderr=stderr, ci95=ci95)
 
 
-def _ties(row: Result) -> list[str]:
+def _tie_notes(row: Result) -> list[str]:
     """Return a note with the number of tied choices, if most are tied."""
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
     note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
     return [note] if row.is_mostly_tied else []
 
 
-def _useless_intervals(row: Result) -> list[str]:
+def _interval_notes(row: Result) -> list[str]:
     """Return a note that names scores whose interval is all that a score can be."""
     whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
     why = "an interval of the whole range: too few items or seeds to say more"
     return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
-def _dropped_arguments(job: Job) -> list[str]:
+def _argument_notes(job: Job) -> list[str]:
     """Return a note for each adapter argument of the task that this adapter lacks."""
     asked, made = job.task.spec.model, job.model.base.instance is None
     why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
@@ -262,25 +265,14 @@ def _dropped_arguments(job: Job) -> list[str]:
     ]
 
 
-_COPIES = "data: {} images of {} are copies of others of it, under other names"
-
-
 def _shared_rows(data: Data) -> dict[tuple[str, str], int]:
     """Return how many rows two splits share, by their names, the smaller first, where it is any."""
+    sizes = {name: (len(split), name) for name, split in data.splits.items()}
     every = overlaps(data).items()
-    return {pair: n for pair, n in every if n and pair == _small_first(data, pair)}
+    return {(a, b): n for (a, b), n in every if n and sizes[a] < sizes[b]}
 
 
-def _shared_note(data: Data, one: str, other: str, n: int) -> str:
-    return f"data: {n} of {len(data.splits[one])} rows of {one} are in {other}, too"
-
-
-def _small_first(data: Data, pair: tuple[str, str]) -> tuple[str, str]:
-    one, other = sorted(pair, key=lambda name: (len(data.splits[name]), name))
-    return one, other
-
-
-def _own_regions(job: Job) -> list[str]:
+def _region_notes(job: Job) -> list[str]:
     """Return a note of the model's region kind, if rows of other kinds are on the same board."""
     kind = job.model.spec.regions.get("kind")
     beside_others = job.task.spec.compare_across_regions or _sees_regions_alone(job)
@@ -298,20 +290,20 @@ def _sees_regions_alone(job: Job) -> bool:
     )
 
 
-def _of_model(job: Job) -> list[str]:
+def _model_notes(job: Job) -> list[str]:
     """Return what the model's line says of itself on tasks that ask for what this one does."""
     asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
     return [note for key, note in job.model.spec.notes.items() if key in asked]
 
 
-def _of_servers(job: Job) -> list[str]:
+def _server_notes(job: Job) -> list[str]:
     """Return a note for each model of a job that a server has."""
     names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
     why = "the weights are not known, so that this row cannot be computed again"
     return [f"served: {shown(name)}: {why}" for name in names]
 
 
-def _encoded_regions(job: Job) -> list[str]:
+def _encoding_notes(job: Job) -> list[str]:
     """Return a note for the model and each companion that vlbench lets encode regions."""
     companions = [one for several in job.task.companions.values() for one in several]
     whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}

@@ -34,9 +34,13 @@ from vlbench.schema import (
     read_arguments,
 )
 
+# What vlbench itself gives a probe, and a loader that has such parameters.
+PROBE_FILLED = ("model", "data", "engine")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
+
 
 @contextmanager
-def noted(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
+def note_problems(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
     """Note what does not fit its schema, each problem with file and line, and go on."""
     try:
         yield
@@ -75,7 +79,7 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
             )
 
 
-def beside(file: Path, value: Any) -> Any:
+def resolve_paths(file: Path, value: Any) -> Any:
     """Return a value whose relative paths lie beside the file that names them.
 
     A path that starts with the variable of the data's folder stays as it is.
@@ -111,11 +115,6 @@ def _script(value: Any) -> Path | None:
     """Return the path of a metric of `evaluate` that is a script."""
     named = isinstance(value, str) and value.startswith(PREFIX) and value.endswith(".py")
     return Path(value.removeprefix(PREFIX)) if named else None
-
-
-# What vlbench itself gives a probe, and a loader that has such parameters.
-PROBE_FILLED = ("model", "data", "engine")
-LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,12 +229,12 @@ def _read_params(
     where = spec.document.where
     arguments: dict[str, Any] = {}
     with blamed_on(where, "probe"):
-        with noted(lines, partial(where, "params")):
-            arguments = read_arguments(probe, _expanded(spec.params, options), PROBE_FILLED)
+        with note_problems(lines, partial(where, "params")):
+            arguments = read_arguments(probe, _expand(spec.params, options), PROBE_FILLED)
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
             raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
-    arguments = {key: _beside(spec, value, "params", key) for key, value in arguments.items()}
+    arguments = {key: _resolve(spec, value, "params", key) for key, value in arguments.items()}
     metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
     foreign = [one for one in metrics if not _is_own_script(one, spec)]
     if foreign and not options.trust:
@@ -292,8 +291,8 @@ def _read_data(
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
     arguments: dict[str, Any] = {}
     with blamed_on(where, "data", "loader"):
-        with noted(lines, partial(where, "data")):
-            arguments = read_arguments(loader, _expanded(given, options), filled)
+        with note_problems(lines, partial(where, "data")):
+            arguments = read_arguments(loader, _expand(given, options), filled)
         known = parameters(loader)
         returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
         if returned not in (Data, Any):
@@ -301,7 +300,7 @@ def _read_data(
     if "regions" in spec.data and "regions" not in known:
         raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.
-    arguments = {key: _beside(spec, value, "data", key) for key, value in arguments.items()}
+    arguments = {key: _resolve(spec, value, "data", key) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
     return arguments | {k: v for k, v in from_run.items() if k in known and v is not None}
@@ -330,13 +329,13 @@ def _read_regions(
 ) -> dict[str, Any]:
     """Return the loader's argument for each kind of regions; notes every problem."""
     key, found = ("data", "regions"), dict[str, Any]()
-    with noted(lines, partial(spec.document.where, *key)):
+    with note_problems(lines, partial(spec.document.where, *key)):
         kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
-        found = read(kinds, _expanded(spec.data["regions"], options))
-    return {kind: _beside(spec, value, *key, kind) for kind, value in found.items()}
+        found = read(kinds, _expand(spec.data["regions"], options))
+    return {kind: _resolve(spec, value, *key, kind) for kind, value in found.items()}
 
 
-def _expanded(value: Any, options: Options) -> Any:
+def _expand(value: Any, options: Options) -> Any:
     """Return a value of a task's file with $VLBENCH_DATA replaced where it is known."""
     root = options.data_folder
 
@@ -346,9 +345,9 @@ def _expanded(value: Any, options: Options) -> Any:
     return map_leaves(value, expand)
 
 
-def _beside(spec: TaskSpec, value: Any, *key: str) -> Any:
+def _resolve(spec: TaskSpec, value: Any, *key: str) -> Any:
     """Return a value whose relative paths lie beside the file in which the key stands."""
-    return beside(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
+    return resolve_paths(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
 
 
 def _find_companions(

@@ -13,13 +13,16 @@ from vlbench.probes.captioning.caption_scores import (
     metrics_part,
 )
 from vlbench.probes.captioning.caption_sets import Subjects, references_of
-from vlbench.probes.captioning.caption_statistics import counted
+from vlbench.probes.captioning.caption_statistics import with_ones
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
 
 EXAMPLES = Examples(["a", "b"], ["1", "2"])
 KINDS = {
-    "favourites": {"length": counted([[5, 7], [7, 9]]), "match_score": counted([[1, 2], [3, 4]])},
-    "ce": {"length": counted([[4, 4]]), "match_score": counted([[0, 1]])},
+    "favourites": {
+        "length": with_ones([[5, 7], [7, 9]]),
+        "match_score": with_ones([[1, 2], [3, 4]]),
+    },
+    "ce": {"length": with_ones([[4, 4]]), "match_score": with_ones([[0, 1]])},
 }
 
 
@@ -73,7 +76,7 @@ def test_a_metric_of_evaluate_has_no_interval_and_no_items():
 
 
 def test_only_what_may_be_negative_has_an_interval_below_0():
-    statistics = counted([[0.0, 0.1], [9.0, 9.1], [0.0, 0.2]])
+    statistics = with_ones([[0.0, 0.1], [9.0, 9.1], [0.0, 0.2]])
     scores = found({"ce": {"length": statistics, "match_score": statistics}})
     assert scores["length", "ce"].within_limits().ci95[0] == 0.0
     assert scores["match_score", "ce"].within_limits().ci95[0] < 0

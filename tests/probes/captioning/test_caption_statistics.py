@@ -11,10 +11,9 @@ from vlbench.metrics.evaluated import Value
 from vlbench.metrics.intervals import fraction_ends, wilson
 from vlbench.metrics.language_model import TextScorer, perplexity_statistics, train_language_model
 from vlbench.probes.captioning.caption_statistics import (
-    Judged,
+    JudgedCaptions,
     available_metrics,
     caption_statistics,
-    counted,
     formula_of,
     join_outcomes,
     metric_statistics,
@@ -22,6 +21,7 @@ from vlbench.probes.captioning.caption_statistics import (
     over_seeds,
     ratio,
     share,
+    with_ones,
 )
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
 from vlbench.results import Outcome, Score
@@ -42,7 +42,7 @@ def test_a_share_of_several_seeds_is_a_mean_of_trials():
 
 def test_the_mean_of_one_seed_has_the_error_of_its_images():
     values = RNG.normal(2, 3, size=(1, 400))
-    found = over_seeds(counted(values), ratio)
+    found = over_seeds(with_ones(values), ratio)
     assert found.estimate.value == pytest.approx(values.mean())
     assert found.estimate.stderr == pytest.approx(stats.sem(values[0]), rel=0.1)
     low, high = found.estimate.ci95
@@ -51,7 +51,7 @@ def test_the_mean_of_one_seed_has_the_error_of_its_images():
 
 def test_seeds_and_images_both_vary():
     values = RNG.normal(0, 1, size=(3, 500)) + np.array([[0.0], [1.0], [5.0]])
-    found = over_seeds(counted(values), ratio)
+    found = over_seeds(with_ones(values), ratio)
     by_seed = values.mean(1)
     expected = np.sqrt(by_seed.var(ddof=1) / 3 + values.mean(0).var(ddof=1) / 500)
     assert found.draws == pytest.approx(by_seed.tolist())
@@ -62,7 +62,7 @@ def test_seeds_and_images_both_vary():
 
 def test_a_difference_is_paired_by_image():
     before = RNG.normal(0, 100, size=300)
-    found = over_seeds(counted(before + 1)[None], ratio, less=counted(before))
+    found = over_seeds(with_ones(before + 1)[None], ratio, less=with_ones(before))
     assert (found.estimate.value, *found.estimate.ci95) == pytest.approx((1.0, 1.0, 1.0))
 
 
@@ -84,22 +84,22 @@ def test_a_seed_without_any_image_that_counts_has_no_score():
 
 
 def test_what_does_not_vary_has_an_interval_without_width_and_wilsons_as_a_fraction():
-    values = counted(np.ones((2, 20)))
+    values = with_ones(np.ones((2, 20)))
     assert over_seeds(values, ratio).estimate == (1.0, 0.0, (1.0, 1.0))
     assert over_seeds(values, ratio, ends=fraction_ends).estimate == wilson(20, 20)
 
 
 def test_a_fraction_stays_within_its_range():
     values = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    low, high = over_seeds(counted(values), ratio, ends=fraction_ends).estimate.ci95
+    low, high = over_seeds(with_ones(values), ratio, ends=fraction_ends).estimate.ci95
     assert 0 < low < high < 1
 
 
 def test_one_image_and_what_is_no_number_are_refused():
     with pytest.raises(TooFewRows, match="an interval needs 2 images or more, not 1"):
-        over_seeds(counted(np.array([[1.0]])), ratio)
+        over_seeds(with_ones(np.array([[1.0]])), ratio)
     with pytest.raises(ValueError, match="not finite"):
-        over_seeds(counted(np.array([[1.0, float("nan")]])), ratio)
+        over_seeds(with_ones(np.array([[1.0, float("nan")]])), ratio)
 
 
 def test_parts_make_one_outcome():
@@ -124,7 +124,7 @@ def told():
     text = TextScorer(DATA.splits["train"]["captions"])
 
     def of(*captions, references=("a dog and a cat", "a dog is there")):
-        judged = Judged(list(captions), [list(references)] * len(captions))
+        judged = JudgedCaptions(list(captions), [list(references)] * len(captions))
         return caption_statistics(judged, nouns, text)
 
     return of
@@ -186,8 +186,8 @@ def test_each_noun_counts_once():
 
 REFERENCES = [["a dog near a cat", "a dog"], ["two owls", "a pair of owls ."]]
 SETS = {
-    "first": Judged(["a dog", "two owls"], REFERENCES),
-    "second": Judged(["A dog near a cat.", "a cup"], REFERENCES),
+    "first": JudgedCaptions(["a dog", "two owls"], REFERENCES),
+    "second": JudgedCaptions(["A dog near a cat.", "a cup"], REFERENCES),
 }
 
 
@@ -206,7 +206,7 @@ def test_several_sets_have_what_each_has_alone():
 
 def test_odd_captions_do_not_upset_the_others():
     odd = ["a dog\nand |||\u2028a cat", "", "qua quo", "word " * 10_000]
-    judged = {"odd": Judged(odd, [["a dog and a cat"], ["a dog"], ["a dog"], ["a word"]])}
+    judged = {"odd": JudgedCaptions(odd, [["a dog and a cat"], ["a dog"], ["a dog"], ["a word"]])}
     found = metric_statistics(judged, ["bleu_1", "cider"], Engine.for_tests())["odd"]
     assert found["bleu_1"][0, :4].tolist()[0] == 5  # all five words of the reference are there
     assert np.isfinite(found["cider"]).all()

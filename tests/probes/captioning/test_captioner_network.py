@@ -22,7 +22,7 @@ from vlbench.probes.captioning.captioner_network import (
     sample_losses,
     until_end,
 )
-from vlbench.probes.captioning.captioner_training import CrossEntropy, Stage
+from vlbench.probes.captioning.captioner_training import CaptionerTraining, CrossEntropy
 
 CPU = torch.device("cpu")
 SIZES = Sizes(features=4, words=7, embedding=5, hidden=6)
@@ -68,7 +68,7 @@ def test_loss_and_gradients_of_captions_are_those_of_the_original(newfc):
 
 def test_one_step_of_training_is_that_of_the_original(newfc):
     network, golden = newfc
-    learner = Stage(network, CPU, clip=0.1, seed=0, count=1, images=1)
+    learner = CaptionerTraining(network, CPU, clip=0.1, seed=0, count=1, images=1)
     images, words = taught(network, golden)
     learner.descend(caption_loss(network, images, words[:, 1:]), rate=5e-4)
     for name, weight in network.named_parameters():

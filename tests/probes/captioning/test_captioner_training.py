@@ -25,9 +25,9 @@ from vlbench.probes.captioning.captioner_files import (
 )
 from vlbench.probes.captioning.captioner_network import Sizes
 from vlbench.probes.captioning.captioner_training import (
+    CaptionerTraining,
     SelfCritical,
     SelfCriticalTraining,
-    Stage,
     advantages,
     cider,
 )
@@ -43,7 +43,7 @@ RATES = (0.1, 0.01, 0.2)
 def stage(*, seed=0, sizes=SIZES):
     """Return a training whose batches are epochs of 50 images."""
     drawn = draw_captioner(sizes, torch.Generator().manual_seed(1))
-    return Stage(drawn, CPU, clip=CLIP, seed=seed, count=50, images=50)
+    return CaptionerTraining(drawn, CPU, clip=CLIP, seed=seed, count=50, images=50)
 
 
 def order(one, number=0):

@@ -21,7 +21,7 @@ from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
-from vlbench.engine.engine import Known
+from vlbench.engine.engine import KnownModel
 from vlbench.errors import DataError
 from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
 from vlbench.probes.captioning.caption_tables import (
@@ -296,7 +296,7 @@ LONG = Cosines(lambda _, words: len(words) - 5)
 
 def crossed(model, *scorers, names=NAMES, data=DATA, **params):
     engine = Engine.for_tests()
-    known = {key: Known(name) for key, name in (names | {id(LONG): "long"}).items()}
+    known = {key: KnownModel(name) for key, name in (names | {id(LONG): "long"}).items()}
     engine = Engine(ComputeSettings(engine.device), known=known)
     given = {"captioner": NO_CAPTIONER, "metrics": ["rouge_l"]} | params
     return caption_cross(model, data, engine, scorers=list(scorers), **given)
@@ -406,7 +406,7 @@ def test_a_scorer_gets_the_pictures_with_regions_of_its_own_kind(monkeypatch):
 
     other, view = Remembers(constant), captioned()
     engine = Engine(
-        ComputeSettings(Engine.for_tests().device), known={id(other): Known("other", view)}
+        ComputeSettings(Engine.for_tests().device), known={id(other): KnownModel("other", view)}
     )
     given = {"captioner": NO_CAPTIONER, "metrics": [], "images": Images(first=3)}
     caption_cross(COUNTS, DATA, engine, scorers=[other], **given)

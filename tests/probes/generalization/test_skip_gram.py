@@ -13,12 +13,12 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
 from vlbench.probes.generalization.skip_gram import (
-    Frozen,
-    Pieces,
+    CorpusPieces,
+    FrozenVectors,
     SkipGram,
+    make_untrained,
     read_vocabulary,
     require_unmoved,
-    untrained,
     word_vectors,
 )
 from vlbench.probes.generalization.word_evaluation import keyed_vectors, similarity
@@ -56,10 +56,10 @@ def test_frozen_words_do_not_move_by_a_bit_and_the_others_do(tmp_path):
     found = read(documents, names)
     counted = found._replace(counts=[max(n, 1) for n in found.counts])
     places = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
-    vectors = trained(documents, counted, Frozen(names, places))
+    vectors = trained(documents, counted, FrozenVectors(names, places))
     rows = [found.words.index(word) for word in names]
     assert torch.equal(vectors[rows], places)
-    start = untrained(counted, SETTINGS, 0).wv[found.words]
+    start = make_untrained(counted, SETTINGS, 0).wv[found.words]
     moved = (vectors.numpy() != start).any(1)
     assert moved.sum() == len(found.words)
 
@@ -92,7 +92,7 @@ def test_a_fraction_takes_the_first_documents(tmp_path):
 
 def test_a_long_document_comes_in_pieces_and_none_is_lost(tmp_path):
     documents = corpus(tmp_path, "dog " * 25_000, "dog cat")
-    pieces = list(Pieces(documents[0], 2, Engine.for_tests(), "reading"))
+    pieces = list(CorpusPieces(documents[0], 2, Engine.for_tests(), "reading"))
     assert [len(piece) for piece in pieces] == [10_000, 10_000, 5_000, 2]
     assert read(documents, visual=["dog"]).pieces == 4
 
@@ -145,7 +145,7 @@ def test_stored_vectors_are_not_trained_again_and_other_settings_are(tmp_path):
     documents, progress = babble(tmp_path, documents=5), RecordsProgress()
     store = Store(tmp_path / "store")
     engine = Engine(ComputeSettings(torch.device("cpu")), store=store, progress=progress)
-    found, frozen = read(documents), Frozen(["wa"], torch.ones(1, 8))
+    found, frozen = read(documents), FrozenVectors(["wa"], torch.ones(1, 8))
     first, again = (trained(documents, found, engine=engine) for _ in range(2))
     assert torch.equal(first, again)
     assert len(progress.shown) == 3

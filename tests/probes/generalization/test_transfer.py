@@ -18,7 +18,7 @@ from vlbench.errors import TooFewRows, UnknownNameError
 from vlbench.probes.generalization import linear
 from vlbench.probes.generalization import transfer as module
 from vlbench.probes.generalization.linear import LinearTraining, train_linear_probe
-from vlbench.probes.generalization.transfer import augmented, augmented_features, transfer
+from vlbench.probes.generalization.transfer import augment_images, augmented_features, transfer
 
 FAST = {"learning_rate": 0.1, "epochs": 30}
 
@@ -204,7 +204,7 @@ def gradient_images(n):
 
 def crops(**params):
     """Return 200 augmented gradients, int [200, 64, 64, 3]."""
-    column = augmented(gradient_images(200), (64, 64), **params)
+    column = augment_images(gradient_images(200), (64, 64), **params)
     return np.array([np.array(image) for image in column]).astype(int)
 
 
@@ -212,14 +212,14 @@ def crops(**params):
 def test_each_epoch_and_seed_has_crops_of_its_own_and_the_same_again(other):
     column = gradient_images(3)
     draws = ({"seed": 0, "epoch": 0}, {"seed": 0, "epoch": 0}, other)
-    first, again, other = (augmented(column, (64, 64), **draw) for draw in draws)
+    first, again, other = (augment_images(column, (64, 64), **draw) for draw in draws)
     assert first.key == again.key != other.key
     assert [image.tobytes() for image in first] == [image.tobytes() for image in again]
     assert len({image.tobytes() for image in [*first, *other]}) == 6
 
 
 def test_a_crop_depends_on_its_row_not_on_what_is_read_before():
-    column = augmented(gradient_images(5), (64, 64), seed=0, epoch=0)
+    column = augment_images(gradient_images(5), (64, 64), seed=0, epoch=0)
     whole = [image.tobytes() for image in column]
     assert [image.tobytes() for image in column.select([4, 1])] == [whole[4], whole[1]]
 
@@ -240,7 +240,7 @@ def test_crops_show_8_to_100_percent_of_the_image_and_half_are_mirrored():
 
 def test_crops_are_taken_from_an_image_20_pixels_larger(monkeypatch):
     monkeypatch.setattr(v2, "RandomResizedCrop", lambda *_, **__: v2.Identity())
-    assert augmented(gradient_images(1), (24, 40), seed=0, epoch=0)[0].size == (44, 44)
+    assert augment_images(gradient_images(1), (24, 40), seed=0, epoch=0)[0].size == (44, 44)
 
 
 @pytest.mark.parametrize("left_out", ["Resize", "RandomResizedCrop"])
@@ -250,25 +250,25 @@ def test_images_are_resized_and_cropped_with_bicubic_interpolation(left_out, mon
     image = Image.fromarray(np.broadcast_to(edge[None, :, None], (16, 16, 3)).copy())
     column = Column("edge", "image", [image] * 20, range(20))
     monkeypatch.setattr(v2, left_out, lambda *_, **__: v2.Identity())
-    seen = np.array([np.array(one) for one in augmented(column, (64, 64), seed=0, epoch=0)])
+    seen = np.array([np.array(one) for one in augment_images(column, (64, 64), seed=0, epoch=0)])
     assert seen.min() < 60
     assert seen.max() > 190
 
 
 def test_the_interpolation_is_part_of_the_key(monkeypatch):
-    before = augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key
+    before = augment_images(gradient_images(1), (64, 64), seed=0, epoch=0).key
     monkeypatch.setattr(module, "INTERPOLATION", "bilinear")
-    assert augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
+    assert augment_images(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
 
 
 def test_augmented_images_have_the_size_of_the_adapters_pixels():
-    column = augmented(gradient_images(1), (24, 40), seed=0, epoch=0)
+    column = augment_images(gradient_images(1), (24, 40), seed=0, epoch=0)
     assert column[0].size == (40, 24)
 
 
 def test_the_global_generator_is_left_as_it_was():
     state = torch.get_rng_state()
-    list(augmented(gradient_images(3), (64, 64), seed=0, epoch=0))
+    list(augment_images(gradient_images(3), (64, 64), seed=0, epoch=0))
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -279,16 +279,16 @@ def test_the_features_of_an_epoch_are_those_of_its_augmented_images():
 
     epochs = augmented_features(Mean(), gradient_images(4), Engine.for_tests(), epochs=2, seed=3)
     for epoch, features in enumerate(epochs):
-        images = augmented(gradient_images(4), (64, 64), seed=3, epoch=epoch)
+        images = augment_images(gradient_images(4), (64, 64), seed=3, epoch=epoch)
         pixels = torch.stack([Mean().preprocess(image) for image in images])
         assert torch.allclose(features, pixels.mean((2, 3)))
 
 
 def test_another_version_of_torchvision_is_another_column(monkeypatch):
-    before = augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key
+    before = augment_images(gradient_images(1), (64, 64), seed=0, epoch=0).key
     assert version("torchvision")
     monkeypatch.setattr(module, "version", lambda _: "another")
-    assert augmented(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
+    assert augment_images(gradient_images(1), (64, 64), seed=0, epoch=0).key != before
 
 
 def test_lbfgs_needs_one_training_and_says_when_it_did_not_reach_the_optimum(monkeypatch):

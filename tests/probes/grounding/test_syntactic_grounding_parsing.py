@@ -42,19 +42,19 @@ def engine(tmp_path):
 
 def test_the_arcs_of_one_version_of_spacy_are_stored_for_it_alone(monkeypatch, engine):
     install(monkeypatch, "nsubj", "3.8")
-    assert syntactic_grounding.parsed(ROWS, "any", engine) == [[[Arc("nsubj", 1, 0)]]]
+    assert syntactic_grounding.parse_captions(ROWS, "any", engine) == [[[Arc("nsubj", 1, 0)]]]
     install(monkeypatch, "dobj", "3.8")
-    assert syntactic_grounding.parsed(ROWS, "any", engine) == [[[Arc("nsubj", 1, 0)]]]
+    assert syntactic_grounding.parse_captions(ROWS, "any", engine) == [[[Arc("nsubj", 1, 0)]]]
     install(monkeypatch, "dobj", "3.9")
-    assert syntactic_grounding.parsed(ROWS, "any", engine) == [[[Arc("dobj", 1, 0)]]]
+    assert syntactic_grounding.parse_captions(ROWS, "any", engine) == [[[Arc("dobj", 1, 0)]]]
 
 
 def test_texts_without_a_parser_are_refused(engine):
     with pytest.raises(DataError, match="give `parser`, the name of a spaCy pipeline"):
-        syntactic_grounding.parsed(ROWS, None, engine)
+        syntactic_grounding.parse_captions(ROWS, None, engine)
 
 
 def test_a_pipeline_that_is_not_installed_is_absent(monkeypatch, engine):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' is absent"):
-        syntactic_grounding.parsed(ROWS, "any", engine)
+        syntactic_grounding.parse_captions(ROWS, "any", engine)

@@ -11,11 +11,11 @@ from vlbench.probes.question_generation.inputs import (
     ObjectReader,
     Objects,
     Texts,
-    asked,
     forms,
     names_a_thing,
     objects_of,
     pairs_of,
+    select_asked,
     shown_names,
 )
 
@@ -30,7 +30,7 @@ def test_boxes_are_fractions_of_width_and_height_beside_the_vector():
 
 
 def test_question_j_goes_with_caption_j_modulo_their_number():
-    found = asked(toy_world(2, 2).splits["train"], ())._replace(
+    found = select_asked(toy_world(2, 2).splits["train"], ())._replace(
         captions=[["a here", "what", "is"], ["here"]],
         questions=[["what ?"], ["is ?", "the ?", "a ?"]],
     )
@@ -63,16 +63,16 @@ def test_a_caption_without_a_token_is_refused():
 
 def test_with_things_only_questions_count_that_name_one():
     data = toy_world(6, 6)
-    found = asked(data.splits["train"], ["names"])
+    found = select_asked(data.splits["train"], ["names"])
     assert len(found.questions) == 6
     other = data.splits["train"].select([1, 2, 3])
     shifted = {**data.splits["train"].select([0, 1, 2]).columns, "names": other["names"]}
     with pytest.raises(TooFewRows, match="0 images with a question"):
-        asked(type(other)(shifted), ["names"])
+        select_asked(type(other)(shifted), ["names"])
 
 
 def test_steps_read_regions_captions_or_both():
-    found = asked(toy_world(2, 2).splits["train"], ())
+    found = select_asked(toy_world(2, 2).splits["train"], ())
     objects = Objects(found.split["regions"], found.ids, ObjectReader(2))
     pairs = pairs_of(found, TEXTS)
     both, image, caption = (
@@ -83,7 +83,7 @@ def test_steps_read_regions_captions_or_both():
 
 
 def test_regions_are_read_once_while_there_is_memory(monkeypatch):
-    found = asked(toy_world(3, 2).splits["train"], ())
+    found = select_asked(toy_world(3, 2).splits["train"], ())
     read = []
 
     class Counts(ObjectReader):

@@ -9,7 +9,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
 from vlbench.metrics.captions import CaptionMetrics
-from vlbench.probes.question_generation.inputs import asked
+from vlbench.probes.question_generation.inputs import select_asked
 from vlbench.probes.question_generation.measures import (
     LEAVE_ONE_OUT,
     QUESTION_METRICS,
@@ -17,12 +17,12 @@ from vlbench.probes.question_generation.measures import (
     Measures,
     QuestionMetrics,
     System,
-    compared,
     most_frequent_question,
     other_rows,
-    pooled,
+    pool_seeds,
     questions_of_nearest_captions,
     score_of,
+    simplify,
 )
 
 NAMES = ["noun_accuracy", "distinct_questions", "questions_seen_in_training", "question_length"]
@@ -36,10 +36,10 @@ def words_right(right, words):
 @pytest.fixture(scope="module")
 def splits():
     data = toy_world(6, 3)
-    test = asked(data.splits["test"], ["names"])._replace(
+    test = select_asked(data.splits["test"], ["names"])._replace(
         questions=[["a b c d ?", "a b c d !"], ["q r s t ?"], ["k l m n ?", "k l m o ?"]]
     )
-    return test, asked(data.splits["train"], ["names"])
+    return test, select_asked(data.splits["train"], ["names"])
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,8 @@ def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():
     sums = np.array(
         [[words_right(4, 4), words_right(0, 1)], [words_right(2, 4), words_right(1, 1)]]
     )
-    assert pooled("cider", means).tolist() == [[2.0], [4.0]]
-    assert pooled("bleu_1", sums).tolist() == [words_right(6, 8), words_right(1, 2)]
+    assert pool_seeds("cider", means).tolist() == [[2.0], [4.0]]
+    assert pool_seeds("bleu_1", sums).tolist() == [words_right(6, 8), words_right(1, 2)]
     measured = MeasuredSystem(System("2", "", []), {"bleu_1": sums, "cider": means})
     assert measured.value("cider") == 3.0
     assert measured.value("bleu_1") == pytest.approx(7 / 10)
@@ -220,25 +220,25 @@ QUESTIONS = [
 
 
 def test_questions_are_compared_in_lower_case_with_punctuation_apart():
-    assert compared("What's  the Dog's name?") == "what ' s the dog ' s name ?"
-    assert compared("what ' s the dog ' s name ?") == compared("What's the dog's name?")
+    assert simplify("What's  the Dog's name?") == "what ' s the dog ' s name ?"
+    assert simplify("what ' s the dog ' s name ?") == simplify("What's the dog's name?")
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_words_are_those_of_bert(question):
     text = BertNormalizer(lowercase=True, strip_accents=False).normalize_str(question)
     words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
-    assert compared(question).split(" ") == words
+    assert simplify(question).split(" ") == words
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_compared_stays_as_it_is(question):
-    assert compared(compared(question)) == compared(question)
+    assert simplify(simplify(question)) == simplify(question)
 
 
 @pytest.mark.parametrize("question", ["", "  \n"])
 def test_a_question_of_nothing_is_empty(question):
-    assert compared(question) == ""
+    assert simplify(question) == ""
 
 
 def test_the_most_frequent_question_is_the_first_of_several():
@@ -246,7 +246,7 @@ def test_the_most_frequent_question_is_the_first_of_several():
 
 
 def test_the_nearest_caption_gives_the_question_that_it_is_trained_with():
-    train = asked(toy_world(2, 2).splits["train"], ())._replace(
+    train = select_asked(toy_world(2, 2).splits["train"], ())._replace(
         captions=[["a red dog", "a big tree"], ["the sea"]],
         questions=[["dog ?"], ["sea ?", "water ?"]],
     )

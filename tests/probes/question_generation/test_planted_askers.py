@@ -6,7 +6,7 @@ from question_fakes import toy_world
 
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
-from vlbench.probes.question_generation.inputs import asked
+from vlbench.probes.question_generation.inputs import select_asked
 from vlbench.probes.question_generation.measures import (
     Measures,
     QuestionMetrics,
@@ -68,8 +68,8 @@ def askers(train, test, drawn):
 def scores():
     world, drawn = toy_world(TRAIN, TEST), {"train": things(TRAIN, 0), "test": things(TEST, 1)}
     # The question that names nothing is the most frequent one.
-    train = asked(split_of(world, "train", drawn["train"]), ())
-    test = asked(split_of(world, "test", drawn["test"]), ())
+    train = select_asked(split_of(world, "train", drawn["train"]), ())
+    test = select_asked(split_of(world, "test", drawn["test"]), ())
     test = test._replace(names=[frozenset({noun}) for noun, _ in drawn["test"]])
     systems = list(askers(train, test, drawn["test"]))
     with QuestionMetrics(["cider"]) as metrics:

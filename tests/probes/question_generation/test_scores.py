@@ -10,7 +10,7 @@ from vlbench.metrics.items import Examples
 from vlbench.probes.question_generation import scores
 from vlbench.probes.question_generation.measures import MeasuredSystem, System
 from vlbench.probes.question_generation.scores import (
-    Found,
+    Measurements,
     estimate,
     gain,
     items_of,
@@ -154,7 +154,7 @@ PEOPLE = [
 
 def found_of(measured=MEASURED, alike=None, seeds=(7,)):
     alike = {"2": COSINES} if alike is None else alike
-    return Found(toy_asked(2), measured, PEOPLE, alike, seeds)
+    return Measurements(toy_asked(2), measured, PEOPLE, alike, seeds)
 
 
 def rows(made, name):

@@ -9,11 +9,20 @@ from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.engine.training import Sharing
 from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source
-from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining, load
+from vlbench.probes.question_generation.training import (
+    BertGenTraining,
+    StepTraining,
+    TrainedParts,
+    load,
+)
 
 WORDS = tokenizer([f"w{i}" for i in range(25)])
 WIDTH, END = 6, 3
-ALL, PROJECTION_ALONE, LANGUAGE_ALONE = Learns(True, True), Learns(False, True), Learns(True, False)
+ALL, PROJECTION_ALONE, LANGUAGE_ALONE = (
+    TrainedParts(True, True),
+    TrainedParts(False, True),
+    TrainedParts(True, False),
+)
 PLAN = BertGenTraining(epochs=2, batch_size=4, learning_rate=0.01)
 
 

@@ -40,7 +40,7 @@ def test_the_same_seed_trains_the_same_network_whatever_torchs_generator_did():
 def test_the_loss_is_the_symmetric_cross_entropy_of_scaled_cosines():
     regions, words = pairs(7)
     rng = torch.Generator().manual_seed(0)
-    probe = network._initialised(6, 5, rng)
+    probe = network._initialise(6, 5, rng)
     found = network._loss(probe, regions, directions(words, layer_normed=True), layer_normed=True)
     mapped = layer_norm(probe(regions), (5,)).detach().double().numpy()
     targets = layer_norm(words, (5,)).double().numpy()
@@ -51,7 +51,7 @@ def test_the_loss_is_the_symmetric_cross_entropy_of_scaled_cosines():
 
 
 def test_the_scale_never_exceeds_a_hundred():
-    probe = network._initialised(6, 5, torch.Generator().manual_seed(0))
+    probe = network._initialise(6, 5, torch.Generator().manual_seed(0))
     targets = directions(pairs(7)[1], layer_normed=True)
     losses = []
     for scale in (np.log(100), 50.0):
@@ -64,7 +64,7 @@ def test_the_scale_never_exceeds_a_hundred():
 def test_a_network_has_two_layers_of_512_and_all_of_it_learns():
     net, start = (
         trained(),
-        network._initialised(6, 5, torch.Generator().manual_seed(0)).state_dict(),
+        network._initialise(6, 5, torch.Generator().manual_seed(0)).state_dict(),
     )
     shapes = {name: list(value.shape) for name, value in net.weights.items()}
     assert shapes == {

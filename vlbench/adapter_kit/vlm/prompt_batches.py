@@ -14,6 +14,9 @@ from torch import Tensor
 from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
 
+# Tokens of one batch: it takes as many prompts as fit, and at least one.
+TOKENS = 4096
+
 
 class Head(NamedTuple):
     """What all prompts about an image begin with.
@@ -184,10 +187,6 @@ def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **o
         use_cache=True,
         **options,
     )
-
-
-# Tokens of one batch: it takes as many prompts as fit, and at least one.
-TOKENS = 4096
 
 
 class PlainPrompt:

@@ -21,6 +21,11 @@ from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 # Inputs of a model that have one entry per token of the prompt.
 PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 
+# The placeholder for the question while the template is rendered. A change of case, of blanks or of
+# quotes would show.
+QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
+ANSWER = "Yes"
+
 
 class Prompt(NamedTuple):
     """A question about an image, ready for an answer.
@@ -172,12 +177,6 @@ def _inside(
     first, last = max(offsets[0], start), min(offsets[1], start + length)
     span = token_span(prompt, first, last)
     return (span[0] - start, span[1] - start) if span else None
-
-
-# The placeholder for the question while the template is rendered. A change of case, of blanks or of
-# quotes would show.
-QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
-ANSWER = "Yes"
 
 
 class ChatTemplate:

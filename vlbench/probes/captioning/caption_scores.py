@@ -19,7 +19,7 @@ from vlbench.probes.captioning.caption_sets import Subjects
 from vlbench.probes.captioning.caption_statistics import (
     FRACTIONS,
     WORDS,
-    Judged,
+    JudgedCaptions,
     OverSeeds,
     caption_statistics,
     formula_of,
@@ -44,6 +44,11 @@ ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexi
 DESCRIBES = "describes the captions: more of it is neither better nor worse"
 OWN_SCALE = "on the model's own scale; compare it with that of other captions"
 
+UNITS = {"perplexity": "perplexity"}
+
+# Draws whose references another image's captions are judged by.
+SEED = 0
+
 
 def caption_scores(
     kinds: ByKind,
@@ -61,7 +66,7 @@ def caption_scores(
     measured: list[Measured] = []
     for kind, metrics in kinds.items():
         for name, statistics in metrics.items():
-            value = _measured(name, statistics)
+            value = _measure(name, statistics)
             n = _images(name, statistics)
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
             other = (floors or {}).get(kind, {}).get(name)
@@ -72,7 +77,7 @@ def caption_scores(
 
 def _with_floor(score: Score, other: Floats | None) -> Score:
     """Return a score with its floor, of statistics with another image, or why it has none."""
-    value = None if other is None else _measured(score.metric, other)
+    value = None if other is None else _measure(score.metric, other)
     if value is None:
         why = OWN_SCALE if score.metric.startswith(MATCH) else DESCRIBES
         return replace(score, no_chance=why)
@@ -83,7 +88,7 @@ def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Meas
     """Return a score with its examples where it is a mean over all images."""
     mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
     if mean and statistics[..., 1].all():
-        return Measured(score, examples, untried(statistics[..., 0]))
+        return Measured(score, examples, drop_trials(statistics[..., 0]))
     return Measured(score)
 
 
@@ -92,7 +97,7 @@ def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list
     measured = []
     for name, statistics in kinds.get(FAVOURITES, {}).items():
         less = kinds[BEFORE][name][0]
-        value = _measured(name, statistics, less)
+        value = _measure(name, statistics, less)
         measured += _score(f"{name}_gain", dict(at or {}), value, len(less), units, chance=0.0)
     return measured
 
@@ -103,10 +108,10 @@ def measured_share(
     """Return the mean of [seeds, N] credits; where one seed is all there is, it has no trials."""
     value = share(credit)
     score = Score(metric=metric, at=dict(at), n=credit.shape[1], **more, **value.score())
-    return Measured(score, examples, untried(credit))
+    return Measured(score, examples, drop_trials(credit))
 
 
-def untried(values: Any) -> Any:
+def drop_trials(values: Any) -> Any:
     """Return [N] of a single seed, else [seeds, N]."""
     return values[0] if len(values) == 1 else values
 
@@ -116,7 +121,7 @@ def _is_mean(name: str) -> bool:
     return name not in CORPORA and not name.startswith(PREFIX)
 
 
-def _measured(name: str, statistics: Floats, less: Floats | None = None) -> OverSeeds | None:
+def _measure(name: str, statistics: Floats, less: Floats | None = None) -> OverSeeds | None:
     if name.startswith(PREFIX):
         return value_alone(statistics, less=less)
     ends = plain_ends if less is not None else ENDS.get(name, plain_ends)
@@ -157,13 +162,8 @@ def _score(
     ]
 
 
-UNITS = {"perplexity": "perplexity"}
-
-# Draws whose references another image's captions are judged by.
-SEED = 0
-
 # Judged captions of each seed by their kind.
-Sets = Mapping[str, Sequence[Judged]]
+Sets = Mapping[str, Sequence[JudgedCaptions]]
 
 
 def metrics_part(
@@ -174,8 +174,8 @@ def metrics_part(
     The first reference is judged by the others; images with one reference have no such score.
     """
     several = [texts for texts in subjects.references if len(texts) > 1]
-    human = Judged([texts[0] for texts in several], [texts[1:] for texts in several])
-    sets = {**generated(subjects), **({REFERENCE: [human]} if len(several) > 1 else {})}
+    human = JudgedCaptions([texts[0] for texts in several], [texts[1:] for texts in several])
+    sets = {**judge_generated(subjects), **({REFERENCE: [human]} if len(several) > 1 else {})}
     kinds = statistics_of(sets, nouns, text)
     for kind, found in metrics_of(sets, metrics, engine).items():
         kinds[kind] |= found
@@ -189,17 +189,17 @@ def metrics_part(
     )
 
 
-def generated(subjects: Subjects) -> dict[str, list[Judged]]:
+def judge_generated(subjects: Subjects) -> dict[str, list[JudgedCaptions]]:
     """Return the captioner's captions with the references that they are judged by."""
-    favourites = [Judged(captions, subjects.references) for captions in subjects.favourites]
-    return {FAVOURITES: favourites, BEFORE: [Judged(subjects.before, subjects.references)]}
+    favourites = [JudgedCaptions(captions, subjects.references) for captions in subjects.favourites]
+    return {FAVOURITES: favourites, BEFORE: [JudgedCaptions(subjects.before, subjects.references)]}
 
 
-def with_other_references(sets: Sets) -> dict[str, list[Judged]]:
+def with_other_references(sets: Sets) -> dict[str, list[JudgedCaptions]]:
     """Return the same captions, judged by the references of another image each."""
     return {
         kind: [
-            Judged(captions, [references[i] for i in other_images(len(references), SEED)])
+            JudgedCaptions(captions, [references[i] for i in other_images(len(references), SEED)])
             for captions, references in judged
         ]
         for kind, judged in sets.items()

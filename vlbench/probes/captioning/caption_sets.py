@@ -29,6 +29,9 @@ from vlbench.probes.captioning.captioner import (
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, REFERENCE
 from vlbench.results import Positive
 
+# A captioner that is trained on the data, as in the paper.
+PAPER_CAPTIONER = Captioner()
+
 
 class Images(NamedTuple):
     """The images of a test split that are read: the `first` ones, all for None."""
@@ -56,9 +59,6 @@ TEST_IMAGES = Images()
 # `nouns`.
 CaptionedRows = Annotated[Data, "train", "images.split", ...]
 NounRows = Annotated[Data, "nouns.split", "images.split", ...]
-
-# A captioner that is trained on the data, as in the paper.
-PAPER_CAPTIONER = Captioner()
 
 # Whose captions a probe changes: a captioner's, or people's, who name things rightly.
 Originals = Literal["captioner", "references"]

@@ -37,6 +37,10 @@ from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.results import Outcome
 
+# Numbers of words, and the unit of each.
+WORDS = ("length", "nouns", "unique_nouns")
+FRACTIONS = ("noun_precision", "noun_recall")
+
 
 def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Outcome:
     """Return the outcome of all parts; of a count that several have, the first."""
@@ -68,7 +72,7 @@ def share(credit: Floats) -> OverSeeds:
     return OverSeeds(mean_of_seeds(credit), credit.mean(1).tolist())
 
 
-def counted(values: ArrayLike) -> Floats:
+def with_ones(values: ArrayLike) -> Floats:
     """Return (value, 1) for each of [..., N] values, [..., N, 2], whose sums have the mean."""
     numbers = np.asarray(values, np.float64)
     return np.stack([numbers, np.ones(numbers.shape)], -1)
@@ -109,7 +113,7 @@ def value_alone(statistics: Floats, *, less: Floats | None = None) -> OverSeeds:
     return OverSeeds(Value(float(by_seed.mean())), by_seed.tolist())
 
 
-class Judged(NamedTuple):
+class JudgedCaptions(NamedTuple):
     """One caption for each of N images, and the references that it is judged by."""
 
     captions: Sequence[str]
@@ -141,7 +145,7 @@ def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def metric_statistics(
-    sets: Mapping[str, Judged], names: Sequence[str], engine: Engine
+    sets: Mapping[str, JudgedCaptions], names: Sequence[str], engine: Engine
 ) -> dict[str, dict[str, Floats]]:
     """Return the statistics [N, S] of each metric for each set of captions.
 
@@ -161,7 +165,7 @@ def metric_statistics(
 
 
 def _compute_metrics(
-    sets: Mapping[str, Judged], names: Sequence[str]
+    sets: Mapping[str, JudgedCaptions], names: Sequence[str]
 ) -> dict[str, dict[str, torch.Tensor]]:
     # One process of Java tells the words apart, for captions and references of all sets.
     texts = dict.fromkeys(
@@ -175,7 +179,7 @@ def _compute_metrics(
         return {name: _statistics(one, metrics) for name, one in sets.items()}
 
 
-def _statistics(judged: Judged, metrics: CaptionMetrics) -> dict[str, torch.Tensor]:
+def _statistics(judged: JudgedCaptions, metrics: CaptionMetrics) -> dict[str, torch.Tensor]:
     captions: Captions = {i: [caption] for i, caption in enumerate(judged.captions)}
     scores = metrics(captions, dict(enumerate(judged.references)))
     return {
@@ -188,12 +192,7 @@ def _table(name: str, score: CaptionScore, images: int) -> Floats:
         return score.statistics
     if not score.statistics.shape[1]:
         return np.full((images, 1), score.estimate.value)
-    return counted(score.statistics[:, 0])
-
-
-# Numbers of words, and the unit of each.
-WORDS = ("length", "nouns", "unique_nouns")
-FRACTIONS = ("noun_precision", "noun_recall")
+    return with_ones(score.statistics[:, 0])
 
 
 def formula_of(metric: str) -> Formula:
@@ -201,7 +200,7 @@ def formula_of(metric: str) -> Formula:
     return CORPORA[metric].formula if metric in CORPORA else ratio
 
 
-def caption_statistics(judged: Judged, nouns: Nouns, text: TextScorer) -> dict[str, Floats]:
+def caption_statistics(judged: JudgedCaptions, nouns: Nouns, text: TextScorer) -> dict[str, Floats]:
     """Return the statistics of length, nouns and perplexity of captions."""
     words = [without_punctuation(tagged) for tagged in nouns.tagged(judged.captions)]
     of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
@@ -210,13 +209,13 @@ def caption_statistics(judged: Judged, nouns: Nouns, text: TextScorer) -> dict[s
         "nouns": [len(own) for own in of_captions],
         "unique_nouns": [len(set(own)) for own in of_captions],
     }
-    statistics = {name: counted(values) for name, values in numbers.items()}
+    statistics = {name: with_ones(values) for name, values in numbers.items()}
     statistics |= noun_fractions(judged, nouns)
     statistics["perplexity"] = text.statistics(judged.captions)
     return statistics
 
 
-def noun_fractions(judged: Judged, nouns: Nouns) -> dict[str, Floats]:
+def noun_fractions(judged: JudgedCaptions, nouns: Nouns) -> dict[str, Floats]:
     """Return the statistics of precision and recall of the nouns of captions."""
     of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
     named = _named_nouns(nouns, judged.references)

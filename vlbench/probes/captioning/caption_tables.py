@@ -24,14 +24,29 @@ from vlbench.probes.captioning.nouns import (
 # Of each kind of captions.
 MOST_WORDS = 10
 
-
 TEXT = pa.string()
-
 
 UNIGRAMS = pa.schema(
     {"captions": TEXT, "rank": pa.int32(), "word": TEXT, "part_of_speech": TEXT}
     | {"count": pa.int64(), "share": pa.float64()}
 )
+
+MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
+
+HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
+
+# Images that are shown, and their longer side in pixels.
+SHOWN, SIDE = 12, 192
+
+_TEXTS = (REFERENCE, BEFORE, FAVOURITES)
+
+CAPTIONS = pa.schema(
+    {"id": TEXT, "digest": TEXT, "seed": pa.int32()}
+    | dict.fromkeys(_TEXTS, TEXT)
+    | {f"{kind}_score": pa.float64() for kind in _TEXTS}
+)
+
+EXAMPLES = CAPTIONS.append(pa.field("image", pa.binary()))
 
 
 def unigram_table(captions: Mapping[str, Iterable[Tagged]]) -> pa.Table:
@@ -55,33 +70,10 @@ def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
     ]
 
 
-MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
-
-
-HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
-
-
 def history_table(trained: Sequence[Favourites]) -> pa.Table:
     """Return the mean scores of sampled and greedy captions by seed and steps."""
     rows = [{"seed": seed, **entry} for seed, one in enumerate(trained) for entry in one.history]
     return pa.Table.from_pylist(rows, HISTORY)
-
-
-# Images that are shown, and their longer side in pixels.
-SHOWN, SIDE = 12, 192
-
-
-_TEXTS = (REFERENCE, BEFORE, FAVOURITES)
-
-
-CAPTIONS = pa.schema(
-    {"id": TEXT, "digest": TEXT, "seed": pa.int32()}
-    | dict.fromkeys(_TEXTS, TEXT)
-    | {f"{kind}_score": pa.float64() for kind in _TEXTS}
-)
-
-
-EXAMPLES = CAPTIONS.append(pa.field("image", pa.binary()))
 
 
 def caption_table(subjects: Subjects, scores: Mapping[str, Floats]) -> pa.Table:

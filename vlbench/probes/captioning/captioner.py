@@ -42,10 +42,10 @@ from vlbench.probes.captioning.captioner_training import (
     PAPER_SELF_CRITICAL,
     CrossEntropy,
     CrossEntropyTraining,
-    Exam,
-    Lesson,
     SelfCritical,
     SelfCriticalTraining,
+    TrainingCaptions,
+    ValidationCaptions,
 )
 from vlbench.results import Positive
 
@@ -311,8 +311,8 @@ def _train(
 
     def make() -> CrossEntropyTraining:
         labels = label(vocabulary, taught, most=settings.most_words)
-        lesson = Lesson((features - mean) / deviation, labels, vocabulary)
-        asked = Exam((exam - mean) / deviation, references)
+        lesson = TrainingCaptions((features - mean) / deviation, labels, vocabulary)
+        asked = ValidationCaptions((exam - mean) / deviation, references)
         weights = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed)).state_dict()
         return CrossEntropyTraining(lesson, asked, weights, plan, engine.device)
 

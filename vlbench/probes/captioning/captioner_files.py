@@ -34,6 +34,17 @@ LONGEST_CAPTION = 16
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
+# A feature that varies less than this is not scaled up.
+LEAST_DEVIATION = 1e-6
+
+# Weights, the best first.
+WEIGHTS = ("model.safetensors", "model-best.pth", "model.pth")
+WORDS = "cocotalk.json"
+ABOUT = "captioner.json"
+
+# More words than any language needs: a file may say anything.
+MOST_WORDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -140,10 +151,6 @@ def label(
     return Labels(words, torch.tensor(list(accumulate(counts))))
 
 
-# A feature that varies less than this is not scaled up.
-LEAST_DEVIATION = 1e-6
-
-
 def draw_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
     """Return a network as PyTorch initialises its layers, but drawn from `rng` on the CPU."""
     network = empty_captioner(sizes)
@@ -183,15 +190,6 @@ def empty_captioner(sizes: Sizes) -> FcCaptioner:
     with torch.device("meta"):
         network = FcCaptioner(sizes)
     return network.to_empty(device="cpu")
-
-
-# Weights, the best first.
-WEIGHTS = ("model.safetensors", "model-best.pth", "model.pth")
-WORDS = "cocotalk.json"
-ABOUT = "captioner.json"
-
-# More words than any language needs: a file may say anything.
-MOST_WORDS = 1_000_000
 
 
 class StoredCaptioner(NamedTuple):

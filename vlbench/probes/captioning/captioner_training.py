@@ -44,8 +44,21 @@ from vlbench.probes.captioning.captioner_network import (
 )
 from vlbench.results import Positive
 
+# The first layer and the last, whose weights tell all widths.
+ENDS = ("fc_embed", "logit")
 
-class Stage:
+# A smaller share of the larger score is no advantage.
+TIE = 1e-6
+
+# Entries of the history.
+ENTRIES = 50
+
+# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
+# images that were not trained on tell whether training has converged.
+LAST = 5
+
+
+class CaptionerTraining:
     """A training of a network with Adam, in batches of images, for `Engine.train`, but its steps.
 
     Gradients are cut by value. `rng` draws all that is random.
@@ -150,7 +163,7 @@ class CrossEntropy(NamedTuple):
 PAPER_CROSS_ENTROPY = CrossEntropy()
 
 
-class Lesson(NamedTuple):
+class TrainingCaptions(NamedTuple):
     """Features [N, F] of the training images, their captions, and the words of both."""
 
     features: Tensor
@@ -158,18 +171,14 @@ class Lesson(NamedTuple):
     vocabulary: Vocabulary
 
 
-class Exam(NamedTuple):
+class ValidationCaptions(NamedTuple):
     """Features [N, F] of the validation images, and the references of each."""
 
     features: Tensor
     references: Sequence[Sequence[str]]
 
 
-# The first layer and the last, whose weights tell all widths.
-ENDS = ("fc_embed", "logit")
-
-
-class CrossEntropyTraining(Stage):
+class CrossEntropyTraining(CaptionerTraining):
     """The training of a captioner, for `Engine.train`; `result` has its weights and its history.
 
     `loss` is that of the last step. Without an exam, the last weights are those of the result.
@@ -179,8 +188,8 @@ class CrossEntropyTraining(Stage):
 
     def __init__(
         self,
-        lesson: Lesson,
-        exam: Exam | None,
+        lesson: TrainingCaptions,
+        exam: ValidationCaptions | None,
         weights: Mapping[str, Tensor],
         plan: CrossEntropy,
         device: torch.device,
@@ -227,7 +236,7 @@ class CrossEntropyTraining(Stage):
             seen = repeat_states(self.network.see(features), several)
         return caption_loss(self.network, seen, words, noise)
 
-    def _validate(self, steps: int, exam: Exam) -> None:
+    def _validate(self, steps: int, exam: ValidationCaptions) -> None:
         """Keep the network if its captions are the best so far."""
         some = slice(self._plan.validate_images)
         captions = greedy_captions(self.network, exam.features[some])
@@ -260,16 +269,6 @@ def cider(
 # is better.
 Reward = Callable[[Sequence[int], Sequence[str]], Tensor]
 
-# A smaller share of the larger score is no advantage.
-TIE = 1e-6
-
-# Entries of the history.
-ENTRIES = 50
-
-# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
-# images that were not trained on tell whether training has converged.
-LAST = 5
-
 
 class SelfCritical(NamedTuple):
     """How the captioner learns a model's taste; the defaults are those of `fc_rl.yml`.
@@ -301,7 +300,7 @@ class SelfCritical(NamedTuple):
 PAPER_SELF_CRITICAL = SelfCritical()
 
 
-class SelfCriticalTraining(Stage):
+class SelfCriticalTraining(CaptionerTraining):
     """The training of a captioner on features [N, F] of images, for `Engine.train`.
 
     `result` has the weights after each budget and before the last epochs, the number of captions

@@ -49,7 +49,7 @@ from vlbench.probes.captioning.caption_scores import (
     ByKind,
     Sets,
     caption_scores,
-    generated,
+    judge_generated,
     metrics_of,
     metrics_part,
     stack_seeds,
@@ -67,9 +67,9 @@ from vlbench.probes.captioning.caption_sets import (
 )
 from vlbench.probes.captioning.caption_statistics import (
     available_metrics,
-    counted,
     join_outcomes,
     noun_fractions,
+    with_ones,
 )
 from vlbench.probes.captioning.caption_tables import (
     caption_table,
@@ -227,7 +227,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, own, data, subjects, engine, images)
-    judged = generated(subjects)
+    judged = judge_generated(subjects)
     statistics, floors = (
         _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
     )
@@ -270,7 +270,7 @@ def _scores(
 
 def _part(one: Scored, examples: Examples) -> Outcome:
     """Return the scores of one scorer."""
-    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in one.published.items()}
+    means: ByKind = {kind: {MATCH: with_ones(values)} for kind, values in one.published.items()}
     preferred = one.preferred
     measured = [
         one.measure(examples, {}),

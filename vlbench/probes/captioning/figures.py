@@ -48,6 +48,38 @@ KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
 
 BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
 
+# The row of the captions before any reward.
+BEFORE_ROW = "captions before"
+
+# The size of names, in points.
+NAME = 8
+
+WORDS = ("captions", "rank", "word", "part_of_speech", "share")
+
+# What captions are called under an image, the names of their columns, and those of their scores.
+TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
+EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
+
+# Words of a panel and images of a sheet; a row that was written by others may have more.
+MOST_WORDS, MOST_IMAGES = 10, 12
+
+# Letters of a word.
+LONGEST = 24
+
+# Lines under an image.
+LINES_BELOW = 11
+
+# The colours of parts of speech; all others share the last.
+OF_SPEECH = {
+    "NOUN": "#0072b2",
+    "VERB": "#d55e00",
+    "ADJ": "#009e73",
+    "ADP": "#cc79a7",
+    "DET": "#e69f00",
+    "CCONJ": "#56b4e9",
+}
+OTHER = "#999999"
+
 
 def match_scores(board: Board, title: str) -> Figure | None:
     """Return the matching scores of each row of a board; None where no row has them."""
@@ -136,16 +168,9 @@ def _has(key: str) -> Any:
 DRAWN: Mapping[Any, Any] = {_draw_bars: _has("replaced"), _draw_lines: _has("k")}
 
 
-# The row of the captions before any reward.
-BEFORE_ROW = "captions before"
-
-# The size of names, in points.
-NAME = 8
-
-
 def square(board: Board, title: str) -> Figure | None:
     """Return the square of the rows of a board that may be compared; None if there are none."""
-    rows = _compared(board.results)
+    rows = _comparable_rows(board.results)
     return square_figure(title, rows) if rows else None
 
 
@@ -185,7 +210,7 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
     return figure
 
 
-def _compared(rows: Iterable[Result]) -> list[Result]:
+def _comparable_rows(rows: Iterable[Result]) -> list[Result]:
     """Return the rows with such scores that may be compared: the largest such set."""
     chosen = [row for row in rows if _scores(row, FAVOURITES)]
     often = Counter(row.comparable for row in chosen)
@@ -225,32 +250,6 @@ def _shades(values: Floats) -> Floats:
 Row = Mapping[str, Any]
 ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Row]]
 
-WORDS = ("captions", "rank", "word", "part_of_speech", "share")
-
-# What captions are called under an image, the names of their columns, and those of their scores.
-TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
-EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
-
-# Words of a panel and images of a sheet; a row that was written by others may have more.
-MOST_WORDS, MOST_IMAGES = 10, 12
-
-# Letters of a word.
-LONGEST = 24
-
-# Lines under an image.
-LINES_BELOW = 11
-
-# The colours of parts of speech; all others share the last.
-OF_SPEECH = {
-    "NOUN": "#0072b2",
-    "VERB": "#d55e00",
-    "ADJ": "#009e73",
-    "ADP": "#cc79a7",
-    "DET": "#e69f00",
-    "CCONJ": "#56b4e9",
-}
-OTHER = "#999999"
-
 
 def words(row: Result, title: str, read_table: ReadTable) -> Figure | None:
     """Return the most frequent words of a row; None where it keeps no table of them."""
@@ -271,14 +270,14 @@ def captions(row: Result, read_table: ReadTable) -> Image | None:
 def word_figure(title: str, words: Sequence[Row]) -> Figure:
     """Return a panel for each kind of captions: its most frequent words, the first on top."""
     kinds = list(dict.fromkeys(str(word["captions"]) for word in words))
-    longest = max(text_width(_shown(word), 8) for word in words)
+    longest = max(text_width(_cut_word(word), 8) for word in words)
     figure, panels = grid(len(kinds), (2.4 + longest, 2.6))
     for panel, kind in zip(panels, kinds, strict=True):
         own = sorted((one for one in words if one["captions"] == kind), key=lambda o: o["rank"])
         _draw_words(panel, own[:MOST_WORDS])
         panel.set_title(drawn(spaced(kind)), fontsize=9)
     entitle(figure, title)
-    seen = {_named(word["part_of_speech"]) for word in words}
+    seen = {_legend_name(word["part_of_speech"]) for word in words}
     names = [name for name in (*OF_SPEECH, "other") if name in seen]
     seat_legend(figure, [Patch(color=OF_SPEECH.get(name, OTHER)) for name in names], names)
     return figure
@@ -288,19 +287,19 @@ def _draw_words(panel: Axes, words: Sequence[Row]) -> None:
     places = range(len(words))
     colours = [OF_SPEECH.get(word["part_of_speech"], OTHER) for word in words]
     panel.barh(places, [word["share"] for word in words], color=colours)
-    panel.set_yticks(places, [drawn(_shown(word)) for word in words])
+    panel.set_yticks(places, [drawn(_cut_word(word)) for word in words])
     panel.set_ylim(MOST_WORDS - 0.4, -0.6)
     panel.tick_params(labelsize=8, axis="y", length=0)
     panel.xaxis.set_major_formatter(percent)
     panel.set_xlabel("share of all words (%)", fontsize=8)
 
 
-def _shown(word: Row) -> str:
+def _cut_word(word: Row) -> str:
     """Return a word, cut where it is longer than words are."""
     return str(word["word"])[:LONGEST]
 
 
-def _named(part: str) -> str:
+def _legend_name(part: str) -> str:
     return part if part in OF_SPEECH else "other"
 
 

@@ -18,15 +18,25 @@ from vlbench.probes.captioning.caption_scores import (
     DESCRIBES,
     ByKind,
     caption_scores,
+    drop_trials,
     gains,
     measured_share,
-    untried,
 )
 from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores, published_scores
-from vlbench.probes.captioning.caption_statistics import counted, over_seeds
+from vlbench.probes.captioning.caption_statistics import over_seeds, with_ones
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.probes.captioning.pairwise import TIED, gain_score
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
+
+# The floor of matching scores: first references of other test images.
+OF_ANOTHER = "reference_of_another_image"
+
+PREFERS = "prefers_reference"
+
+WIN_RATE = "win_rate_vs_cross_entropy"
+
+# A run has collapsed if it has fewer distinct favourites than one per COLLAPSED images.
+COLLAPSED = 10
 
 
 class Preference(NamedTuple):
@@ -78,15 +88,7 @@ def measured_preference(
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
     right = np.zeros(len(examples.ids), np.int64)
     measured = measured_share(metric, at, preference.credit, examples, chance=0.5, **more)
-    return measured._replace(answers=Answers(list(names), untried(preference.chosen), right))
-
-
-# The floor of matching scores: first references of other test images.
-OF_ANOTHER = "reference_of_another_image"
-
-PREFERS = "prefers_reference"
-
-WIN_RATE = "win_rate_vs_cross_entropy"
+    return measured._replace(answers=Answers(list(names), drop_trials(preference.chosen), right))
 
 
 def matching_part(
@@ -103,7 +105,7 @@ def matching_part(
     kinds: Kinds = {**subjects.kinds, OF_ANOTHER: [[first[i] for i in others]]}
     scores = match_scores(scorer, kinds, rows)
     printed = published_scores(scores, scorer.kind)
-    means: ByKind = {kind: {MATCH: counted(values)} for kind, values in printed.items()}
+    means: ByKind = {kind: {MATCH: with_ones(values)} for kind, values in printed.items()}
     floors: ByKind = {kind: means[OF_ANOTHER] for kind in means if kind != OF_ANOTHER}
     examples, preferred = subjects.examples, _prefer_reference(scores, scorer.log_odds)
     measured = [
@@ -118,7 +120,7 @@ def matching_part(
         by_kind = match_scores(scorer, after.kinds, rows)
         measured += _preferences(scorer, after, text, by_kind, others, at)
         scores_by_kind: ByKind = {
-            kind: {MATCH: counted(values)}
+            kind: {MATCH: with_ones(values)}
             for kind, values in published_scores(by_kind, scorer.kind).items()
         }
         measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
@@ -141,7 +143,10 @@ def _preferences(
     pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
     of_another, by_text = (
         match_scores(scorer, pair, others),
-        {kind: _score_by_text(text, told) for kind, told in pair.items()},
+        {
+            kind: np.stack([text(list(of_seed)).numpy() for of_seed in captions])
+            for kind, captions in pair.items()
+        },
     )
     own, another = (_prefer_reference(one, scorer.log_odds) for one in (scores, of_another))
     alone = _prefer_reference(by_text, log_odds=True)
@@ -178,21 +183,17 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
     rows, unit = range(len(subjects.before)), published_kind(scorer.kind)
     scores = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)
     earlier = published_scores(scores, scorer.kind)[FAVOURITES]
-    value = over_seeds(counted(last - earlier), ratio)
+    value = over_seeds(with_ones(last - earlier), ratio)
     assert value
     limits = gain_range(RANGES.get(unit, (None, None)))
     name, n = f"late_{MATCH}_gain", len(rows)
     score = Score(name, n=n, unit=unit, chance=0.0, range=limits, **value.score())
-    measured = Measured(score, subjects.examples, untried(last - earlier))
+    measured = Measured(score, subjects.examples, drop_trials(last - earlier))
     note = (
         f"SCST had not converged: over its last epochs the matching score of test images still "
         f"rose by {score.value:.3g} ({name})"
     )
     return measured, [note] if score.ci95 and score.ci95[0] > 0 else []
-
-
-# A run has collapsed if it has fewer distinct favourites than one per COLLAPSED images.
-COLLAPSED = 10
 
 
 def collapse_part(subjects: Subjects) -> Outcome:
@@ -214,10 +215,10 @@ def measured_gain(
 ) -> Measured:
     """Return how much more often the first is preferred than with another image, by image."""
     difference = own.credit - another.credit
-    value = over_seeds(counted(difference), ratio)
+    value = over_seeds(with_ones(difference), ratio)
     assert value
     score = gain_score(metric, at, difference.shape[1], **value.score())
-    return Measured(score, examples, untried(difference))
+    return Measured(score, examples, drop_trials(difference))
 
 
 def tied_share(metric: str, at: At, preference: Preference, examples: Examples) -> Measured:
@@ -239,7 +240,3 @@ def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
 
 def _prefer_reference(scores: Mapping[str, Floats], log_odds: bool) -> Preference:
     return preference(scores[REFERENCE], scores[FAVOURITES], log_odds=log_odds)
-
-
-def _score_by_text(text: TextScorer, captions: Sequence[Sequence[str]]) -> Floats:
-    return np.stack([text(list(of_seed)).numpy() for of_seed in captions])

@@ -49,6 +49,9 @@ from vlbench.results import Outcome, Positive
 # What comes before and after the word of a part.
 AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
 
+# The texts of an image; CHANGED are the words that are replaced.
+ORIGINAL, CHANGED = "original", ("nouns", "others")
+
 
 class Caption(NamedTuple):
     """A caption between white space, with the positions of its nouns and of its other words."""
@@ -102,10 +105,6 @@ def _put_in_place(part: str, word: str) -> str:
     """Return a word with the punctuation around the one that it replaces."""
     before, after = AROUND.findall(part)[0]
     return f"{before}{word}{after}"
-
-
-# The texts of an image; CHANGED are the words that are replaced.
-ORIGINAL, CHANGED = "original", ("nouns", "others")
 
 
 def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three

@@ -57,6 +57,22 @@ PATTERNS: Mapping[str, str] = {
     "lxmert": "[NI]+[RF](?:[RF]?[NI])+",
 }
 
+# Elements of the longest prefix, and the fraction of captions that must share it.
+LONGEST = 5
+SHARED = 0.5
+
+# The simplest group of noun phrases is chosen that describes this fraction of the captions that
+# the fullest group does.
+ENOUGH = 0.9
+
+# What may precede a noun phrase, and its letters.
+BEFORE = {"CCONJ": "C", "AUX": "[SX]", "REL": "[RF]"}
+
+NOUN_PHRASE = "NOUN.P"
+
+# What the found pattern is called among those of the paper.
+OWN = "own"
+
 
 def has_prefix(tagged: Tagged, name: str) -> bool:
     """Return whether a caption begins with the prefix of this name."""
@@ -117,20 +133,6 @@ def _letter(word: str, tag: str) -> str:
 
 def _is_of_image(phrase: Tagged) -> bool:
     return phrase[0][0] in {"a", "an"} and any(word.startswith("image") for word, _ in phrase)
-
-
-# Elements of the longest prefix, and the fraction of captions that must share it.
-LONGEST = 5
-SHARED = 0.5
-
-# The simplest group of noun phrases is chosen that describes this fraction of the captions that
-# the fullest group does.
-ENOUGH = 0.9
-
-# What may precede a noun phrase, and its letters.
-BEFORE = {"CCONJ": "C", "AUX": "[SX]", "REL": "[RF]"}
-
-NOUN_PHRASE = "NOUN.P"
 
 
 class Element(NamedTuple):
@@ -250,9 +252,6 @@ TaggedKinds = Mapping[str, Sequence[Sequence[Tagged]]]
 
 # Whether something holds of a caption.
 Holds = Callable[[Tagged], bool]
-
-# What the found pattern is called among those of the paper.
-OWN = "own"
 
 
 def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcome:

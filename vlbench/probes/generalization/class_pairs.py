@@ -68,15 +68,15 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     by_value = _numbers(classes)
     if by_value and data.class_order == OUTPUT_NUMBERS:
         outputs = _pairs([[str(i)] for i in range(count)], [[str(i)] for i in by_value])
-        return _all_paired(outputs, list(map(str, range(count))), classes, "by numbers of outputs")
+        return _make_pairs(outputs, list(map(str, range(count))), classes, "by numbers of outputs")
     names = _names(model, count)
     if by_value and (numbers := _numbers(names)):
         outputs = _pairs([[str(i)] for i in numbers], [[str(i)] for i in by_value])
-        return _all_paired(outputs, names, classes, "by value")
+        return _make_pairs(outputs, names, classes, "by value")
     # Numbers and names say nothing of each other.
     comparable = bool(by_value) == bool(_numbers(names))
     outputs = pair_names(names, classes) if comparable else {}
-    return _all_paired(outputs, names, classes, "by name")
+    return _make_pairs(outputs, names, classes, "by name")
 
 
 def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> list[str]:
@@ -104,7 +104,7 @@ def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> li
     if data.class_order and data.class_order != OUTPUT_NUMBERS:
         return list(given)
     raise ValueError(
-        f"class_names {_shown(given)} are not the names of the data's classes {_shown(classes)}, "
+        f"class_names {_quote(given)} are not the names of the data's classes {_quote(classes)}, "
         "which have no order but that of texts; give the name of each class, such as "
         f"class_names: {{{classes[0]}: {given[0]}}}"
     )
@@ -155,7 +155,7 @@ def _names(model: Classifier, count: int) -> list[str]:
     return names
 
 
-def _all_paired(
+def _make_pairs(
     outputs: Mapping[int, int], names: Sequence[str], classes: Sequence[str], how: str
 ) -> Pairs:
     """Return the pairs. Raises CannotDo, with the first names of both sides that have none."""
@@ -163,7 +163,7 @@ def _all_paired(
     if lonely:
         used = set(outputs.values())
         left = [name for i, name in enumerate(names) if i not in used]
-        both = f"of the model {_shown(left)}; of the data {_shown(lonely)}"
+        both = f"of the model {_quote(left)}; of the data {_quote(lonely)}"
         why = f"{len(lonely)} of {len(classes)} have no partner or several: {both}"
         raise CannotDo(f"the model's classes are not the data's: {why}; {WAYS_OUT}")
     order = [outputs[i] for i in range(len(classes))]
@@ -172,7 +172,7 @@ def _all_paired(
     return Pairs(order, f"outputs and classes are paired {how}, not by place")
 
 
-def _shown(names: Sequence[str]) -> str:
+def _quote(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(f"'{name}'" for name in names[:SHOWN]) + more
 

@@ -35,6 +35,26 @@ from vlbench.results import Outcome, Score
 # Classes of items, or numbers of them, int64.
 Numbers = NDArray[np.int64]
 
+RANGES = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
+
+# Halves of the images that are clustered anew.
+HALVES = 20
+
+# Random labellings that the chance level, and the floor of shuffled labels, are means over.
+LABELLINGS = 100
+
+# Rows of affinities per block, which stays in the cache while it is multiplied twice.
+ROWS = 64
+
+# Eigenvalues of 0..1 that are closer than this are equal.
+EQUAL = 1e-9
+
+PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
+FEW_NOTE = "fewer than two images for each cluster: intervals say nothing of other clusters"
+DISCONNECTED_NOTE = (
+    "the graph of affinities is not connected: clusters may be arbitrary within its parts"
+)
+
 
 def overlaps(clusters: Numbers, label: Numbers, k: int) -> Numbers:
     """Return how many items each of k clusters shares with each of k classes, int64 [k, k]."""
@@ -90,26 +110,8 @@ Floats = NDArray[np.float64]
 RULES = {"accuracy": greedy, "accuracy_paper_code": code_rule, "accuracy_hungarian": hungarian}
 
 METRICS = (*RULES, "adjusted_rand", "normalized_mutual_information")
-RANGES = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
 
-# Halves of the images that are clustered anew.
-HALVES = 20
 NO_HALVES = np.empty((0, len(METRICS)))
-
-# Random labellings that the chance level, and the floor of shuffled labels, are means over.
-LABELLINGS = 100
-
-# Rows of affinities per block, which stays in the cache while it is multiplied twice.
-ROWS = 64
-
-# Eigenvalues of 0..1 that are closer than this are equal.
-EQUAL = 1e-9
-
-PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
-FEW_NOTE = "fewer than two images for each cluster: intervals say nothing of other clusters"
-DISCONNECTED_NOTE = (
-    "the graph of affinities is not connected: clusters may be arbitrary within its parts"
-)
 
 
 @layered()
@@ -132,7 +134,7 @@ def clustering(
     if len(test) < k:
         raise TooFewRows(f"the test split has {counted(len(test), 'image')}, {k} clusters asked", k)
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
-    tested = Tested(test["image"].examples(), data.classes, label)
+    tested = TestImages(test["image"].examples(), data.classes, label)
     if all_parallel(features):
         scores = _scores(None, NO_HALVES, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
@@ -155,7 +157,7 @@ def clustering(
     return outcome_of(tested.measured(clusters, scores), counts, notes)
 
 
-class Tested(NamedTuple):
+class TestImages(NamedTuple):
     """The test images, the names of classes, and the class of each image."""
 
     examples: Examples

@@ -91,7 +91,7 @@ class Problem(NamedTuple):
         return choose(probe(self.test), right, log_odds=True)
 
 
-class Sent(NamedTuple):
+class CodeLengths(NamedTuple):
     """The bits [N] that each train image's label took in one order, and what they compare to.
 
     `shuffled` are the bits of shuffled labels, `frequencies` those without features. `choices` are
@@ -211,7 +211,7 @@ def _measure(
     ]
 
 
-def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Sent:
+def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> CodeLengths:
     """Return what it takes to send the labels in a random order."""
     n, classes = len(problem.label), problem.classes
     # Copies of an image come together: the probe of a later block would know their labels.
@@ -225,7 +225,7 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Se
     bits = torch.empty(n, dtype=torch.float64)
     bits[order] = code.examples
     choices = [problem.answer(probe, problem.right) for probe in probes.values()]
-    return Sent(bits, shuffled.bits, without.bits, choices)
+    return CodeLengths(bits, shuffled.bits, without.bits, choices)
 
 
 def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
@@ -237,7 +237,7 @@ def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
 
 
 def _code_lengths(
-    sent: Sequence[Sent], classes: int, data: Data, clusters: Sequence[str]
+    sent: Sequence[CodeLengths], classes: int, data: Data, clusters: Sequence[str]
 ) -> list[Measured]:
     bits = torch.stack([one.bits for one in sent]).numpy()
     n, uniform, mean = bits.shape[1], math.log2(classes), bits.mean(0)

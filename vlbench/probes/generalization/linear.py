@@ -118,7 +118,7 @@ class LinearProbeTraining:
         self.steps = training.epochs * self.batches
         self._label, self._batch_size, self._device = label, training.batch_size, device
         self._rng = torch.Generator().manual_seed(training.seed)
-        self._linear = _initialised(*size, self._rng).to(device)
+        self._linear = _initialise(*size, self._rng).to(device)
         self._adam = torch.optim.Adam(
             self._linear.parameters(),
             lr=training.learning_rate,
@@ -288,7 +288,7 @@ def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) ->
         raise TooFewRows(f"{present}, but no train image to learn it from", rows)
 
 
-def _initialised(classes: int, width: int, rng: torch.Generator) -> nn.Linear:
+def _initialise(classes: int, width: int, rng: torch.Generator) -> nn.Linear:
     """Return a linear layer as PyTorch initialises it, but drawn from `rng`."""
     linear = nn.Linear(width, classes, device="meta").to_empty(device="cpu")
     nn.init.kaiming_uniform_(linear.weight, a=math.sqrt(5), generator=rng)

@@ -19,7 +19,7 @@ after any step, not only after the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -97,18 +97,23 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     if target_offset % classes == 0:
         raise ValueError(f"target_offset {target_offset} is a multiple of the {classes} classes")
     _refuse_model(model)
-    test = _drawn(data.splits["test"], sample)
+    test = _draw_sample(data.splits["test"], sample)
     batches = _batches(test, target_offset, classes, attack.batch_size)
     first = pixels_of(model, batches[0], engine)
     victim = find_victim(model, data, engine, first, seed=seed)
     has_gradient = gradient(victim.logits, first, batches[0].right.to(engine.device)).any()
     run = AttackRun(model, victim, batches, engine)
-    attacks = list(_attacks(epsilons, goals, attack, seed))
+    attacks = [
+        Attack(norm, goal, float(epsilon), attack, seed)
+        for norm, sizes in epsilons.items()
+        for goal in goals
+        for epsilon in sizes
+    ]
     predictions: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
     if not clean.right.any():
         raise CannotDo(f"the model classifies none of {len(test)} images rightly: none to attack")
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
-    tested = Tested(test, data.classes)
+    tested = TestImages(test, data.classes)
     measured = [_clean_accuracy(clean, tested)]
     for one in attacks:
         measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
@@ -123,7 +128,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     return outcome_of(measured, counts, notes)
 
 
-class Tested(NamedTuple):
+class TestImages(NamedTuple):
     """The test images, and the names of their classes."""
 
     split: Split
@@ -135,14 +140,7 @@ class Tested(NamedTuple):
         return Measured(score, self.split["image"].examples(), credit, answers)
 
 
-def _attacks(
-    epsilons: Mapping[str, Sequence[float]], goals: Sequence[str], descent: Descent, seed: int
-) -> Iterator[Attack]:
-    for norm, sizes in epsilons.items():
-        yield from (Attack(norm, goal, float(x), descent, seed) for goal in goals for x in sizes)
-
-
-def _drawn(test: Split, sample: Sample | None) -> Split:
+def _draw_sample(test: Split, sample: Sample | None) -> Split:
     """Return the sample in the order drawn, or all test images in their own order."""
     if sample is None:
         return test
@@ -168,7 +166,7 @@ def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[B
     ]
 
 
-def _clean_accuracy(clean: Predictions, tested: Tested) -> Measured:
+def _clean_accuracy(clean: Predictions, tested: TestImages) -> Measured:
     right = labels(tested.split)
     n = len(right)
     score = Score(
@@ -182,7 +180,7 @@ def _clean_accuracy(clean: Predictions, tested: Tested) -> Measured:
 
 
 def _successes(
-    attack: Attack, after: Predictions, clean: Predictions, tested: Tested
+    attack: Attack, after: Predictions, clean: Predictions, tested: TestImages
 ) -> list[Measured]:
     """Return the success on all images, and on those classified correctly."""
     metric = "success_early_stop" if attack.descent.early_stop else "success"

@@ -95,7 +95,9 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     with torch.enable_grad():
         moving = pixels.clone().requires_grad_()
         loss = cross_entropy(logits(moving), label, reduction="sum")
-        gradient = _gradient_of(loss, moving) if loss.requires_grad else None
+        gradient = None
+        if loss.requires_grad:
+            (gradient,) = torch.autograd.grad(loss, moving, allow_unused=True)
     if gradient is None:
         raise ValueError(
             "no gradient reaches the pixels: the logits do not depend on them in a way that "
@@ -104,10 +106,6 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     if not gradient.isfinite().all():
         raise ValueError("the gradient at the pixels is NaN or infinite: nothing can be attacked")
     return gradient
-
-
-def _gradient_of(loss: Tensor, moving: Tensor) -> Tensor | None:
-    return torch.autograd.grad(loss, moving, allow_unused=True)[0]
 
 
 def _until_success(

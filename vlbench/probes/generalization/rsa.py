@@ -80,7 +80,7 @@ def rsa(
     _require_classes(data)
     rows = _rows(labels(test), same_images(test), names, 4 if rdm == "per_dimension" else 2)
     features = engine.features(model.encode_images, test["image"])
-    whole = rdm_of_classes(features, [_joined(own) for own in rows], names, rdm)
+    whole = rdm_of_classes(features, [_join(own) for own in rows], names, rdm)
     rng = np.random.default_rng(seed)
     halves = [
         [rdm_of_classes(features, half, names, rdm) for half in _halves(rows, rng)]
@@ -153,10 +153,10 @@ def _halves(rows: Sequence[list[list[int]]], rng: np.random.Generator) -> list[l
     """Return the rows of the first halves of the images of all classes, and of the second."""
     shuffled = [[own[i] for i in rng.permutation(len(own))] for own in rows]
     parts = [(own[: len(own) // 2], own[len(own) // 2 :]) for own in shuffled]
-    return [[_joined(half) for half in halves] for halves in zip(*parts, strict=True)]
+    return [[_join(half) for half in halves] for halves in zip(*parts, strict=True)]
 
 
-def _joined(images: Sequence[Sequence[int]]) -> Tensor:
+def _join(images: Sequence[Sequence[int]]) -> Tensor:
     """Return the rows of some images, int64 [n]."""
     return torch.tensor([*chain(*images)])
 

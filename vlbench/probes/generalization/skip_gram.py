@@ -53,7 +53,7 @@ class Vocabulary(NamedTuple):
     tokens: int
 
 
-class Frozen(NamedTuple):
+class FrozenVectors(NamedTuple):
     """Words whose vectors float32 [H, D] do not change in training."""
 
     words: Sequence[str]
@@ -61,7 +61,7 @@ class Frozen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pieces:
+class CorpusPieces:
     """The first `n_documents` of a corpus as lists of at most 10,000 words, read anew each time."""
 
     corpus: Iterable[str]
@@ -102,7 +102,7 @@ def word_vectors(
     vocabulary: Vocabulary,
     settings: SkipGram,
     seed: int,
-    frozen: Frozen | None = None,
+    frozen: FrozenVectors | None = None,
 ) -> Tensor:
     """Return vectors float32 [V, D] trained on a corpus, those of `frozen` words as given.
 
@@ -113,7 +113,7 @@ def word_vectors(
     key |= vocabulary._asdict() | settings._asdict()
     key["frozen"] = frozen and [list(frozen.words), frozen.vectors]
     what = "skip-gram, frozen words" if frozen else "skip-gram"
-    pieces = Pieces(documents[0], vocabulary.documents, engine, what)
+    pieces = CorpusPieces(documents[0], vocabulary.documents, engine, what)
     engine.trained = True
     vectors: Tensor = engine.once(key, lambda: train(pieces, vocabulary, settings, seed, frozen))
     return vectors
@@ -124,10 +124,10 @@ def train(
     vocabulary: Vocabulary,
     settings: SkipGram,
     seed: int,
-    frozen: Frozen | None,
+    frozen: FrozenVectors | None,
 ) -> Tensor:
     """Return the vectors of `word_vectors`, trained anew."""
-    model = untrained(vocabulary, settings, seed)
+    model = make_untrained(vocabulary, settings, seed)
     words = list(frozen.words) if frozen else []
     rows = [model.wv.key_to_index[word] for word in words]
     if frozen:
@@ -142,7 +142,7 @@ def train(
     return torch.from_numpy(model.wv[vocabulary.words])
 
 
-def untrained(vocabulary: Vocabulary, settings: SkipGram, seed: int) -> Any:
+def make_untrained(vocabulary: Vocabulary, settings: SkipGram, seed: int) -> Any:
     """Return gensim's model with its initial vectors."""
     from gensim.models import Word2Vec  # noqa: PLC0415 - half a second, for one probe
 
@@ -176,7 +176,7 @@ def _count(
     n_documents = math.ceil(fraction * sum(1 for _ in corpus))
     counts: Counter[str] = Counter()
     n_pieces = 0
-    for words in Pieces(corpus, n_documents, engine, "words of the corpus"):
+    for words in CorpusPieces(corpus, n_documents, engine, "words of the corpus"):
         counts.update(words)
         n_pieces += 1
     if not counts:

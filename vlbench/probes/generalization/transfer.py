@@ -56,6 +56,11 @@ BLIND_RATE = 0.03
 # How both are interpolated; torchvision's own default is bilinear.
 INTERPOLATION = "bicubic"
 
+NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
+EQUAL_FEATURES_NOTE = (
+    "the features of all test images are the same: none tells classes apart, so chance"
+)
+
 
 def augmented_features(
     model: ImageEncoder, images: Column, engine: Engine, *, epochs: int, seed: int
@@ -64,11 +69,11 @@ def augmented_features(
     height, width = model.preprocess(images[0]).shape[-2:]
     for epoch in range(epochs):
         yield engine.features(
-            model.encode_images, augmented(images, (height, width), seed=seed, epoch=epoch)
+            model.encode_images, augment_images(images, (height, width), seed=seed, epoch=epoch)
         )
 
 
-def augmented(images: Column, size: tuple[int, int], *, seed: int, epoch: int) -> Column:
+def augment_images(images: Column, size: tuple[int, int], *, seed: int, epoch: int) -> Column:
     """Return a column of the images of one epoch, all augmented to one size (H, W).
 
     The augmentation of an image depends on the seed, the epoch and its row, not on earlier reads.
@@ -109,12 +114,6 @@ class AugmentedImages(Sequence[Any]):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(state[0]))
             return change(self.source[row])
-
-
-NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
-EQUAL_FEATURES_NOTE = (
-    "the features of all test images are the same: none tells classes apart, so chance"
-)
 
 
 @layered()
@@ -158,7 +157,7 @@ def transfer(
     seeds = each_seed(training)
     probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
-    measured = [_measured("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
+    measured = [_measure("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
     blind = {
         name: _blind_accuracy(column, data, engine, seeds)
         for name, column in (floors or {}).items()
@@ -167,9 +166,10 @@ def transfer(
     measured[0] = measured[0]._replace(score=replace(score, floors={**score.floors, **blind}))
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
-        own = _measured("train_accuracy", fitted, data, "train")
+        own = _measure("train_accuracy", fitted, data, "train")
         # A probe remembers: chance is no measure of what it was trained on.
-        shuffled = [_shuffled(train_label, one.seed) for one in seeds]
+        orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
+        shuffled = [train_label[order] for order in orders]
         remembered = [
             classify(fit(one, label), train, label).credit.mean()
             for one, label in zip(seeds, shuffled, strict=True)
@@ -199,11 +199,7 @@ def _blind_accuracy(
     return float(torch.stack(credit).mean())
 
 
-def _shuffled(label: Tensor, seed: int) -> Tensor:
-    return label[np.random.default_rng(seed).permutation(len(label))]
-
-
-def _measured(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:
+def _measure(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:
     rows = data.splits[split]
     label = torch.from_numpy(labels(rows))
     n = len(label)

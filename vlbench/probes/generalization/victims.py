@@ -85,21 +85,21 @@ def find_victim(
         except CannotDo as error:
             reason = str(error)
         else:
-            return _own(model, pair_classes(model, data, logits))
+            return _own_classifier(model, pair_classes(model, data, logits))
     if not isinstance(model, ImageEncoder):
         raise CannotDo(reason or "the model has neither a classifier nor image features")
     if "train" not in data.splits:
         why = reason or "the model has no classifier"
         raise CannotDo(f"{why}, and the data have no train images to learn one from")
-    return _trained(model, data, engine, seed)
+    return _train_head(model, data, engine, seed)
 
 
-def _own(model: Classifier, pairs: Pairs) -> Victim:
+def _own_classifier(model: Classifier, pairs: Pairs) -> Victim:
     notes = [OWN_NOTE, pairs.note] if pairs.note else [OWN_NOTE]
     return Victim(lambda pixels: pairs.of_classes(model.logits(pixels)), None, notes, pairs.outputs)
 
 
-def _trained(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
+def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
     """Return a head trained as in the transfer probe; it is zero where all features are equal."""
     train = data.splits["train"]
     label = torch.from_numpy(labels(train))

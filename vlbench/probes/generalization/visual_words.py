@@ -66,7 +66,7 @@ def visual_words(
     if not equal:
         unit = normalize(features.double(), dim=1, eps=SMALLEST).float()
     points = unit if fitted_on == "images" else _means(unit[named], label[named], right)
-    images = _reduced(unit[named], _components(points, size, fitted_on))
+    images = _reduce(unit[named], _components(points, size, fitted_on))
     return VisualWords(
         words, _means(images, label[named], right).float(), images, label[named], right
     )
@@ -123,7 +123,7 @@ def _components(points: Tensor, size: int, what: str) -> Components:
     return Components(mean, torch.linalg.eigh(covariance).eigenvectors[:, -size:].flip(1))
 
 
-def _reduced(points: Tensor, components: Components) -> Tensor:
+def _reduce(points: Tensor, components: Components) -> Tensor:
     parts = [
         (x.double() - components.mean) @ components.directions for x in torch.split(points, BLOCK)
     ]

@@ -75,7 +75,7 @@ def word_similarity(
     test = data.splits["test"]
     if len(test) < FEWEST_PAIRS:
         raise TooFewRows(f"{len(test)} word pairs", FEWEST_PAIRS)
-    words, pairs = _numbered(test)
+    words, pairs = _number_words(test)
     vectors, known = _unit_vectors(model, engine, words)
     kept = known[pairs].all(1)
     left_out, pairs = int((~kept).sum()), pairs[kept]
@@ -162,7 +162,7 @@ def _floor(vectors: Tensor, pairs: Places, human: Floats, seed: int) -> float:
     return float(np.quantile(correlations, 0.95))
 
 
-def _numbered(test: Split) -> tuple[list[str], Places]:
+def _number_words(test: Split) -> tuple[list[str], Places]:
     """Return the W words of all pairs, sorted, and the places [N, 2] of each pair's words."""
     spelled = list(zip(test["word_a"], test["word_b"], strict=True))
     words = sorted({word for pair in spelled for word in pair})

@@ -35,7 +35,7 @@ from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
 from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
-    Frozen,
+    FrozenVectors,
     SkipGram,
     Vocabulary,
     read_vocabulary,
@@ -89,7 +89,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     visual = visual_words(features, label, word, size=skip_gram.vector_size, fitted_on=pca)
     read = read_vocabulary(engine, documents, visual.words, vocabulary, corpus_fraction)
     counted = read._replace(counts=_counts(read, visual.words, vocabulary, counts))
-    frozen = Frozen(visual.words, visual.vectors)
+    frozen = FrozenVectors(visual.words, visual.vectors)
     around = word_vectors(engine, documents, counted, skip_gram, seed, frozen)
     unconstrained = word_vectors(engine, documents, counted, skip_gram, seed)
     measured, notes = _evaluate(keyed_vectors(read.words, around), tests, "")
@@ -108,7 +108,8 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
         "choices": len(choice.tied),
     }
     notes = [_corpus_note(sizes), *notes, ONE_TRAINING]
-    sizes |= _test_sizes(tests)
+    sizes |= {f"questions_{kind}": n for kind, n in tests.questions.items()}
+    sizes |= {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
     return outcome_of(measured, sizes, notes)
 
 
@@ -133,11 +134,6 @@ def _word_tests(data: Data) -> _WordTests:
     questions = Counter(_kind(question.section) for question in read_questions(file))
     pairs = {path: len(read_pairs(path)) for path in data.splits["word_pairs"]["file"]}
     return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
-
-
-def _test_sizes(tests: _WordTests) -> dict[str, int]:
-    questions = {f"questions_{kind}": n for kind, n in tests.questions.items()}
-    return questions | {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
 
 
 def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:
@@ -176,7 +172,7 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        pooled = _pooled(kind, answers)
+        pooled = _pool(kind, answers)
         pairs = len({pair for both in pooled.pairs for pair in both})
         what = f"{pooled.total} of {total} {kind} questions, of {pairs} word pairs,"
         notes += _few(what, pooled.total, has_score=pairs >= FEWEST_OF_ANALOGIES)
@@ -195,7 +191,7 @@ def _few(what: str, n: int, *, has_score: bool) -> list[str]:
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
 
 
-def _pooled(kind: str, answers: Mapping[str, Answers]) -> Answers:
+def _pool(kind: str, answers: Mapping[str, Answers]) -> Answers:
     parts = [found for section, found in answers.items() if _kind(section) == kind]
     correct = [question for part in parts for question in part.correct]
     return Answers(correct, [question for part in parts for question in part.incorrect])

@@ -111,13 +111,13 @@ def _zero_shot(
         told_apart = classes[:1].expand_as(classes) if equal else classes
         ranked[metric] = rank(model, images, told_apart, right, engine.device)
     first = {metric: found.first for metric, found in ranked.items()}
-    measured = _measured(test, first, ranked["accuracy"].top5, right, names)
+    measured = _measure(test, first, ranked["accuracy"].top5, right, names)
     counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
     counts |= count_truncated(model, texts)
     return outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
 
 
-def _measured(
+def _measure(
     test: Split,
     first: Mapping[str, Choice],
     top5: Tensor,
@@ -168,7 +168,7 @@ def _outcome_of_scores(
     first = choose(scores, right, log_odds=log_odds)
     rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
     top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
-    measured = _measured(test, rules, top5, right, names)
+    measured = _measure(test, rules, top5, right, names)
     counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
     return outcome_of(measured, counts)
 

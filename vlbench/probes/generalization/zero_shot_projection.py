@@ -34,6 +34,10 @@ from vlbench.metrics.ranking import all_equal, choose
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Positive, Score
 
+EQUAL_FEATURES_NOTE = (
+    "the features of all test images are the same: none tells classes apart, so chance"
+)
+
 
 class ProjectionTraining(NamedTuple):
     """How a map is trained with Adam; the learning rate is halved every ten epochs."""
@@ -87,11 +91,6 @@ def train_projection(
             adam.step()
         schedule.step()
     return weight.detach().cpu()
-
-
-EQUAL_FEATURES_NOTE = (
-    "the features of all test images are the same: none tells classes apart, so chance"
-)
 
 
 class Trial(NamedTuple):

@@ -16,6 +16,27 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
 from vlbench.metrics.ranking import choose_any
 
+# A region is right, and of a thing, from this intersection over union with a gold box on.
+OVERLAP = 0.5
+
+# The accuracy of choices that look at no word, and of the best possible one; then the fractions of
+# columns whose centre is inside, and that are gold: the scores of even attention.
+STATS = (
+    "random_region",
+    "largest_region",
+    "most_confident_region",
+    "upper_bound",
+    "random_pointing",
+    "even_attention",
+)
+
+# Boxes that a model returns may have been scaled and scaled back; in pixels.
+SAME_BOX = 1e-2
+
+# What a query is judged by, and what is measured beside it.
+JUDGED = ("accuracy", "pointing_accuracy", "attention_on_gold")
+MEASURES = (*JUDGED, "attention", "ties")
+
 
 class Query(NamedTuple):
     """The word at characters start..stop of a caption should look at target number `target`.
@@ -72,24 +93,6 @@ def image_queries(
         ],
         **({"things": gold} if among_things else {}),
     }
-
-
-# A region is right, and of a thing, from this intersection over union with a gold box on.
-OVERLAP = 0.5
-
-# The accuracy of choices that look at no word, and of the best possible one; then the fractions of
-# columns whose centre is inside, and that are gold: the scores of even attention.
-STATS = (
-    "random_region",
-    "largest_region",
-    "most_confident_region",
-    "upper_bound",
-    "random_pointing",
-    "even_attention",
-)
-
-# Boxes that a model returns may have been scaled and scaled back; in pixels.
-SAME_BOX = 1e-2
 
 
 class Geometry(NamedTuple):
@@ -190,11 +193,6 @@ def _credit(scores: Tensor | None, right: Tensor, candidates: Tensor) -> Tensor:
     if scores is None:
         return torch.zeros(len(right), dtype=torch.float64)
     return choose_any(scores.expand(len(right), -1), right, candidates=candidates).credit
-
-
-# What a query is judged by, and what is measured beside it.
-JUDGED = ("accuracy", "pointing_accuracy", "attention_on_gold")
-MEASURES = (*JUDGED, "attention", "ties")
 
 
 class QueryAttention(NamedTuple):

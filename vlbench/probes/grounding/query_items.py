@@ -21,7 +21,7 @@ from vlbench.probes.grounding.scores import (
 from vlbench.results import Score
 
 
-class _Asked(NamedTuple):
+class _AskedQueries(NamedTuple):
     """The queries of one group: of which image, under which number there, and of which word."""
 
     images: list[int]
@@ -59,8 +59,8 @@ def with_queries(
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
-def _collect(queries: Column, group: int) -> _Asked:
-    collected = _Asked([], [], [])
+def _collect(queries: Column, group: int) -> _AskedQueries:
+    collected = _AskedQueries([], [], [])
     for i, one in enumerate(queries):
         asked = [
             (Query(*query), text)

@@ -69,11 +69,12 @@ def report(
         reader, pictures, queries.images, engine, groups=groups, examples=examples
     )
     texts = [text for one in queries.images for text in one["texts"]]
+    among = [AMONG_THINGS] if any("things" in one for one in queries.images) else []
     counts = _counts(groups) | {"clusters": images} | dict(queries.counts)
     return outcome_of(
         with_queries(scores_of(groups), pictures, queries.images, sums.queries, groups),
         counts | count_truncated(reader.model, texts),
-        [_best(groups), *_notes(sums), *_inactive(groups), *_among(queries.images)],
+        [_best(groups), *_notes(sums), *_inactive(groups), *among],
         {"heads": head_table(groups), **picture},
     )
 
@@ -106,10 +107,6 @@ def _notes(sums: HeadSums) -> list[str]:
         NO_CONFIDENCE: not sums.has_scores,
     }
     return [note for note, true in holds.items() if true]
-
-
-def _among(queries: Column) -> list[str]:
-    return [AMONG_THINGS] if any("things" in one for one in queries) else []
 
 
 def _inactive(groups: Sequence[Group]) -> list[str]:

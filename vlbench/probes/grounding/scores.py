@@ -19,6 +19,27 @@ from vlbench.results import Score
 
 Floats = NDArray[np.float64]
 
+# A head is active where more than this fraction of its attention, on average, goes to the image.
+ACTIVE = 0.2
+
+# With more scores than this, those of layers or heads are in the table alone.
+MOST_SCORES = 200
+
+COLUMNS = (*COUNTED, *STATS)
+
+# The names of scores by the heads that the other half of the images chose, where not the measure's.
+SPLIT_HALF = {"accuracy": "split_half_accuracy"}
+
+# Choices that look at no word: a working head should beat them.
+FLOORS = ("random_region", "largest_region", "most_confident_region")
+
+# The chance level of each measure: a random region, a random column, and even attention.
+CHANCE = {
+    "accuracy": "random_region",
+    "pointing_accuracy": "random_pointing",
+    "attention_on_gold": "even_attention",
+}
+
 
 class Halves(NamedTuple):
     """The credit of each image under the head that the other half chose, and the chosen heads."""
@@ -56,28 +77,6 @@ def best_heads(credit: Floats) -> list[int]:
     most = credit.max()
     best: list[int] = np.flatnonzero(credit >= most - TIED * abs(most)).tolist()
     return best
-
-
-# A head is active where more than this fraction of its attention, on average, goes to the image.
-ACTIVE = 0.2
-
-# With more scores than this, those of layers or heads are in the table alone.
-MOST_SCORES = 200
-
-COLUMNS = (*COUNTED, *STATS)
-
-# The names of scores by the heads that the other half of the images chose, where not the measure's.
-SPLIT_HALF = {"accuracy": "split_half_accuracy"}
-
-# Choices that look at no word: a working head should beat them.
-FLOORS = ("random_region", "largest_region", "most_confident_region")
-
-# The chance level of each measure: a random region, a random column, and even attention.
-CHANCE = {
-    "accuracy": "random_region",
-    "pointing_accuracy": "random_pointing",
-    "attention_on_gold": "even_attention",
-}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from vlbench.probes.grounding.reports import Queries, report
 from vlbench.results import Outcome, Positive
 
 
-def parsed(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
+def parse_captions(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
     """Return Stanford's arcs of every caption of every image, parsed by the named pipeline.
 
     Raises DataError where `parser` is None, DataAbsent where it is not installed.
@@ -139,7 +139,7 @@ def _queries(
     rows: Split, relations: int, parser: str | None, engine: Engine, *, among_things: bool = False
 ) -> Queries:
     """Return the queries of the most frequent relations, each a group."""
-    arcs = rows["arcs"] if "arcs" in rows.columns else parsed(rows, parser, engine)
+    arcs = rows["arcs"] if "arcs" in rows.columns else parse_captions(rows, parser, engine)
     targets = [
         [pairs(*caption) for caption in zip(*image, strict=True)]
         for image in zip(arcs, rows["phrases"], strict=True)

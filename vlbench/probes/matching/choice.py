@@ -43,7 +43,7 @@ from vlbench.errors import DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
-from vlbench.probes.matching.credits import Asked, all_right, group_choice, report
+from vlbench.probes.matching.credits import MetricItems, all_right, group_choice, report
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
@@ -133,7 +133,8 @@ class RowScorer:
         image, picture = rows["image" + suffix], rows["picture" + suffix]
         # Images of the same content may have regions of their own.
         own_regions = f"regions{suffix}" in rows.columns
-        keys = [*image.rows] if own_regions or not image.digests else _digests(image)
+        by_content = image.digests and not own_regions
+        keys = [image.digests[row] for row in image.rows] if by_content else [*image.rows]
         first = {key: row for row, key in reversed([*enumerate(keys)])}
         places = {key: place for place, key in enumerate(first)}
         self._places = [places[key] for key in keys]
@@ -144,10 +145,6 @@ class RowScorer:
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         """Return the score of each text for the image of its row, float32 [N]."""
         return self._scorer([self._places[row] for row in rows], texts)
-
-
-def _digests(image: Column) -> list[str]:
-    return [image.digests[row] for row in image.rows]
 
 
 class Questions:
@@ -175,7 +172,7 @@ class Questions:
         """All texts that are scored."""
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
-    def asked(self, seen: Mapping[str, str], seed: int) -> list[Asked]:
+    def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
         """Return what each metric asks; `seen` has the column of each floor that sees words."""
         others = self._other_rows(seed)
         if self._seconds and len(self._scorers) > 1:
@@ -184,7 +181,7 @@ class Questions:
         images = [self._choose_images(others)] if len(self._scorers) > 1 else []
         return [*texts, *images]
 
-    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> Asked:
+    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> MetricItems:
         """Ask for the caption of an image among its foils."""
         texts = [
             [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
@@ -207,7 +204,7 @@ class Questions:
             for name, table in tables.items()
         }
         own = choices.pop("")
-        return Asked(
+        return MetricItems(
             "text_accuracy",
             own,
             {name: one.credit for name, one in choices.items()},
@@ -218,7 +215,7 @@ class Questions:
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
         )
 
-    def _choose_images(self, others: Sequence[int]) -> Asked:
+    def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among others."""
         rows = range(len(self._captions))
 
@@ -230,9 +227,9 @@ class Questions:
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
         floors = {"another_text": other.credit}
         own = of_captions(self._captions)
-        return Asked("image_accuracy", own, floors, chance, self._examples, list(rows))
+        return MetricItems("image_accuracy", own, floors, chance, self._examples, list(rows))
 
-    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[Asked]:
+    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[MetricItems]:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         _refuse_equal(pairs)
@@ -262,7 +259,8 @@ class Questions:
         """Return what identifies each item: its image, and the number of its row."""
         images, texts = self._rows["image"].examples(), self._rows["caption"].examples()
         ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
-        several = zip(images.digests, *self._texts_by_row(), strict=True)
+        texts_by_row = filter(None, (self._captions, self._foils, self._seconds))
+        several = zip(images.digests, *texts_by_row, strict=True)
         digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
         named = "cluster" in self._rows.columns
         clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
@@ -275,9 +273,6 @@ class Questions:
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
         return ["/".join(several) for several in zip(*columns, strict=True)]
-
-    def _texts_by_row(self) -> list[Sequence[object]]:
-        return [one for one in (self._captions, self._foils, self._seconds) if one]
 
     def _other_rows(self, seed: int) -> list[int]:
         """Return for each row the first one of another cluster, the same for all of a cluster."""
@@ -294,7 +289,7 @@ def twin_questions(
     examples: Examples,
     blind: Sequence[str] = (),
     same_words: Sequence[bool] = (),
-) -> list[Asked]:
+) -> list[MetricItems]:
     """Return what is asked of twins, by the choices of the model, under "", and of floors."""
     n = len(examples.ids)
     floors = {name: choices for name, choices in outcomes.items() if name}
@@ -304,7 +299,7 @@ def twin_questions(
         rows = [row for row in range(n) for _ in range(2)] if each else list(range(n))
         chance = {"group_score": 1 / 6}.get(metric, 0.5 if each else 0.25)
         asked.append(
-            Asked(
+            MetricItems(
                 metric,
                 choice_of_model,
                 {name: choices[metric].credit for name, choices in floors.items()},

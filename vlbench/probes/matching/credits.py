@@ -33,7 +33,7 @@ TOLD = 0.5
 BEYOND_CHANCE = "a blind rule of another taste beats chance; compare with the floors"
 
 
-class Asked(NamedTuple):
+class MetricItems(NamedTuple):
     """What a metric asks of M items: the model's choice, credit float64 [M] of floors, and chance.
 
     `rows` has the row of each item, whose category it has; `blind` are the floors into which no
@@ -69,7 +69,7 @@ def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     return Choice(credit, tied, torch.full(tied.shape, -1))
 
 
-def all_right(asked: Asked, metric: str, names: Sequence[str]) -> Asked:
+def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricItems:
     """Return whether all items of a set are right; `names` has the set of each row.
 
     Credit, floors and chance are the product of those of the items, as tied candidates of each item
@@ -95,7 +95,7 @@ def all_right(asked: Asked, metric: str, names: Sequence[str]) -> Asked:
         [of_items.clusters[i] for i in firsts.tolist()],
     )
     tied = product((~asked.own.tied).double()) == 0
-    return Asked(
+    return MetricItems(
         metric,
         Choice(product(asked.own.credit), tied, torch.full(tied.shape, -1)),
         {name: product(floor) for name, floor in asked.floors.items()},
@@ -106,11 +106,11 @@ def all_right(asked: Asked, metric: str, names: Sequence[str]) -> Asked:
 
 
 def report(
-    asked: Sequence[Asked],
+    asked: Sequence[MetricItems],
     categories: Sequence[str],
     least: int,
     counts: Mapping[str, int],
-    sets: Sequence[Asked] = (),
+    sets: Sequence[MetricItems] = (),
 ) -> Outcome:
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
@@ -157,7 +157,7 @@ def report(
     return outcome_of(measured, counts, notes, artifacts)
 
 
-def score(asked: Asked, at: At, kept: Kept, *, metric: str = "") -> Measured:
+def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
     """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
     places = torch.from_numpy(np.flatnonzero(kept))
     credit, examples = asked.own.credit[places].numpy(), _select(asked.examples, places)
@@ -173,7 +173,7 @@ def score(asked: Asked, at: At, kept: Kept, *, metric: str = "") -> Measured:
     return Measured(mean, examples, credit)
 
 
-def macro(asked: Asked, parts: Sequence[Kept]) -> Measured:
+def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
     """Return the mean over categories of the mean credit of their items, bool [M] each.
 
     The credit of an item is weighted, so that it is a mean over items, too.
@@ -194,13 +194,13 @@ def macro(asked: Asked, parts: Sequence[Kept]) -> Measured:
     return Measured(mean, examples, credit)
 
 
-def _of_same_words(asked: Asked) -> list[Measured]:
+def _of_same_words(asked: MetricItems) -> list[Measured]:
     """Return the score of items whose texts have the same words, if these are some and not all."""
     same = np.array(asked.same_words, bool)
     return [score(asked, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
 
 
-def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
+def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
     """Return the score of items that the hardest blind floor does not tell, and how many it tells.
 
     The hardest is the one that is right most often. Its items have no chance: they were chosen by
@@ -218,7 +218,7 @@ def _where_blind_fails(asked: Asked) -> tuple[list[Measured], dict[str, int]]:
     return [rest._replace(score=without_chance)], counts
 
 
-def _notes(asked: Asked, by_category: Mapping[str, Kept]) -> list[str]:
+def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
     """Return a note for each blind floor that tells more than half of what chance leaves."""
     notes = []
     every = {"": np.ones(len(asked.rows), bool)}

@@ -70,6 +70,8 @@ TEXT, IMAGE = "text", "image"
 
 SplitRows = Annotated[Data, "split"]
 
+_EQUAL = "the vectors of all {} are the same: none tells them apart, so chance"
+
 
 def retrieval(  # noqa: PLR0913 - tasks fill them by name
     model: DualEncoder,
@@ -138,9 +140,6 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
         )
         ranks.append(Ranks(by_image, by_caption))
     return _outcome(model, all_captions, pools, ranks, k, pool, [])
-
-
-_EQUAL = "the vectors of all {} are the same: none tells them apart, so chance"
 
 
 def _require_params(k: Sequence[int], pool: int | None, captions: int | None, prompt: str) -> None:

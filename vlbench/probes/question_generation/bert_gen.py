@@ -19,6 +19,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vlbench.errors import CannotDo
 
+# Numbers of a box: left, top, right, bottom.
+BOX = 4
+
+# In the place of tokens of X: a region, and padding.
+REGION, PADDING = -1, -2
+
+# Logits that differ by no more than this share of the largest are equal but for rounding.
+ROUNDING = 1e-4
+
 
 def left_to_right(valid: Tensor, tokens: int) -> Tensor:
     """Return who sees whom, bool [B, n + T, n + T], in X [B, n] and T tokens of a question.
@@ -54,16 +63,6 @@ def additive(sees: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what is added to attention scores, [B, 1, rows, columns]: 0 or the least number."""
     mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
     return mask.masked_fill(~sees, torch.finfo(dtype).min)[:, None]
-
-
-# Numbers of a box: left, top, right, bottom.
-BOX = 4
-
-# In the place of tokens of X: a region, and padding.
-REGION, PADDING = -1, -2
-
-# Logits that differ by no more than this share of the largest are equal but for rounding.
-ROUNDING = 1e-4
 
 
 class Source(NamedTuple):
@@ -278,11 +277,8 @@ def greedy(
         ended |= token == network.marks.end
         tokens.append(token)
     rows = torch.stack(tokens, 1).tolist() if tokens else [[] for _ in sources]
-    return [_before(row, network.marks.end) for row in rows]
-
-
-def _before(tokens: Sequence[int], end: int) -> list[int]:
-    return list(tokens[: tokens.index(end)] if end in tokens else tokens)
+    end = network.marks.end
+    return [row[: row.index(end)] if end in row else row for row in rows]
 
 
 class _Passes:

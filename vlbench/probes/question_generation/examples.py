@@ -15,11 +15,21 @@ from vlbench.data.records import value_column
 from vlbench.drawing.sheets import save_figure
 from vlbench.errors import CannotDo
 from vlbench.probes.question_generation.bert_gen import Example, greedy
-from vlbench.probes.question_generation.inputs import Asked
+from vlbench.probes.question_generation.inputs import AskedImages
 from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
 # The kinds of what is looked at.
 WORD, REGION = "word", "region"
+
+ATTENTION = "#f16913"
+
+# Characters of a caption in one line, and how far a line is below the one before, of the height.
+ACROSS, DOWN = 30, 0.11
+
+LEGEND = "attention of the last layer, mean over heads and tokens; the darker the more, by panel"
+
+# The steps that the paper's figure shows.
+DRAWN = ("1", "2", "3")
 
 
 @dataclass(frozen=True)
@@ -84,13 +94,6 @@ def look_rows(name: str, step: str, look: dict[str, Any]) -> list[dict[str, Any]
         for k, (kind, place) in enumerate(zip(look["kinds"], look["places"], strict=True))
     ]
 
-
-ATTENTION = "#f16913"
-
-# Characters of a caption in one line, and how far a line is below the one before, of the height.
-ACROSS, DOWN = 30, 0.11
-
-LEGEND = "attention of the last layer, mean over heads and tokens; the darker the more, by panel"
 
 Look = Mapping[str, Any]
 
@@ -192,11 +195,7 @@ def _strengths(look: Look) -> list[float]:
     return strengths
 
 
-# The steps that the paper's figure shows.
-DRAWN = ("1", "2", "3")
-
-
-def attention_artifacts(trainings: Trainings, test: Asked, examples: int) -> dict[str, Any]:
+def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) -> dict[str, Any]:
     """Return the attention of `examples` examples, spread evenly, as a table and a picture.
 
     Empty for no examples.

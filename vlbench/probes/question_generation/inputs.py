@@ -16,6 +16,12 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source
 
+# A detector's boxes may end this many pixels outside the image.
+SLACK = 1.0
+
+# Regions that are kept in memory, so that an epoch does not read them again.
+MOST_BYTES = 1 << 30
+
 
 def shown_names(split: Split, columns: Sequence[str]) -> list[frozenset[str]]:
     """Return the names of each image's things that columns of the split list, and their plurals."""
@@ -56,14 +62,7 @@ def _definite(words: Sequence[str], names: frozenset[str]) -> Iterator[tuple[str
             start = None
 
 
-# A detector's boxes may end this many pixels outside the image.
-SLACK = 1.0
-
-# Regions that are kept in memory, so that an epoch does not read them again.
-MOST_BYTES = 1 << 30
-
-
-class Asked(NamedTuple):
+class AskedImages(NamedTuple):
     """A split's images that have questions, and the captions and questions of each."""
 
     split: Split
@@ -77,7 +76,7 @@ class Asked(NamedTuple):
         return list(self.split["regions"].examples().ids)
 
 
-def asked(split: Split, things: Sequence[str]) -> Asked:
+def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
     """Return the images of a split that have a question.
 
     Where columns of `things` are named, a question counts that names a thing which its image shows.
@@ -93,7 +92,7 @@ def asked(split: Split, things: Sequence[str]) -> Asked:
     if len(rows) < 2:
         raise TooFewRows(f"{counted(len(rows), 'image')} with a question; two are wanted")
     kept = split.select(rows)
-    images = Asked(
+    images = AskedImages(
         kept,
         [[text for text in texts if text.strip()] for texts in kept["captions"]],
         [questions[row] for row in rows],
@@ -215,16 +214,16 @@ class Pair(NamedTuple):
     question: list[int]
 
 
-def pairs_of(found: Asked, texts: Texts) -> list[Pair]:
+def pairs_of(found: AskedImages, texts: Texts) -> list[Pair]:
     """Return each question with a caption: question j with caption j modulo their number."""
     caption_tokens = texts.captions(
         [caption for captions in found.captions for caption in captions]
     )
-    captions = _grouped(caption_tokens, found.captions)
+    captions = _group(caption_tokens, found.captions)
     question_tokens = texts.questions(
         [question for questions in found.questions for question in questions]
     )
-    questions = _grouped(question_tokens, found.questions)
+    questions = _group(question_tokens, found.questions)
     return [
         Pair(image, own[j % len(own)], question)
         for image, (own, of_image) in enumerate(zip(captions, questions, strict=True))
@@ -232,7 +231,7 @@ def pairs_of(found: Asked, texts: Texts) -> list[Pair]:
     ]
 
 
-def _grouped(tokens: Sequence[list[int]], like: Sequence[Sequence[Any]]) -> list[list[list[int]]]:
+def _group(tokens: Sequence[list[int]], like: Sequence[Sequence[Any]]) -> list[list[list[int]]]:
     rest: Iterator[list[int]] = iter(tokens)
     return [[next(rest) for _ in group] for group in like]
 
@@ -256,7 +255,7 @@ class Examples(Sequence[Example]):
         return Example(Source(objects, caption if self.captioned else None), question)
 
 
-def object_sizes(found: Asked, reader: ObjectReader, engine: Engine) -> list[list[int]]:
+def object_sizes(found: AskedImages, reader: ObjectReader, engine: Engine) -> list[list[int]]:
     """Return the number of objects and their width of each image, all checked.
 
     Raises DataError, naming the image, for regions that `objects_of` refuses or of another width.

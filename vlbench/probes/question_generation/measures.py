@@ -22,11 +22,19 @@ from vlbench.metrics.captions import (
 )
 from vlbench.metrics.corpus import CORPORA, TREEBANK
 from vlbench.metrics.intervals import Floats
-from vlbench.probes.question_generation.inputs import Asked, names_a_thing
+from vlbench.probes.question_generation.inputs import AskedImages, names_a_thing
 
 _AS_THEY_STAND = tuple(name for name in CAPTION_METRICS if name != "spice")
 
 QUESTION_METRICS = (*_AS_THEY_STAND, *(f"{name}{TREEBANK}" for name in _AS_THEY_STAND))
+
+NOUN, DISTINCT, SEEN, LENGTH = (
+    *("noun_accuracy", "distinct_questions"),
+    *("questions_seen_in_training", "question_length"),
+)
+
+# CIDEr against all but one of an image's references, the mean over which.
+LEAVE_ONE_OUT = "cider_leave_one_out"
 
 
 class QuestionMetrics:
@@ -64,7 +72,7 @@ class QuestionMetrics:
         return {name: scores_by_metric[name] for name in self._names}
 
 
-def compared(question: str) -> str:
+def simplify(question: str) -> str:
     """Return a question as the data of qgevalcap have it: in lower case, punctuation apart.
 
     A tokenizer's decoder may join what people write apart, and the reverse.
@@ -74,11 +82,11 @@ def compared(question: str) -> str:
 
 def most_frequent_question(questions: Sequence[Sequence[str]]) -> str:
     """Return the most frequent of all questions, as they are compared; the first of several."""
-    return Counter(compared(text) for texts in questions for text in texts).most_common(1)[0][0]
+    return Counter(simplify(text) for texts in questions for text in texts).most_common(1)[0][0]
 
 
 def questions_of_nearest_captions(
-    train: Asked, captions: Sequence[str], engine: Engine
+    train: AskedImages, captions: Sequence[str], engine: Engine
 ) -> list[str]:
     """Return the question of the train image whose caption is nearest to each of the captions.
 
@@ -109,16 +117,6 @@ def other_rows(count: int, seed: int = 0) -> list[int]:
     return rows
 
 
-NOUN, DISTINCT, SEEN, LENGTH = (
-    *("noun_accuracy", "distinct_questions"),
-    *("questions_seen_in_training", "question_length"),
-)
-
-
-# CIDEr against all but one of an image's references, the mean over which.
-LEAVE_ONE_OUT = "cider_leave_one_out"
-
-
 class System(NamedTuple):
     """Questions of a step, or of one of its floors, one list of the images' for each seed.
 
@@ -138,10 +136,10 @@ class MeasuredSystem(NamedTuple):
 
     def value(self, metric: str) -> float:
         """Return a metric of all seeds."""
-        return score_of(metric, pooled(metric, self.statistics[metric]))
+        return score_of(metric, pool_seeds(metric, self.statistics[metric]))
 
 
-def pooled(metric: str, statistics: Floats) -> Floats:
+def pool_seeds(metric: str, statistics: Floats) -> Floats:
     """Return statistics [N, K] of all seeds together.
 
     A mean over images is the mean over seeds; a corpus score is that of the questions of all seeds.
@@ -160,9 +158,9 @@ def score_of(metric: str, statistics: Floats) -> float:
 class Measures:
     """Measures the questions of test images against their references."""
 
-    def __init__(self, metrics: QuestionMetrics, test: Asked, train: Asked) -> None:
+    def __init__(self, metrics: QuestionMetrics, test: AskedImages, train: AskedImages) -> None:
         self._metrics, self._test = metrics, test
-        self._seen = frozenset(compared(text) for texts in train.questions for text in texts)
+        self._seen = frozenset(simplify(text) for texts in train.questions for text in texts)
 
     def __call__(self, system: System) -> MeasuredSystem:
         """Return the statistics of a system."""
@@ -192,7 +190,7 @@ class Measures:
         people: dict[str, Floats] = {
             LEAVE_ONE_OUT: np.stack([self._cider(asked[j], others[j]) for j in turns])
         }
-        plain = [self._plain([compared(text) for text in turn], names) for turn in asked]
+        plain = [self._plain([simplify(text) for text in turn], names) for turn in asked]
         # Whether a question of people is seen in training says nothing of people.
         kept = [metric for metric in plain[0] if metric != SEEN]
         people |= {m: np.array([turn[m] for turn in plain], np.float64)[..., None] for m in kept}
@@ -206,13 +204,13 @@ class Measures:
     def _cider(self, questions: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         """Return the CIDEr [N, 1] of each question."""
         with QuestionMetrics(["cider"]) as cider:
-            return cider(*_numbered(questions, references))["cider"].statistics
+            return cider(*_number_texts(questions, references))["cider"].statistics
 
     def _of_seed(
         self, questions: Sequence[str], references: Sequence[Sequence[str]]
     ) -> dict[str, Floats]:
-        scores = self._metrics(*_numbered(questions, references))
-        plain = self._plain([compared(question) for question in questions], self._test.names)
+        scores = self._metrics(*_number_texts(questions, references))
+        plain = self._plain([simplify(question) for question in questions], self._test.names)
         return {name: score.statistics for name, score in scores.items()} | {
             name: np.array(values, np.float64)[:, None] for name, values in plain.items()
         }
@@ -234,12 +232,12 @@ class Measures:
         return values
 
 
-def _numbered(
+def _number_texts(
     questions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[Captions, Captions]:
     """Return the question and the references of each image, as they are compared."""
-    generated: Captions = {i: [compared(text)] for i, text in enumerate(questions)}
-    return generated, {i: [compared(text) for text in texts] for i, texts in enumerate(references)}
+    generated: Captions = {i: [simplify(text)] for i, text in enumerate(questions)}
+    return generated, {i: [simplify(text) for text in texts] for i, texts in enumerate(references)}
 
 
 def _without(texts: Sequence[str], j: int) -> list[str]:

@@ -30,14 +30,14 @@ from vlbench.errors import DataError
 from vlbench.probes.question_generation.bert_gen import BOX, BertGen, marks_of
 from vlbench.probes.question_generation.examples import attention_artifacts, draw_similarity
 from vlbench.probes.question_generation.inputs import (
-    Asked,
+    AskedImages,
     ObjectReader,
     Objects,
     Texts,
-    asked,
     object_sizes,
     pairs_of,
     require_room,
+    select_asked,
 )
 from vlbench.probes.question_generation.measures import (
     QUESTION_METRICS,
@@ -53,14 +53,17 @@ from vlbench.probes.question_generation.scores import (
     FREQUENT,
     NEAREST,
     UNTRAINED,
-    Found,
+    Measurements,
     outcome,
     similarity_rows,
 )
 from vlbench.probes.question_generation.similarity import similarities
-from vlbench.probes.question_generation.steps import STEPS, Material, QuestionInputs, Trainings
+from vlbench.probes.question_generation.steps import STEPS, QuestionInputs, TrainingData, Trainings
 from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
 from vlbench.results import Outcome, Positive
+
+# Number of images whose attention is drawn.
+EXAMPLES = 8
 
 
 class Questions(NamedTuple):
@@ -75,9 +78,6 @@ class Questions(NamedTuple):
 
 
 ALL_QUESTIONS = Questions()
-
-# Number of images whose attention is drawn.
-EXAMPLES = 8
 
 
 def question_generation(  # noqa: PLR0913 - the YAML fills all but three
@@ -113,7 +113,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     given = [data.splits["train"], _first_rows(data.splits["test"], images)]
     if encoder:
         given = [engine.encode_regions(encoder, split) for split in given]
-    train, test = (asked(split, things) for split in given)
+    train, test = (select_asked(split, things) for split in given)
     reader = ObjectReader(regions)
     material, sizes = _material(engine, train, test, texts, reader)
     trainings = [Trainings(model, engine, material, training, texts, seed=seed) for seed in seeds]
@@ -129,15 +129,15 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         measured = [measures(system) for system in systems]
         people = measures.against_people(systems) if "cider" in metrics else []
     counts = {"train_questions": len(material.pairs), **_counts(train, test, texts)}
-    counts["images_without_question"] = _left_out(data, images, train, test)
-    return outcome(Found(test, measured, people, alike, list(seeds)), counts, drawn)
+    counts["images_without_question"] = _count_left_out(data, images, train, test)
+    return outcome(Measurements(test, measured, people, alike, list(seeds)), counts, drawn)
 
 
 def _first_rows(split: Split, images: int | None) -> Split:
     return split if images is None else split.select(range(min(images, len(split))))
 
 
-def _counts(train: Asked, test: Asked, texts: Texts) -> dict[str, int]:
+def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, int]:
     """Return how much there is, and how many test questions are verbatim in training."""
     every, asked = ([one for those in part.questions for one in those] for part in (train, test))
     known = set(every)
@@ -149,14 +149,14 @@ def _counts(train: Asked, test: Asked, texts: Texts) -> dict[str, int]:
     }
 
 
-def _left_out(data: Data, images: int | None, train: Asked, test: Asked) -> int:
+def _count_left_out(data: Data, images: int | None, train: AskedImages, test: AskedImages) -> int:
     given = [data.splits["train"], _first_rows(data.splits["test"], images)]
     return sum(map(len, given)) - len(train.captions) - len(test.captions)
 
 
 def _material(
-    engine: Engine, train: Asked, test: Asked, texts: Texts, reader: ObjectReader
-) -> tuple[Material, tuple[list[int], list[int]]]:
+    engine: Engine, train: AskedImages, test: AskedImages, texts: Texts, reader: ObjectReader
+) -> tuple[TrainingData, tuple[list[int], list[int]]]:
     """Return what is trained on, and the number of regions of each train and test image."""
     shapes = [object_sizes(found, reader, engine) for found in (train, test)]
     widths = [own[0][1] for own in shapes]
@@ -165,15 +165,15 @@ def _material(
     column, pairs = train.split["regions"], pairs_of(train, texts)
     content = [column.key, list(column.rows), [list(pair) for pair in pairs]]
     objects = Objects(column, train.ids, reader)
-    material = Material(pairs, objects, digest(content), widths[0] - BOX)
+    material = TrainingData(pairs, objects, digest(content), widths[0] - BOX)
     sizes = [[count for count, _ in own] for own in shapes]
     return material, (sizes[0], sizes[1])
 
 
 def _require(
     network: BertGen,
-    material: Material,
-    test: Asked,
+    material: TrainingData,
+    test: AskedImages,
     sizes: tuple[list[int], list[int]],
     texts: Texts,
 ) -> None:
@@ -185,7 +185,7 @@ def _require(
     network.require_left_to_right()
 
 
-def _without_model(engine: Engine, train: Asked, test: Asked) -> list[System]:
+def _without_model(engine: Engine, train: AskedImages, test: AskedImages) -> list[System]:
     """Return the questions that need no model, which are floors of all steps."""
     frequent = [most_frequent_question(train.questions)] * len(test.captions)
     captions = [own[0] for own in test.captions]

@@ -18,7 +18,7 @@ from vlbench.metrics.intervals import (
     ratio,
 )
 from vlbench.metrics.items import STATISTICS, Examples, item_table, join_items
-from vlbench.probes.question_generation.inputs import Asked
+from vlbench.probes.question_generation.inputs import AskedImages
 from vlbench.probes.question_generation.measures import (
     DISTINCT,
     LEAVE_ONE_OUT,
@@ -26,7 +26,7 @@ from vlbench.probes.question_generation.measures import (
     NOUN,
     SEEN,
     MeasuredSystem,
-    pooled,
+    pool_seeds,
     score_of,
 )
 from vlbench.results import Outcome, Score
@@ -43,8 +43,19 @@ GAINS = {
     NEAREST: "cider_gain_over_nearest_caption",
 }
 
+# Why a score has neither chance nor floor.
+NO_CHANCE = {
+    "questions": "describes the questions: more of it is neither better nor worse",
+    "people": "what people reach, which the steps are compared with",
+}
 
-class Look(NamedTuple):
+SIMILARITY = "cls_similarity"
+
+# With more scores than this, or more items, similarity is scored at the last layer alone.
+MOST_SCORES, MOST_ITEMS = 200, 9_000_000
+
+
+class MetricForm(NamedTuple):
     """How a metric is read: its unit, bounds, and whether more is better."""
 
     unit: str
@@ -53,20 +64,20 @@ class Look(NamedTuple):
     higher_is_better: bool = True
 
 
-FRACTION = Look("fraction", 0.0, 1.0)
-LOOKS = {
-    "cider": Look("CIDEr", 0.0, 10.0),
-    LEAVE_ONE_OUT: Look("CIDEr", 0.0, 10.0),
-    **dict.fromkeys(GAINS.values(), Look("CIDEr", -10.0, 10.0)),
-    SEEN: Look("fraction", 0.0, 1.0, higher_is_better=False),
-    LENGTH: Look("words", 0.0, math.inf),
-    "cls_similarity": Look("cosine", -1.0, 1.0),
+FRACTION = MetricForm("fraction", 0.0, 1.0)
+FORMS = {
+    "cider": MetricForm("CIDEr", 0.0, 10.0),
+    LEAVE_ONE_OUT: MetricForm("CIDEr", 0.0, 10.0),
+    **dict.fromkeys(GAINS.values(), MetricForm("CIDEr", -10.0, 10.0)),
+    SEEN: MetricForm("fraction", 0.0, 1.0, higher_is_better=False),
+    LENGTH: MetricForm("words", 0.0, math.inf),
+    "cls_similarity": MetricForm("cosine", -1.0, 1.0),
 }
 
 
-def look(metric: str) -> Look:
+def find_form(metric: str) -> MetricForm:
     """Return how a metric is read; its `_ptb` variant is read as the metric itself."""
-    return LOOKS.get(metric.removesuffix("_ptb"), FRACTION)
+    return FORMS.get(metric.removesuffix("_ptb"), FRACTION)
 
 
 def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
@@ -110,7 +121,7 @@ def items_of(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.
 def gain(one: MeasuredSystem, other: MeasuredSystem) -> Score:
     """Return CIDEr less that of a floor, paired by image and, where the floor has any, by seed."""
     metric = GAINS[other.system.floor]
-    return made(metric, {"step": one.system.step}, _more(one, other), chance=0.0)
+    return make_score(metric, {"step": one.system.step}, _more(one, other), chance=0.0)
 
 
 def _more(one: MeasuredSystem, other: MeasuredSystem) -> Floats:
@@ -129,12 +140,12 @@ def metric_items(
     if metric not in CORPORA:
         credit = statistics[..., 0]
         return item_table(examples, metric, at, credit if len(credit) > 1 else credit[0])
-    together = pooled(metric, statistics)
+    together = pool_seeds(metric, statistics)
     table = item_table(examples, metric, at, CORPORA[metric].formula(together))
     return table.append_column(STATISTICS, pa.array(together.tolist(), STATISTICS.type))
 
 
-def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: Any) -> Score:
+def make_score(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: Any) -> Score:
     """Return the score of statistics [seeds, N, K]."""
     seeds, n = statistics.shape[:2]
     result = estimate(metric, statistics)
@@ -146,8 +157,8 @@ def made(metric: str, at: Mapping[str, str | int], statistics: Floats, **more: A
         stderr=None if metric == DISTINCT else result.stderr,
         ci95=None if metric == DISTINCT else result.ci95,
         draws=[score_of(metric, of_seed) for of_seed in statistics] if seeds > 1 else (),
-        unit=look(metric).unit,
-        higher_is_better=look(metric).higher_is_better,
+        unit=find_form(metric).unit,
+        higher_is_better=find_form(metric).higher_is_better,
         range=(-10.0, 10.0) if metric in GAINS.values() else None,
         **more,
     )
@@ -159,7 +170,7 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     A mean of fractions is `mean_of_seeds`. Other scores have `estimate_of_sums` over images and
     seeds.
     """
-    together = pooled(metric, statistics)
+    together = pool_seeds(metric, statistics)
     if metric in {NOUN, SEEN}:
         return mean_of_seeds(statistics[..., 0])
     by_seed = [score_of(metric, one) for one in statistics]
@@ -169,42 +180,29 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     return estimate_of_sums(means, ratio, by_seed=by_seed)
 
 
-# Why a score has neither chance nor floor.
-NO_CHANCE = {
-    "questions": "describes the questions: more of it is neither better nor worse",
-    "people": "what people reach, which the steps are compared with",
-}
-
-
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
     # How long a question is, or how often it was asked before, is nothing to beat.
     kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
     why = "" if kept else NO_CHANCE["people" if one.system.step == "people" else "questions"]
     at = {"step": one.system.step}
-    return made(metric, at, one.statistics[metric], floors=kept, no_chance=why)
+    return make_score(metric, at, one.statistics[metric], floors=kept, no_chance=why)
 
 
-SIMILARITY = "cls_similarity"
-
-# With more scores than this, or more items, similarity is scored at the last layer alone.
-MOST_SCORES, MOST_ITEMS = 200, 9_000_000
-
-
-class Found(NamedTuple):
+class Measurements(NamedTuple):
     """What was measured of test images: systems, cosines by step, and the seeds.
 
     `against_people` has the same systems and people, on images with several questions.
     """
 
-    test: Asked
+    test: AskedImages
     measured: Sequence[MeasuredSystem]
     against_people: Sequence[MeasuredSystem]
     alike: Mapping[str, Floats]
     seeds: Sequence[int]
 
 
-def outcome(found: Found, counts: Mapping[str, int], drawn: Mapping[str, Any]) -> Outcome:
+def outcome(found: Measurements, counts: Mapping[str, int], drawn: Mapping[str, Any]) -> Outcome:
     """Return the scores with their items, and tables of all questions and of similarity."""
     examples = _examples(found.test)
     scores = [*scores_of(found.measured), *scores_of(found.against_people)]
@@ -226,7 +224,7 @@ def outcome(found: Found, counts: Mapping[str, int], drawn: Mapping[str, Any]) -
     )
 
 
-def _examples(test: Asked) -> Examples:
+def _examples(test: AskedImages) -> Examples:
     """Return what identifies the images: themselves, where the split has them."""
     columns = ("image", "picture", "regions")
     column = next(name for name in columns if name in test.split.columns)
@@ -244,7 +242,7 @@ def _layers(cosines: Floats, scores: int, items: int, systems: int) -> list[int]
 def _similarity(step: str, layer: int, cosines: Floats) -> Score:
     own, other = (cosines[:, :, k, layer - 1] for k in (0, 1))
     floors = {ANOTHER_CAPTION: float(other.mean())}
-    return made(SIMILARITY, {"step": step, "layer": layer}, own[..., None], floors=floors)
+    return make_score(SIMILARITY, {"step": step, "layer": layer}, own[..., None], floors=floors)
 
 
 def _similarity_items(examples: Examples, step: str, layer: int, cosines: Floats) -> pa.Table:
@@ -268,7 +266,7 @@ def _singles(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def _question_rows(found: Found) -> Iterator[dict[str, Any]]:
+def _question_rows(found: Measurements) -> Iterator[dict[str, Any]]:
     """Yield each question of each system, with its image's references and its own scores."""
     test, examples = found.test, _examples(found.test)
     for one in found.measured:

@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity
 from vlbench.metrics.intervals import Floats
 from vlbench.probes.question_generation.bert_gen import BertGen, Inputs, Source
 from vlbench.probes.question_generation.inputs import ObjectReader, Texts
-from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Step, Trainings
+from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
 RANDOM = "random"
 
@@ -74,19 +74,16 @@ def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[
     Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
     weights, W is as it was drawn.
     """
-    cosines = {RANDOM: [_of_random(one, shown) for one in trainings]}
+    cosines = {RANDOM: [_random_cosines(one, shown) for one in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
-            cosines[step.name] = [_of_step(one, step, shown) for one in trainings]
+            cosines[step.name] = [
+                _cosines(one, one.asker(step), shown, one.key(step)) for one in trainings
+            ]
     return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
 
 
-def _of_step(trainings: Trainings, step: Step, shown: QuestionInputs) -> Floats:
-    asker = trainings.asker(step)
-    return _cosines(trainings, asker, shown, trainings.key(step))
-
-
-def _of_random(trainings: Trainings, shown: QuestionInputs) -> Floats:
+def _random_cosines(trainings: Trainings, shown: QuestionInputs) -> Floats:
     asker = trainings.asker(STEPS[0], untrained=True)
     random_transformer(asker.network, trainings.seed)
     return _cosines(trainings, asker, shown, trainings.key(STEPS[0]) | {"step": RANDOM})

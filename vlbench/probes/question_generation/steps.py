@@ -18,9 +18,20 @@ from vlbench.capabilities import MaskedLanguageModel
 from vlbench.data.records import Column, value_column
 from vlbench.engine import Engine
 from vlbench.probes.question_generation.bert_gen import BertGen, Source, greedy
-from vlbench.probes.question_generation.inputs import Asked, Examples, ObjectReader, Pair, Texts
+from vlbench.probes.question_generation.inputs import (
+    AskedImages,
+    Examples,
+    ObjectReader,
+    Pair,
+    Texts,
+)
 from vlbench.probes.question_generation.measures import other_rows
-from vlbench.probes.question_generation.training import BertGenTraining, Learns, StepTraining, load
+from vlbench.probes.question_generation.training import (
+    BertGenTraining,
+    StepTraining,
+    TrainedParts,
+    load,
+)
 
 
 class Step(NamedTuple):
@@ -29,20 +40,20 @@ class Step(NamedTuple):
     name: str
     images: bool
     captions: bool
-    learns: Learns
+    learns: TrainedParts
     after: tuple[str, ...] = ()
 
 
 STEPS = (
-    Step("1", images=False, captions=True, learns=Learns(language=True, projection=False)),
-    Step("2", True, False, Learns(language=False, projection=True), after=("1",)),
-    Step("2 unfrozen", True, False, Learns(language=True, projection=True), after=("1",)),
-    Step("3", True, True, Learns(language=True, projection=True), after=("1", "2")),
-    Step("3 from scratch", True, True, Learns(language=True, projection=True)),
+    Step("1", images=False, captions=True, learns=TrainedParts(language=True, projection=False)),
+    Step("2", True, False, TrainedParts(language=False, projection=True), after=("1",)),
+    Step("2 unfrozen", True, False, TrainedParts(language=True, projection=True), after=("1",)),
+    Step("3", True, True, TrainedParts(language=True, projection=True), after=("1", "2")),
+    Step("3 from scratch", True, True, TrainedParts(language=True, projection=True)),
 )
 
 
-class Material(NamedTuple):
+class TrainingData(NamedTuple):
     """What the steps are trained on, its digest, and the width of a region's vector."""
 
     pairs: Sequence[Pair]
@@ -59,7 +70,7 @@ class QuestionInputs(NamedTuple):
     captions: Column
 
     @classmethod
-    def of(cls, found: Asked) -> QuestionInputs:
+    def of(cls, found: AskedImages) -> QuestionInputs:
         """Return the images that are asked about."""
         captions = [own[0] for own in found.captions]
         return cls(
@@ -117,7 +128,7 @@ class Trainings:
         self,
         model: MaskedLanguageModel,
         engine: Engine,
-        material: Material,
+        material: TrainingData,
         training: BertGenTraining,
         texts: Texts,
         *,

@@ -43,7 +43,7 @@ class BertGenTraining(NamedTuple):
 PAPER_TRAINING = BertGenTraining()
 
 
-class Learns(NamedTuple):
+class TrainedParts(NamedTuple):
     """What a step trains: the weights of the language model, W, or both."""
 
     language: bool
@@ -63,7 +63,7 @@ class StepTraining:
         self,
         network: BertGen,
         examples: Sequence[Example],
-        learns: Learns,
+        learns: TrainedParts,
         plan: BertGenTraining,
         seed: int,
         sharing: Sharing = ALONE,

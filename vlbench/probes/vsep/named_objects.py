@@ -37,6 +37,9 @@ Vectors = dict[str, Tensor | None]
 # A model's `encode_tokens`.
 Encode = Callable[[Sequence[str]], list[TokenVectors]]
 
+# The values of `source`: the boxes that a region encoder encodes.
+SOURCES = ("gold", "detected")
+
 
 class NameVectors(NamedTuple):
     """The vector [W] of each name, or None: by itself, and in the prompt; static or in context."""
@@ -125,10 +128,6 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return torch.allclose(one, other, TIED, TIED)
 
 
-# The values of `source`: the boxes that a region encoder encodes.
-SOURCES = ("gold", "detected")
-
-
 class Boxes(NamedTuple):
     """Which boxes count: `source` is "gold" or "detected", for a model that encodes boxes.
 
@@ -200,8 +199,8 @@ def region_vectors(
 ) -> list[tuple[list[str], Tensor]]:
     """Return the named categories of each image that have a region, and their vectors [K, D]."""
     if encoders.regions is None or isinstance(encoders.regions, Detector):
-        return _detected(encoders.regions, encoders.boxes.confidence, split, engine)
-    return _encoded(encoders.regions, encoders.boxes, split, engine)
+        return _detect_objects(encoders.regions, encoders.boxes.confidence, split, engine)
+    return _encode_boxes(encoders.regions, encoders.boxes, split, engine)
 
 
 def most_confident(
@@ -246,7 +245,7 @@ def _categories(named: Sequence[Named]) -> list[str]:
     return [name.category for name in named]
 
 
-def _detected(
+def _detect_objects(
     detector: Detector | None, confidence: float, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of the most confident regions, detected or of the data."""
@@ -270,7 +269,7 @@ def _vectors(regions: Regions | None, best: Mapping[str, int]) -> tuple[list[str
     return list(best), regions.vectors[list(best.values())].float().cpu()
 
 
-def _encoded(
+def _encode_boxes(
     encoder: RegionEncoder, which: Boxes, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
     """Return categories and vectors of the boxes that a region encoder is given."""
@@ -278,14 +277,14 @@ def _encoded(
 
     def encode(pictures: Sequence[Picture], *truth: Sequence[Any]) -> list[Any]:
         rows = zip(pictures, *truth, strict=True)
-        return _encode(encode_regions, pictures, [_chosen(which, *row) for row in rows])
+        return _encode(encode_regions, pictures, [_choose_boxes(which, *row) for row in rows])
 
     columns = [split[name] for name in ("picture", "named", "boxes", "categories")]
     key = {"what": "chosen box of a category", "model": encoder}
     return engine.map(encode, *columns, key=key | which._asdict())
 
 
-def _chosen(
+def _choose_boxes(
     which: Boxes,
     picture: Picture,
     named: Sequence[Named],

@@ -84,7 +84,7 @@ class TrainedVsep(NamedTuple):
     def directions(self, regions: Tensor) -> Tensor:
         """Return unit vectors float64 [N, W] for region vectors [N, D]."""
         width, words = regions.shape[1], len(self.weights["out.bias"])
-        network = _uninitialised(width, words)
+        network = _make_empty(width, words)
         network.load_state_dict(self.weights)
         network.double()
         with torch.no_grad():
@@ -145,7 +145,7 @@ def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) 
 def advance(state: State, pairs: Pairs, turn: Turn) -> State:
     """Return the checkpoint after `turn.epochs` more; an empty one is the start of training."""
     rng = torch.Generator().manual_seed(turn.training.seed)
-    network = _initialised(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
+    network = _initialise(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
     adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
     if state:
         network.load_state_dict(state["weights"])
@@ -172,9 +172,9 @@ def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: 
     return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
 
 
-def _initialised(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
+def _initialise(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
     """Return a network as PyTorch initialises linear layers, but drawn from `rng`."""
-    network = _uninitialised(width, words)
+    network = _make_empty(width, words)
     nn.init.constant_(network.scale, FIRST_SCALE)
     for linear in (network.hidden, network.out):
         bound = 1 / math.sqrt(linear.in_features)
@@ -183,7 +183,7 @@ def _initialised(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
     return network
 
 
-def _uninitialised(width: int, words: int) -> VsepNetwork:
+def _make_empty(width: int, words: int) -> VsepNetwork:
     """Return a network without values, so that torch's global generator is left as it was."""
     with torch.device("meta"):
         network = VsepNetwork(width, words)

@@ -141,12 +141,12 @@ def _align(
             "accuracy_hungarian": assigned_words(cosines),
             "accuracy_no_layer_norm": _credit(unnormed, objects),
         }
-        measured += [_measured(metric, objects, found) for metric, found in others.items()]
+        measured += [_measure(metric, objects, found) for metric, found in others.items()]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
         prompted, kept = _credit(nets, objects.with_words(prompts)), objects.select(rows)
-        measured.append(_measured("accuracy_template", kept, prompted))
+        measured.append(_measure("accuracy_template", kept, prompted))
         lost = choice.credit[:, rows] - prompted
         measured.append(_difference("template_drop", kept, lost, higher_is_better=False))
         counts["ties"] += int(choice.tied.sum())
@@ -163,7 +163,7 @@ def _align(
     return outcome_of(measured, sets.counts | counts, notes)
 
 
-def _measured(metric: str, objects: Objects, credit: Tensor) -> Measured:
+def _measure(metric: str, objects: Objects, credit: Tensor) -> Measured:
     """Return the mean of credits [T, I, n], with the regions."""
     return measured_regions(region_score(metric, credit, {}), objects, credit)
 
@@ -228,4 +228,4 @@ def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> 
         return []
     nets = train_on(sets.train.with_words(sets.train.forms), engine, training)
     as_captions = [objects.with_words(objects.forms) for objects in tests]
-    return [_measured("accuracy_caption_form", one, _credit(nets, one)) for one in as_captions]
+    return [_measure("accuracy_caption_form", one, _credit(nets, one)) for one in as_captions]

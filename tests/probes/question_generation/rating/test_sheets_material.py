@@ -6,7 +6,7 @@ from vlbench.errors import DataError, TooFewRows, UnknownNameError
 from vlbench.probes.question_generation.rating.sheets import (
     COLUMNS,
     QUESTIONS,
-    alike,
+    hide_origin,
     sample_questions,
 )
 
@@ -76,4 +76,4 @@ def test_a_row_without_digests_is_refused(tmp_path):
     ],
 )
 def test_questions_of_people_and_of_tokenizers_are_spelled_alike(text, expected):
-    assert alike(text) == expected
+    assert hide_origin(text) == expected

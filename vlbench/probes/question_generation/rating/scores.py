@@ -37,6 +37,10 @@ from vlbench.schema import read
 # Holds one folder of filled sheets per rater.
 FILLED = "filled"
 
+# The least and the greatest rating, and the most that two can differ by.
+RANGE = (float(ANSWERS[0]), float(ANSWERS[-1]))
+MOST = RANGE[1] - RANGE[0]
+
 
 class Ratings(NamedTuple):
     """The key, and the answers per sheet: 1 to 5, int [raters, images, systems].
@@ -123,11 +127,6 @@ def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
             raise DataError(f"{where}: question {line.number}: {what}")
         ratings[images[line.image], key.systems.index(line.system)] = int(answer)
     return ratings
-
-
-# The least and the greatest rating, and the most that two can differ by.
-RANGE = (float(ANSWERS[0]), float(ANSWERS[-1]))
-MOST = RANGE[1] - RANGE[0]
 
 
 class MeanRating(NamedTuple):

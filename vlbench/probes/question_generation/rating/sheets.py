@@ -36,6 +36,21 @@ COLUMNS = ("id", "digest", "step", "floor", "seed", "caption", "question", "refe
 # The name of the system whose questions are human references.
 HUMAN = "human"
 
+# The columns that every sheet has, and the answers allowed.
+NUMBER, QUESTION, ANSWER = "number", "question", "answer"
+ANSWERS = ("1", "2", "3", "4", "5")
+
+# The file of the key, and its schema.
+KEY, SCHEMA = "key.json", 1
+
+HERE = Path(__file__).parent
+
+# Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
+SIDE = 400
+
+# The folder that raters get.
+FOR_RATERS = "sheets"
+
 
 class SampledImage(NamedTuple):
     """An image by its id and digest, its caption, and one question per system."""
@@ -71,7 +86,7 @@ def sample_questions(
         raise TooFewRows(f"{there}, {images} asked for; pass --images N, at least 2")
     rng = np.random.default_rng(seed)
     drawn = sorted(rng.permutation(len(common))[:images].tolist())
-    return [_shown([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
+    return [_sample_image([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
 
 
 def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -83,17 +98,17 @@ def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[s
     return by_step
 
 
-def _shown(
+def _sample_image(
     rows: Sequence[Mapping[str, Any]], steps: Sequence[str], rng: np.random.Generator
 ) -> SampledImage:
     first = rows[0]
     human = first["references"][int(rng.integers(len(first["references"])))]
     texts = dict(zip(steps, (row["question"] for row in rows), strict=True)) | {HUMAN: human}
-    questions = {system: alike(text) for system, text in texts.items()}
+    questions = {system: hide_origin(text) for system, text in texts.items()}
     return SampledImage(first["id"], first["digest"], first["caption"], questions)
 
 
-def alike(text: str) -> str:
+def hide_origin(text: str) -> str:
     """Return a question in lower case without spaces before punctuation.
 
     Case and spacing would reveal which questions are human and which come from a tokenizer.
@@ -126,13 +141,6 @@ SHEETS = (
         ("not at all", "very"),
     ),
 )
-
-# The columns that every sheet has, and the answers allowed.
-NUMBER, QUESTION, ANSWER = "number", "question", "answer"
-ANSWERS = ("1", "2", "3", "4", "5")
-
-# The file of the key, and its schema.
-KEY, SCHEMA = "key.json", 1
 
 
 @dataclass(frozen=True)
@@ -214,12 +222,6 @@ def key_json(key: Key) -> bytes:
     return (json.dumps(asdict(key), indent=1, ensure_ascii=False) + "\n").encode()
 
 
-HERE = Path(__file__).parent
-
-# Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
-SIDE = 400
-
-
 def picture(image: Image) -> bytes:
     """Return an image as PNG, resized for display."""
     longest = max(image.size)
@@ -265,10 +267,6 @@ def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-# The folder that raters get.
-FOR_RATERS = "sheets"
 
 
 def write_sheets(
