@@ -22,6 +22,19 @@ from vlbench.data.formats.archives import CHUNK
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
+# No list of a data set counts further, and int32 holds it.
+MOST_DIGITS = 9
+Record = dict[str, Any]
+# The longest side that JPEG allows.
+MOST_PIXELS = 65_535
+# What Python raises for JSON that is cut short, nested too deep, or of other types.
+MISFITS = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
+    *(EOFError, zlib.error),
+)
+# The first bytes of a gzip file.
+GZIP = b"\x1f\x8b"
+
 
 class Arc(NamedTuple):
     """A Stanford dependency between two words of a caption; the root is no word's dependent."""
@@ -50,10 +63,6 @@ class Named(NamedTuple):
     word: str
     start: int
     end: int
-
-
-# No list of a data set counts further, and int32 holds it.
-MOST_DIGITS = 9
 
 
 def read_text(path: Path, name: str = "") -> str:
@@ -95,21 +104,6 @@ def is_number(text: str) -> bool:
 def first_repeated(values: Iterable[object]) -> object | None:
     """Return the first value that occurs twice; None where all differ."""
     return next((value for value, count in Counter(values).items() if count > 1), None)
-
-
-Record = dict[str, Any]
-
-# The longest side that JPEG allows.
-MOST_PIXELS = 65_535
-
-# What Python raises for JSON that is cut short, nested too deep, or of other types.
-MISFITS = (
-    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
-    *(EOFError, zlib.error),
-)
-
-# The first bytes of a gzip file.
-GZIP = b"\x1f\x8b"
 
 
 class Thing(NamedTuple):

@@ -26,6 +26,32 @@ from vlbench.files import MOST_TEXT, read_bytes
 # `[/EN#197/people/other A man]`: the chain, its types, the words.
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
+HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
+IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
+EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
+CAPTIONS = 5
+SPLITS = tuple(EXPECTED)
+# Folders of images, in this order of preference: the original one, and those of common archives.
+FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
+_MENTION = {
+    "start": pa.int32(),
+    "stop": pa.int32(),
+    "boxes": pa.list_(pa.int32()),
+    "chain": pa.int32(),
+    "types": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "size": pa.list_(pa.int32()),
+        "boxes": pa.list_(pa.list_(pa.float32())),
+        "words": pa.list_(pa.list_(pa.string())),
+        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
+    }
+)
+UNRELATED = "UNRELATED_CAPTIONS"
+Row = dict[str, Any]
+Dropped = dict[str, int]
 
 
 class Mention(NamedTuple):
@@ -124,38 +150,6 @@ def _whole(text: str | None, where: str) -> int:
     if text is None or not is_number(text.strip()):
         raise DataError(f"{where} is not a number: {text!r:.40}")
     return int(text)
-
-
-HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
-IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
-EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
-CAPTIONS = 5
-SPLITS = tuple(EXPECTED)
-
-# Folders of images, in this order of preference: the original one, and those of common archives.
-FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
-
-_MENTION = {
-    "start": pa.int32(),
-    "stop": pa.int32(),
-    "boxes": pa.list_(pa.int32()),
-    "chain": pa.int32(),
-    "types": pa.list_(pa.string()),
-}
-SCHEMA = pa.schema(
-    {
-        "id": pa.string(),
-        "size": pa.list_(pa.int32()),
-        "boxes": pa.list_(pa.list_(pa.float32())),
-        "words": pa.list_(pa.list_(pa.string())),
-        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
-    }
-)
-
-UNRELATED = "UNRELATED_CAPTIONS"
-
-Row = dict[str, Any]
-Dropped = dict[str, int]
 
 
 def flickr30k(

@@ -35,6 +35,10 @@ from vlbench.errors import DataAbsent, DataError
 
 # How the encoded bytes of lossy formats begin; any other format is compared by its pixels.
 LOSSY = (b"\xff\xd8\xff", b"GIF8", b"RIFF")
+# What is remembered of a table; another number for another `encoded_digest`.
+HOW = "images of a table, 1"
+# A class name that the hub's CIFAR-100 misspells.
+MISSPELT = {"cra": "crab"}
 
 
 def streamed_images(
@@ -94,12 +98,6 @@ MNIST = HubSet("ylecun/mnist", "77f3279092a1c1579b2250db8eafed0ad422088c")
 FASHION_MNIST = HubSet("zalando-datasets/fashion_mnist", "531be5e2ccc9dba0c201ad3ae567a4f3d16ecdd2")
 # The digit zero has label 0 here and label 10 in the original files. The split "extra" is unused.
 SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690", "cropped_digits")
-
-# What is remembered of a table; another number for another `encoded_digest`.
-HOW = "images of a table, 1"
-
-# A class name that the hub's CIFAR-100 misspells.
-MISSPELT = {"cra": "crab"}
 
 
 def from_hub(

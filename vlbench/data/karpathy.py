@@ -31,6 +31,19 @@ HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
 SPLITS = ("train", "val", "test")
 
 Row = dict[str, Any]
+# The split of a file to the split that its images are in.
+NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
+COCO_FOLDERS = ("train2014", "val2014")
+FLICKR30K_FOLDER = "flickr30k-images"
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "file": pa.string(),
+        "captions": pa.list_(pa.string()),
+        "words": pa.list_(pa.list_(pa.string())),
+    }
+)
+_NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
 
 
 class Source(NamedTuple):
@@ -45,22 +58,6 @@ class Source(NamedTuple):
     images_home: str
     expected: Mapping[str, int]
     row: Callable[[Mapping[str, Any]], Row]
-
-
-# The split of a file to the split that its images are in.
-NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
-
-COCO_FOLDERS = ("train2014", "val2014")
-FLICKR30K_FOLDER = "flickr30k-images"
-
-SCHEMA = pa.schema(
-    {
-        "id": pa.int64(),
-        "file": pa.string(),
-        "captions": pa.list_(pa.string()),
-        "words": pa.list_(pa.list_(pa.string())),
-    }
-)
 
 
 def karpathy(
@@ -197,8 +194,6 @@ def _sentences(image: Mapping[str, Any], number: int) -> Row:
     words = [[sound_text(word) for word in sentence["tokens"]] for sentence in sentences]
     return {"captions": captions, "words": words}
 
-
-_NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
 
 COCO = Source(
     "COCO",

@@ -34,6 +34,16 @@ from vlbench.errors import DataAbsent, DataError
 
 # Of one header with its long names; a file may announce any number.
 MOST_HEADER = 1 << 20
+IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
+# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
+MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
+CLASSES, COUNT = "classnames.txt", "nshards.txt"
+# What keys are called that are left out.
+NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
+# What is remembered of a shard; another number for another `read_shard`.
+HOW = "examples of a tar shard, 4"
+# The columns of a shard besides the suffixes of its texts.
+IMAGE, KEY = "image", "__key__"
 
 
 class Member(NamedTuple):
@@ -115,12 +125,6 @@ def _require_end(file: BinaryIO, start: int) -> None:
         if rest.strip(b"\0"):
             raise ValueError("what follows is no header")
         rest = file.read(CHUNK)
-
-
-IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-
-# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
-MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
 
 
 class Packed(NamedTuple):
@@ -205,18 +209,6 @@ def _content(path: Path, member: Member, where: str, most: int) -> bytes:
     if member.size > most:
         raise DataError(f"{where} holds {member.size} bytes; at most {most} are read")
     return read_part(path, member.start, member.size, where)
-
-
-CLASSES, COUNT = "classnames.txt", "nshards.txt"
-
-# What keys are called that are left out.
-NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
-
-# What is remembered of a shard; another number for another `read_shard`.
-HOW = "examples of a tar shard, 4"
-
-# The columns of a shard besides the suffixes of its texts.
-IMAGE, KEY = "image", "__key__"
 
 
 def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOptions]) -> Data:

@@ -34,6 +34,19 @@ from vlbench.data.records import Data
 HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
 
 Name = Literal["controlled_images", "controlled_clevr", "coco_one", "coco_two", "vg_one", "vg_two"]
+# The prepositions in names of files: the first two are opposite, and the last two.
+IN_NAMES = {
+    "controlled_images": ("left_of", "right_of", "on", "under"),
+    "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
+}
+# The category of captions with these words, the first that fit, and that of all others.
+IN_CAPTIONS = {
+    "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
+    "vg_two": (
+        {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
+        "top",
+    ),
+}
 
 
 class Subset(NamedTuple):
@@ -52,21 +65,6 @@ SUBSETS: Mapping[str, Subset] = {
     "coco_two": Subset("coco_qa_two_obj.json", "val2017", 440, COCO_VAL2017),
     "vg_one": Subset("vg_qa_one_obj.json", "vg_images", 1160),
     "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291),
-}
-
-# The prepositions in names of files: the first two are opposite, and the last two.
-IN_NAMES = {
-    "controlled_images": ("left_of", "right_of", "on", "under"),
-    "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
-}
-
-# The category of captions with these words, the first that fit, and that of all others.
-IN_CAPTIONS = {
-    "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
-    "vg_two": (
-        {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
-        "top",
-    ),
 }
 
 
