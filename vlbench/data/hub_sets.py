@@ -101,13 +101,20 @@ SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690",
 
 
 def from_hub(
-    source: HubSet, absent: DataAbsent, *, expected: Mapping[str, int], classes: Sequence[str] = ()
+    source: HubSet,
+    absent: DataAbsent,
+    download: bool,
+    *,
+    expected: Mapping[str, int],
+    classes: Sequence[str] = (),
 ) -> Data:
     """Return the splits named in `expected`, downloaded once; `classes` default to the hub's names.
 
-    Raises DataAbsent (`absent` with the reason) where the hub cannot be reached and the revision is
-    not cached, and DataError where the download fails or is damaged.
+    Raises `absent` without `download`, with the reason where the hub cannot be reached and the
+    revision is not cached, and DataError where the download fails or is damaged.
     """
+    if not download:
+        raise absent
     tables = open_tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
     splits = {name: _split(tables[name], source, name, len(names)) for name in expected}

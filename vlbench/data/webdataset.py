@@ -28,9 +28,10 @@ from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.gate import TEXTS, Columns, RowOptions, Rows, begin, columns_of, data_of_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS, SUFFIXES
+from vlbench.data.presence import require_files, require_folder
 from vlbench.data.records import Column, Data
 from vlbench.digests import file_digests
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # Of one header with its long names; a file may announce any number.
 MOST_HEADER = 1 << 20
@@ -223,9 +224,8 @@ def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOption
     is no right example.
     """
     for folder in splits.values():
-        if not (root / folder).is_dir():
-            what = f"the folder of tar shards {folder}"
-            raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
+        what, place = f"the folder of tar shards {folder}", root / folder
+        require_folder(what, "whoever packed them", place, place / "0.tar")
     begin(options)
     columns = columns_of(options, label="cls", item=KEY)
     classes = _class_names(root) if "label" in columns else None
@@ -335,10 +335,7 @@ def _shards(root: Path, folder: str) -> list[str]:
 
 def _class_names(root: Path) -> list[str]:
     """Return the names of the classes. Raises DataAbsent or DataError."""
-    if not (root / CLASSES).is_file():
-        raise DataAbsent(
-            f"{CLASSES}, one class a line", "whoever packed the shards", str(root / CLASSES)
-        )
+    require_files(f"{CLASSES}, one class a line", "whoever packed the shards", root / CLASSES)
     names = lines_of(read_text(root / CLASSES).rstrip("\n"))
     for number, name in enumerate(names or [""], 1):
         if not name.strip():

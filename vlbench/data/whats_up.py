@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from vlbench.data.asked_images import require_files
 from vlbench.data.coco_files import is_number, sound_text
 from vlbench.data.foils import (
     COCO_VAL2017,
@@ -24,11 +23,10 @@ from vlbench.data.foils import (
     foil_data,
     image_file,
     read_json_items,
-    require_folder,
     said,
 )
 from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files, require_folder
 from vlbench.data.records import Data
 
 HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
@@ -80,7 +78,7 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
     one = SUBSETS[subset]
     file, folder = root / one.file, images or root / one.folder
-    require_files("What'sUp", HOME, [file])
+    require_files("What'sUp", HOME, file)
     require_folder(f"the images of What'sUp's {subset}", one.home, folder)
     begin_reading()
     parse = partial(_controlled if subset in IN_NAMES else _asked, subset)
