@@ -7,7 +7,6 @@ from vlbench.data.asked_images import (
     asked_data,
     asked_split,
     captions_of,
-    require_files,
 )
 from vlbench.errors import DataAbsent, DataError
 
@@ -93,10 +92,3 @@ def test_captions_are_those_of_the_first_file_that_has_the_image():
     for number in (8, 9):
         with pytest.raises(DataError, match=rf"^a\.json has no caption of image {number}$"):
             captions_of(number, files, "a.json")
-
-
-def test_the_first_file_that_is_absent_is_named(tmp_path):
-    (tmp_path / "a").touch()
-    require_files("it", "there", [tmp_path / "a"])
-    with pytest.raises(DataAbsent, match=r"^it is absent; get it from there; put it at .*/b$"):
-        require_files("it", "there", [tmp_path / "a", tmp_path / "b"])

@@ -1,5 +1,6 @@
 import pickle
 import struct
+from functools import partial
 from io import BytesIO
 
 import numpy as np
@@ -16,8 +17,8 @@ from vlbench.data.images import (
     file_images,
     labelled,
     read_image,
-    require_sizes,
     require_whole,
+    sized_images,
 )
 from vlbench.errors import DataError
 
@@ -154,12 +155,13 @@ def test_more_pixels_than_memory_holds_are_refused(monkeypatch):
 
 def test_an_image_of_another_size_is_named(tmp_path):
     names = saved(tmp_path, COLOUR[:2], ".png")
-    require_sizes(tmp_path, names, [(4, 5), [4, 5]], "a.json")
+    sized = partial(sized_images, tmp_path, names, listed="", sized_in="a.json")
+    assert sized([(4, 5), [4, 5]]).key == file_images(tmp_path, names).key
     with pytest.raises(DataError, match=r"^1\.png is 4x5 pixels, but 5x4 in a\.json; fetch both"):
-        require_sizes(tmp_path, names, [(4, 5), (5, 4)], "a.json")
+        sized([(4, 5), (5, 4)])
     (tmp_path / "0.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"^0\.png cannot be decoded"):
-        require_sizes(tmp_path, names, [(4, 5), (4, 5)], "a.json")
+        sized([(4, 5), (4, 5)])
 
 
 EVERY_GREY = np.arange(2**16, dtype=np.uint16).reshape(256, 256)

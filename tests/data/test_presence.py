@@ -28,8 +28,9 @@ from vlbench.data import (
     winoground,
     word_pairs,
 )
-from vlbench.data.presence import absence
+from vlbench.data.presence import absence, require_files
 from vlbench.data.scenes import loaders as of_scenes
+from vlbench.errors import DataAbsent
 
 
 def sugar_crepe_inside(root):
@@ -148,3 +149,10 @@ def test_texts_beside_imagenet_are_missed_first(tmp_path):
     texts = {"corpus": tmp_path / "c", "analogies": tmp_path / "a", "word_pairs": [tmp_path / "w"]}
     missing = absence(lambda: corpora.imagenet_and_corpus(root=tmp_path, **texts))
     assert missing.where_to_put == str(tmp_path / "c")
+
+
+def test_the_first_file_that_is_absent_is_named(tmp_path):
+    (tmp_path / "a").touch()
+    require_files("it", "there", tmp_path / "a")
+    with pytest.raises(DataAbsent, match=r"^it is absent; get it from there; put it at .*/b$"):
+        require_files("it", "there", tmp_path / "a", tmp_path / "b")

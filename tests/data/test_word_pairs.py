@@ -42,7 +42,7 @@ def test_the_sets_inside_gensim_are_read_whole(name, file, rows, first):
 
 
 def test_without_gensim_its_sets_are_absent(monkeypatch):
-    monkeypatch.setattr("vlbench.data.word_pairs.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("vlbench.data.presence.importlib.util.find_spec", lambda _: None)
     with pytest.raises(DataAbsent, match="WordSim-353 is absent; get it from `pip install gensim`"):
         gensim_word_pairs(name="wordsim353")
 

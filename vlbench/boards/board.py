@@ -20,6 +20,7 @@ SCHEMA = 1
 
 # The keys that every row has, those of summaries too.
 ALWAYS = ("comparable", "scores", "counts")
+_dumped = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +115,6 @@ def _row_text(result: Result) -> str:
     text = _dumped(row | {"scores": []}, indent=1).replace("\n", "\n  ")
     # Within a text, a quotation mark has a backslash before it.
     return text.replace('"scores": []', f'"scores": [{scores}\n   ]', 1) if scores else text
-
-
-_dumped = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 
 
 def refuse_clash(output: Path, result: Result) -> None:

@@ -58,6 +58,17 @@ from vlbench.errors import SpecError, unknown
 from vlbench.results import At
 
 Conditions: TypeAlias = At | list[At]
+# Gives file and line of a key of a finding.
+Where: TypeAlias = Callable[..., str]
+# Names for lists of models.
+Lists = Mapping[str, Sequence[str]]
+# Stands for the model in turn in the sides of a finding that ranges over models: no model's name.
+IN_TURN = "each model"
+# The folder that tells findings from tasks.
+FOLDER = "findings"
+RELATIONS = ("greater", "ordered", "within", "needs")
+# What a finding says of all its sides.
+SHARED = ("model", "task", "metric", "at")
 
 
 class SideValues(TypedDict, total=False):
@@ -134,13 +145,6 @@ class FileValues(TypedDict, total=False):
     findings: list[FindingValues]
 
 
-# Gives file and line of a key of a finding.
-Where: TypeAlias = Callable[..., str]
-
-# Names for lists of models.
-Lists = Mapping[str, Sequence[str]]
-
-
 @dataclass(frozen=True)
 class Side:
     """A score, or the mean of several: every model on every task under every condition."""
@@ -164,10 +168,6 @@ class Comparison:
     sides: Sequence[Side]
     low: float
     high: float = math.inf
-
-
-# Stands for the model in turn in the sides of a finding that ranges over models: no model's name.
-IN_TURN = "each model"
 
 
 @dataclass(frozen=True)
@@ -246,15 +246,6 @@ def _label(own: Mapping[str, Any]) -> str:
         for part in _list(own.get(key, []))
     ]
     return f"{words[0]} to {words[-1]}" if len(words) > 4 else ", ".join(words)
-
-
-# The folder that tells findings from tasks.
-FOLDER = "findings"
-
-RELATIONS = ("greater", "ordered", "within", "needs")
-
-# What a finding says of all its sides.
-SHARED = ("model", "task", "metric", "at")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,17 @@ READERS_OF_CLASS = {
     "ViltForImageAndTextRetrieval": "vilt:Vilt",
     "ViltForMaskedLM": "vilt:Vilt",
 }
+HUB = "hf-hub:"
+# What takes a local copy of a model of transformers.
+HF_INSTEAD = "hf:./FOLDER, or with --model-args weights=FOLDER"
+# How each library's models are named.
+FORMS = {
+    "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
+    "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
+    "openai": "openai:NAME@URL, such as openai:llava@http://localhost:8000/v1",
+    "timm": "timm:NAME, or timm:./FOLDER",
+    "torchvision": "torchvision:NAME, or torchvision:NAME/WEIGHTS",
+}
 
 
 def reader_of(config: Mapping[str, Any], name: str) -> str:
@@ -86,21 +97,6 @@ def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
         return f"is a model of timm; write {listed if name.startswith('timm/') else own}"
     why = f"is of type '{kind}'" if kind else "has a configuration without a model_type"
     return f"{why}, which no adapter is known to read; name one in a models.yaml of your own"
-
-
-HUB = "hf-hub:"
-
-# What takes a local copy of a model of transformers.
-HF_INSTEAD = "hf:./FOLDER, or with --model-args weights=FOLDER"
-
-# How each library's models are named.
-FORMS = {
-    "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
-    "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
-    "openai": "openai:NAME@URL, such as openai:llava@http://localhost:8000/v1",
-    "timm": "timm:NAME, or timm:./FOLDER",
-    "torchvision": "torchvision:NAME, or torchvision:NAME/WEIGHTS",
-}
 
 
 class Meant(NamedTuple):

@@ -17,6 +17,18 @@ from vlbench.files import WANTED_NAME, is_file_name, is_model_name
 from vlbench.results import At
 from vlbench.schema import Misfit, read_arguments
 
+# The fields of specs that no key of a file gives.
+ELSEWHERE = ("name", "source", "document", "folders")
+# A year, a month or a day.
+DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
+# The word that selects every task.
+EVERY = "all"
+# What a task takes over from the one that it extends: whole, or key by key.
+INHERITED = ("probe", "paper", "primary", "figures", "compare_across_regions")
+MERGED = ("data", "model", "params")
+# The keys that a task has, unless it is a group.
+REQUIRED = ("version", "probe", "data", "primary")
+
 
 class _Metric(TypedDict):
     metric: str
@@ -70,10 +82,6 @@ def read_values(
         return read_arguments(kind, own, ELSEWHERE, required), []
     except Misfit as error:
         return own, error.lines(partial(document.where, *path))
-
-
-# The fields of specs that no key of a file gives.
-ELSEWHERE = ("name", "source", "document", "folders")
 
 
 @dataclass(frozen=True)
@@ -153,20 +161,6 @@ class ModelSpec:
     def folders(self) -> list[Path]:
         """Where its adapter is looked up before it is imported: its own source, then vlbench's."""
         return [self.file.parent, shipped_source() / "model_adapters"]
-
-
-# A year, a month or a day.
-DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
-
-# The word that selects every task.
-EVERY = "all"
-
-# What a task takes over from the one that it extends: whole, or key by key.
-INHERITED = ("probe", "paper", "primary", "figures", "compare_across_regions")
-MERGED = ("data", "model", "params")
-
-# The keys that a task has, unless it is a group.
-REQUIRED = ("version", "probe", "data", "primary")
 
 
 def load_task(file: Path, source: Path) -> list[TaskSpec]:

@@ -20,6 +20,11 @@ from vlbench import files
 from vlbench.errors import SpecError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LARGEST = 2**64 - 1
+# A file changed less than this many nanoseconds ago may change again under the same date.
+SETTLED = 2_000_000_000
+# How deep lists and mappings may lie in each other.
+DEEPEST = 100
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -37,15 +42,6 @@ _resolve("null", r"^(?:~|null|Null|NULL|)$", "~nN\0")
 _Loader.yaml_implicit_resolvers[""] = _Loader.yaml_implicit_resolvers.pop("\0")
 _resolve("int", r"^[-+]?[0-9]+$", "-+0123456789")
 _resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789")
-
-
-LARGEST = 2**64 - 1
-
-# A file changed less than this many nanoseconds ago may change again under the same date.
-SETTLED = 2_000_000_000
-
-# How deep lists and mappings may lie in each other.
-DEEPEST = 100
 
 
 class Document(NamedTuple):

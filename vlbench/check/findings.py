@@ -34,6 +34,13 @@ from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
 # What is said of a capability that vlbench knows no promises of.
 NO_PROMISES = "has no promises yet"
+# An adapter's outputs for the samples at these places.
+Outputs = Callable[[Any, Samples, Sequence[int]], Sequence[Tensor]]
+_IMAGES: dict[str, Check] = {
+    "preprocess gives float32 [3, H, W] in [0, 1]": checks.pixels_in_range,
+    "one size for all images": checks.one_size,
+}
+_TEXTS: dict[str, Check] = {"counts what it cuts": checks.cut_texts_are_counted}
 
 
 class PromiseCheck(NamedTuple):
@@ -174,10 +181,6 @@ def _one_by_one(tried: Pass, adapter: Any, samples: Samples) -> str:
     return difference(list(zip(together, alone, strict=True)), tolerance(samples.dtype))
 
 
-# An adapter's outputs for the samples at these places.
-Outputs = Callable[[Any, Samples, Sequence[int]], Sequence[Tensor]]
-
-
 class Pass(NamedTuple):
     """A forward pass: outputs for some samples, their dimensions, and the unusual samples."""
 
@@ -208,12 +211,6 @@ def _pixels(method: str) -> dict[str, Check]:
         "does not change its pixels": checks.unchanged_pixels(method),
     }
 
-
-_IMAGES: dict[str, Check] = {
-    "preprocess gives float32 [3, H, W] in [0, 1]": checks.pixels_in_range,
-    "one size for all images": checks.one_size,
-}
-_TEXTS: dict[str, Check] = {"counts what it cuts": checks.cut_texts_are_counted}
 
 PROMISES: dict[type, Promises] = {
     ImageEncoder: Promises(

@@ -21,17 +21,15 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vlbench.data.asked_images import require_files
 from vlbench.data.foils import (
     Foiled,
     foil_data,
     image_file,
     read_json_items,
-    require_folder,
     said,
 )
 from vlbench.data.images import MOST_PIXELS, DecodedImages, file_images, image_column
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files, require_folder
 from vlbench.data.records import Column, Data
 from vlbench.digests import digest
 from vlbench.errors import DataError
@@ -72,7 +70,7 @@ def _read_aro(
     root: Path, name: str, category: Callable[[Mapping[str, Any]], str], expected: int
 ) -> Data:
     file, folder = root / name, root / "images"
-    require_files("ARO", HOME, [file])
+    require_files("ARO", HOME, file)
     require_folder("the images of ARO", HOME, folder)
     begin_reading()
     read = read_json_items(file, partial(_item, category))

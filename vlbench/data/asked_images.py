@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,13 +94,13 @@ def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
     columns: dict[str, Column] = {
         "id": column(["id"], str),
         "questions": column(["questions"], list),
-        "question": column(["questions"], _first, "text"),
+        "question": column(["questions"], itemgetter(0), "text"),
     }
     if any(map(_is_rated, kept)):
         columns["ratings"] = column(["ratings"], list)
     if any(row.captions for row in kept):
         columns["captions"] = column(["captions"], list)
-        columns["caption"] = column(["captions"], _first, "text")
+        columns["caption"] = column(["captions"], itemgetter(0), "text")
     images = _images(sources, ids)
     features = region_features(sources.features, numbered=True) if sources.features else None
     if images or features is not None:
@@ -125,13 +126,6 @@ def captions_of(
     return kept
 
 
-def require_files(what: str, home: str, files: Iterable[Path]) -> None:
-    """Raise DataAbsent for the first file that is absent."""
-    for file in files:
-        if not file.is_file():
-            raise DataAbsent(what, home, str(file))
-
-
 def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
     """Return the images by their COCO ids; None where the folders are absent but not needed."""
     if sources.coco is None:
@@ -151,7 +145,3 @@ def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
             raise DataError(f"image {name} has two files, {first} and {others[0]}; keep COCO's")
     names = [first for first, *_ in own]
     return file_images(sources.coco, names, listed="the questions")
-
-
-def _first(texts: Sequence[Any]) -> str:
-    return str(texts[0])

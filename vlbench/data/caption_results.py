@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.data.coco_files import MISFITS, first_repeated, read_text, sound_text
+from vlbench.data.presence import require_files
 from vlbench.data.records import Split
 from vlbench.data.regions import image_name, image_names
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 WANTED = '{"image_id": a number or a text, "caption": a text}'
 
@@ -23,9 +24,8 @@ def result_captions(file: Path, rows: Split) -> list[str]:
     the file, and DataError where it is no list of results, has two captions of an image or one of
     an unknown image, or lacks an image.
     """
-    if not file.is_file():
-        what = f"the file of captions {file.name} (COCO's result format)"
-        raise DataAbsent(what, "the captioner that wrote them", str(file))
+    what = f"the file of captions {file.name} (COCO's result format)"
+    require_files(what, "the captioner that wrote them", file)
     wanted, known, key_of = _image_ids(rows)
     captions = _read(file, key_of)
     unknown = next((image for image in captions if image not in known), None)

@@ -21,8 +21,9 @@ from vlbench.data.gate import (
 )
 from vlbench.data.images import SUFFIXES
 from vlbench.data.names import composed
+from vlbench.data.presence import require_folder
 from vlbench.data.records import Data
-from vlbench.errors import DataAbsent, DataError, counted
+from vlbench.errors import DataError, counted
 
 TEXT = ".txt"
 
@@ -37,10 +38,8 @@ def captioned_folder(*, root: Path, **options: Unpack[RowOptions]) -> Data:
     image, and other files are left out and counted. Raises DataAbsent without a folder, and
     DataError for two images, or two texts, of one name, and where no image has a caption.
     """
-    if not root.is_dir():
-        raise DataAbsent(
-            "folder of captioned images", "your own images", f"{root}/<name>.jpg, <name>.txt"
-        )
+    where = f"{root}/<name>.jpg, <name>.txt"
+    require_folder("folder of captioned images", "your own images", root, where)
     begin(options)
     columns = columns_of(options, label="", caption="caption")
     return data_of_rows(options, columns, {"test": partial(_rows, root, columns)})

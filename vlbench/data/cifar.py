@@ -89,9 +89,7 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
         where = f"{root / layout.folder}/{layout.meta} and the batches"
         home = f"the hub (--download) or {HOME} ({layout.what.lower()}-python.tar.gz)"
         absent = DataAbsent(layout.what, home, where)
-        if not download:
-            raise absent
-        data = hub_sets.from_hub(layout.hub, absent, expected=layout.expected)
+        data = hub_sets.from_hub(layout.hub, absent, download, expected=layout.expected)
         return replace(data, class_order=layout.class_order)
     begin_reading()
     classes = _class_names(folder / layout.meta, layout.names_key)

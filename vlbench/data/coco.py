@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import torch
-from torch import Tensor
 
 from vlbench.data.category_words import ClassNames, read_class_names
 from vlbench.data.coco_files import AnnotatedImage, Named, annotated_images, read_instances
-from vlbench.data.images import file_images, require_sizes
+from vlbench.data.images import sized_images
 from vlbench.data.pictures import pictures
-from vlbench.data.presence import begin_reading
-from vlbench.data.records import Column, Data, Split
+from vlbench.data.presence import begin_reading, require_files
+from vlbench.data.records import Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import Table, column_from, in_memory
+from vlbench.data.tables import box_tensor, column_from, in_memory
 from vlbench.errors import DataAbsent
 
 HOME = "cocodataset.org/#download"
@@ -79,8 +77,7 @@ def coco(
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
     listed = class_names or root / "coco_class_name.txt"
-    if not listed.is_file():
-        raise DataAbsent("the list of COCO's fine-grained names", NAMES_HOME, str(listed))
+    require_files("the list of COCO's fine-grained names", NAMES_HOME, listed)
     parts = {name: f"{name}{year}" for name in splits}
     files = {
         name: [root / f"annotations/{kind}_{part}.json" for kind in ("instances", "captions")]
@@ -131,34 +128,25 @@ def _rows(
 
 def _split(rows: Iterator[Row], folder: Path, regions: Path | None) -> Split:
     table = in_memory(rows, SCHEMA)
-    column, files = partial(column_from, table), table.values("file")
-    images = _images(folder, table, f"instances_{folder.name}.json") if folder.is_dir() else None
-    ids = table.values("id")
-    sizes = {str(i): (w, h) for i, (w, h) in zip(ids, table.values("size"), strict=True)}
-    features = region_features(regions, sizes, numbered=True) if regions else None
+    column = partial(column_from, table)
+    ids, files, sizes = map(table.values, ("id", "file", "size"))
+    images = None
+    if folder.is_dir():
+        listed = f"instances_{folder.name}.json"
+        images = sized_images(folder, files, sizes, listed=listed, sized_in=listed)
+    by_id = dict(zip(map(str, ids), sizes, strict=True))
+    features = region_features(regions, by_id, numbered=True) if regions else None
     return Split(
         {
             **pictures(images, files, features, numbers=ids),
             "id": column(["id"], int),
-            "boxes": column(["boxes"], _boxes),
+            "boxes": column(["boxes"], box_tensor),
             "categories": column(["categories"], list),
             "captions": column(["captions"], list),
             "caption": column(["caption"], str, "text"),
             "named": column(["named"], _name_objects),
         }
     )
-
-
-def _images(folder: Path, table: Table, listed: str) -> Column:
-    """Return the images of a folder, which must have the sizes in their list."""
-    files = table.values("file")
-    images = file_images(folder, files, listed=listed)
-    require_sizes(folder, files, table.values("size"), listed)
-    return images
-
-
-def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
-    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
 
 
 def _name_objects(words: Sequence[Mapping[str, Any]]) -> list[Named]:

@@ -22,6 +22,19 @@ from vlbench.data.formats.archives import CHUNK
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
+# No list of a data set counts further, and int32 holds it.
+MOST_DIGITS = 9
+Record = dict[str, Any]
+# The longest side that JPEG allows.
+MOST_PIXELS = 65_535
+# What Python raises for JSON that is cut short, nested too deep, or of other types.
+MISFITS = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
+    *(EOFError, zlib.error),
+)
+# The first bytes of a gzip file.
+GZIP = b"\x1f\x8b"
+
 
 class Arc(NamedTuple):
     """A Stanford dependency between two words of a caption; the root is no word's dependent."""
@@ -39,6 +52,11 @@ class Phrase(NamedTuple):
     boxes: tuple[int, ...]
 
 
+def phrases_of(captions: Sequence[Sequence[Record]]) -> list[list[Phrase]]:
+    """Return the phrases of each caption from rows with their fields, and perhaps others."""
+    return [[Phrase(p["start"], p["stop"], tuple(p["boxes"])) for p in own] for own in captions]
+
+
 class Named(NamedTuple):
     """A category and the characters start..end (end excluded) of a caption that name it.
 
@@ -52,18 +70,14 @@ class Named(NamedTuple):
     end: int
 
 
-# No list of a data set counts further, and int32 holds it.
-MOST_DIGITS = 9
-
-
-def read_text(path: Path, name: str = "") -> str:
+def read_text(path: Path, name: str = "", *, most: int = files.MOST_TEXT) -> str:
     """Return the text of a file in UTF-8, without a byte order mark at its start.
 
     Raises DataError with `name`, by default the file's.
     """
     named = name or path.name
     try:
-        return files.read_text(path, files.MOST_TEXT)
+        return files.read_text(path, most)
     except OSError as error:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -95,21 +109,6 @@ def is_number(text: str) -> bool:
 def first_repeated(values: Iterable[object]) -> object | None:
     """Return the first value that occurs twice; None where all differ."""
     return next((value for value, count in Counter(values).items() if count > 1), None)
-
-
-Record = dict[str, Any]
-
-# The longest side that JPEG allows.
-MOST_PIXELS = 65_535
-
-# What Python raises for JSON that is cut short, nested too deep, or of other types.
-MISFITS = (
-    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
-    *(EOFError, zlib.error),
-)
-
-# The first bytes of a gzip file.
-GZIP = b"\x1f\x8b"
 
 
 class Thing(NamedTuple):
@@ -144,7 +143,7 @@ class Instances(NamedTuple):
 
 def read_instances(file: Path) -> Instances:
     """Return the content of an instances file. Raises DataError where it is not complete."""
-    with _naming_file(file):
+    with naming_file(file):
         content = _read(file)
         categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
         images = _by_id(content, "images")
@@ -161,14 +160,14 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
     Crowds and boxes without area are left out; other boxes are cut to the image. Raises DataError
     for an incomplete file and for an image without captions.
     """
-    with _naming_file(texts):
+    with naming_file(texts):
         captions = _by_image(_read(texts))
     for number, image in sorted(instances.images.items()):
-        with _naming_file(instances.file):
+        with naming_file(instances.file):
             size = [_side(image["width"]), _side(image["height"])]
             things = [_thing(t, size, instances) for t in instances.things.get(number, [])]
             file = sound_text(image["file_name"])
-        with _naming_file(texts):
+        with naming_file(texts):
             own = [sound_text(caption["caption"]) for caption in captions.get(number, [])]
         if not own:
             raise DataError(f"{texts.name} has no caption of image {number}")
@@ -182,7 +181,7 @@ def read_captions(file: Path) -> Mapping[int, list[str]]:
     The captions of captions_*.json are ordered by annotation id; those of a results file (a list
     of objects with `image_id` and `caption`) keep the file's order. Raises DataError.
     """
-    with _naming_file(file):
+    with naming_file(file):
         content = _read(file)
         if isinstance(content, list):
             return _texts_by_image(content, "caption")
@@ -194,13 +193,13 @@ def read_asked(file: Path) -> Mapping[int, list[str]]:
 
     The file is VQA's: JSON, plain or gzipped, with or without the official header.
     """
-    with _naming_file(file, "VQA"):
+    with naming_file(file, "VQA"):
         ordered = _sort_by_id(_read(file), "questions", key="question_id")
         return _texts_by_image(ordered, "question")
 
 
 @contextmanager
-def _naming_file(file: Path, whose: str = "COCO") -> Iterator[None]:
+def naming_file(file: Path, whose: str = "COCO") -> Iterator[None]:
     """Turn errors from missing or wrong content into a DataError that names the file."""
     try:
         yield

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from vlbench.data.imagenet import imagenet
 from vlbench.data.names import composed
+from vlbench.data.presence import require_files
 from vlbench.data.records import Column, Data, Split, labels, value_column
 from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # The longest document: over a hundred times the longest article of Wikipedia, and all of text8.
 MOST_BYTES = 1 << 27
@@ -90,8 +91,8 @@ def imagenet_and_corpus(
     `words` is a file with one word per class; None: the class's first name, if that is one word.
     """
     texts = WordTests(corpus, analogies, word_pairs)
-    if words is not None and not words.is_file():
-        raise DataAbsent("the list of visual words", WORDNET, str(words))
+    if words is not None:
+        require_files("the list of visual words", WORDNET, words)
     # Checked before ImageNet is read, which takes minutes.
     require_texts(texts)
     data = imagenet(root=root)
@@ -148,8 +149,7 @@ def require_texts(texts: WordTests | None) -> None:
         ("the analogies", QUESTIONS, texts.analogies),
     ]
     for what, where_to_get, path in [*single, *pairs]:
-        if not path.is_file():
-            raise DataAbsent(f"{what} {path.name}", where_to_get, str(path))
+        require_files(f"{what} {path.name}", where_to_get, path)
 
 
 def _files(paths: Sequence[Path]) -> Column:

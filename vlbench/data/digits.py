@@ -4,7 +4,6 @@ The file is read without scikit-learn, whose import takes seconds, and so is the
 is pinned in `digits_split.json`: rows drawn by scikit-learn, stratified by class.
 """
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import numpy as np
 
 from vlbench.data.formats.archives import DAMAGED
 from vlbench.data.images import DIGITS, array_images, labelled
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, package_file
 from vlbench.data.records import LISTED, Data
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 FILE = "datasets/data/digits.csv.gz"
 PINNED = Path(__file__).with_name("digits_split.json")
@@ -27,7 +26,7 @@ def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     `test_share` is the fraction of test images. The split is stratified by class. Both splits
     select from one stored column, so that its features are computed once for any split.
     """
-    file = _file()
+    file = package_file("scikit-learn's digits", "sklearn", "scikit-learn", FILE)
     begin_reading()
     table = _table(file)
     images, label = table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(int).tolist()
@@ -37,16 +36,6 @@ def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     train = sorted(set(range(len(whole))) - set(test))
     splits = {"train": whole.select(train), "test": whole.select(test)}
     return Data(splits=splits, classes=DIGITS, class_order=LISTED)
-
-
-def _file() -> Path:
-    """Return the file inside scikit-learn, found without importing it. Raises DataAbsent."""
-    spec = importlib.util.find_spec("sklearn")
-    folder = next(iter(spec.submodule_search_locations or ()), "") if spec else ""
-    file = Path(folder, FILE)
-    if not file.is_file():
-        raise DataAbsent("scikit-learn's digits", "`pip install scikit-learn`", str(file))
-    return file
 
 
 def _table(file: Path) -> Any:

@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
 import pyarrow as pa
-import torch
-from torch import Tensor
 
-from vlbench.data.coco_files import Phrase, first_repeated, is_number, lines_of, read_text
-from vlbench.data.images import file_images, require_sizes
+from vlbench.data.coco_files import first_repeated, is_number, lines_of, phrases_of, read_text
+from vlbench.data.images import sized_images
 from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading
-from vlbench.data.records import Column, Data, Split
+from vlbench.data.records import Data, Split
 from vlbench.data.regions import region_features
-from vlbench.data.tables import Table, column_from, in_memory
+from vlbench.data.tables import box_tensor, column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
 from vlbench.files import MOST_TEXT, read_bytes
 
 # `[/EN#197/people/other A man]`: the chain, its types, the words.
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
+HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
+IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
+EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
+CAPTIONS = 5
+SPLITS = tuple(EXPECTED)
+# Folders of images, in this order of preference: the original one, and those of common archives.
+FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
+_MENTION = {
+    "start": pa.int32(),
+    "stop": pa.int32(),
+    "boxes": pa.list_(pa.int32()),
+    "chain": pa.int32(),
+    "types": pa.list_(pa.string()),
+}
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "size": pa.list_(pa.int32()),
+        "boxes": pa.list_(pa.list_(pa.float32())),
+        "words": pa.list_(pa.list_(pa.string())),
+        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
+    }
+)
+UNRELATED = "UNRELATED_CAPTIONS"
+Row = dict[str, Any]
+Dropped = dict[str, int]
 
 
 class Mention(NamedTuple):
@@ -126,38 +150,6 @@ def _whole(text: str | None, where: str) -> int:
     return int(text)
 
 
-HOME = "github.com/BryanPlummer/flickr30k_entities (annotations.zip, and the lists of images)"
-IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
-EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
-CAPTIONS = 5
-SPLITS = tuple(EXPECTED)
-
-# Folders of images, in this order of preference: the original one, and those of common archives.
-FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
-
-_MENTION = {
-    "start": pa.int32(),
-    "stop": pa.int32(),
-    "boxes": pa.list_(pa.int32()),
-    "chain": pa.int32(),
-    "types": pa.list_(pa.string()),
-}
-SCHEMA = pa.schema(
-    {
-        "id": pa.string(),
-        "size": pa.list_(pa.int32()),
-        "boxes": pa.list_(pa.list_(pa.float32())),
-        "words": pa.list_(pa.list_(pa.string())),
-        "phrases": pa.list_(pa.list_(pa.struct(_MENTION))),
-    }
-)
-
-UNRELATED = "UNRELATED_CAPTIONS"
-
-Row = dict[str, Any]
-Dropped = dict[str, int]
-
-
 def flickr30k(
     *,
     root: Path,
@@ -253,7 +245,10 @@ def read_rows(
             "size": list(size),
             "boxes": [[float(side - origin) for side in box] for box in boxes],
             "words": [caption.words for caption in related],
-            "phrases": [_phrases(caption, chains) for caption in related],
+            "phrases": [
+                [{**m._asdict(), "boxes": chains.get(m.chain, [])} for m in caption.mentions]
+                for caption in related
+            ],
         }
 
 
@@ -268,10 +263,6 @@ def _captions_of(root: Path, name: str) -> list[Caption]:
     return captions
 
 
-def _phrases(caption: Caption, chains: Mapping[int, list[int]]) -> list[Row]:
-    return [{**m._asdict(), "boxes": chains.get(m.chain, [])} for m in caption.mentions]
-
-
 def _read(root: Path, name: str) -> bytes:
     try:
         return read_bytes(root / name, MOST_TEXT)
@@ -283,35 +274,27 @@ def _read(root: Path, name: str) -> bytes:
 
 def _split(rows: Iterator[Row], folder: Path | None, regions: Path | None, listed: str) -> Split:
     table = in_memory(rows, SCHEMA)
-    names, column = table.values("id"), partial(column_from, table)
-    images = None if folder is None else _images(folder, table, listed)
-    sizes = {name: (w, h) for name, (w, h) in zip(names, table.values("size"), strict=True)}
-    features = region_features(regions, sizes, numbered=True) if regions else None
+    column = partial(column_from, table)
+    names, sizes = map(table.values, ("id", "size"))
+    images = None
+    if folder is not None:
+        files, sized_in = [f"{name}.jpg" for name in names], "its XML file in Annotations"
+        images = sized_images(folder, files, sizes, listed=listed, sized_in=sized_in)
+    by_id = dict(zip(names, sizes, strict=True))
+    features = region_features(regions, by_id, numbered=True) if regions else None
     return Split(
         {
             **pictures(images, names, features, numbers=names),
             "id": column(["id"], str),
-            "boxes": column(["boxes"], _boxes),
+            "boxes": column(["boxes"], box_tensor),
             "captions": column(["words"], _captions),
             "caption": column(["words"], _caption, "text"),
             "words": column(["words"], list),
-            "phrases": column(["phrases"], _as_phrases),
+            "phrases": column(["phrases"], phrases_of),
             "chains": column(["phrases"], partial(_each, "chain")),
             "types": column(["phrases"], partial(_each, "types")),
         }
     )
-
-
-def _images(folder: Path, table: Table, listed: str) -> Column:
-    """Return the images of a folder, which must have the sizes in the annotations."""
-    files = [f"{name}.jpg" for name in table.values("id")]
-    images = file_images(folder, files, listed=listed)
-    require_sizes(folder, files, table.values("size"), "its XML file in Annotations")
-    return images
-
-
-def _boxes(boxes: Sequence[Sequence[float]]) -> Tensor:
-    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
 
 
 def _captions(words: Sequence[Sequence[str]]) -> list[str]:
@@ -320,10 +303,6 @@ def _captions(words: Sequence[Sequence[str]]) -> list[str]:
 
 def _caption(words: Sequence[Sequence[str]]) -> str:
     return " ".join(words[0])
-
-
-def _as_phrases(captions: Sequence[Sequence[Row]]) -> list[list[Phrase]]:
-    return [[Phrase(m["start"], m["stop"], tuple(m["boxes"])) for m in ms] for ms in captions]
 
 
 def _each(field: str, captions: Sequence[Sequence[Row]]) -> list[list[Any]]:

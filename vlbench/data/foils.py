@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from vlbench.data.coco_files import MISFITS, sound_text
+from vlbench.data.coco_files import MISFITS, read_text, sound_text
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.errors import DataAbsent, DataError
-from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_text
+from vlbench.errors import DataError
+from vlbench.files import MOST_ANNOTATIONS, is_file_name
 
 COCO_VAL2017 = "cocodataset.org/#download (val2017.zip)"
 FOIL_IS_CAPTION = "items whose foil is the caption"
@@ -47,19 +47,13 @@ class Twins(NamedTuple):
     category: str
 
 
-def require_folder(what: str, home: str, folder: Path) -> None:
-    """Raise DataAbsent for a folder that is absent."""
-    if not folder.is_dir():
-        raise DataAbsent(what, home, str(folder))
-
-
 def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     """Return the items of a JSON file, in its order, each made by `parse`.
 
     An item's name in errors is its key in an object, or its place in a list, from 0. Raises
     DataError with the file and the item.
     """
-    content = _parse_item(file, "", json.loads, _read(file))
+    content = _parse_item(file, "", json.loads, read_text(file, most=MOST_ANNOTATIONS))
     if not isinstance(content, list | dict):
         raise DataError(f"{file.name} holds neither a list nor an object; fetch it again")
     named = content.items() if isinstance(content, dict) else enumerate(content)
@@ -71,7 +65,7 @@ def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
 
     Raises DataError with the file and the line.
     """
-    lines = _read(file).split("\n")
+    lines = read_text(file, most=MOST_ANNOTATIONS).split("\n")
     named = ((f", line {i}", line) for i, line in enumerate(lines, 1) if line.strip())
     return _parse_items(file, named, lambda line: parse(json.loads(line)))
 
@@ -150,15 +144,6 @@ def _test_data(columns: Mapping[str, Column], expected: int, dropped: int) -> Da
         expected={"test": expected},
         dropped=+Counter({FOIL_IS_CAPTION: dropped}),
     )
-
-
-def _read(file: Path) -> str:
-    try:
-        return read_text(file, MOST_ANNOTATIONS)
-    except OSError as error:
-        raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file.name} is no UTF-8: byte {error.start}") from error
 
 
 def _parse_items(

@@ -28,6 +28,15 @@ from vlbench.errors import DataError, counted, unknown
 
 # A column, several, or none: an empty name.
 Named = str | Sequence[str]
+# What is said of an image, and the columns of its first text and of all of them.
+TEXTS = {"caption": "captions", "question": "questions", "foil": "foils"}
+IMAGES = ("image", "image_2")
+# What an example has one of: the caption of a second image, and the names of what it belongs to.
+NAMES = ("caption_2", "category", "cluster")
+# The name of a class that a number could mean, too.
+NUMBER = re.compile(r"[+-]?\d[\d.,]*")
+# Columns of a source by what they are: {"image": ["img"], "caption": ["a", "b"]}.
+Columns = Mapping[str, Sequence[str]]
 
 
 class RowOptions(TypedDict, total=False):
@@ -56,21 +65,6 @@ class RowOptions(TypedDict, total=False):
     regions: Path | None
     texts: WordTests | None
     wanted_splits: Sequence[str]
-
-
-# What is said of an image, and the columns of its first text and of all of them.
-TEXTS = {"caption": "captions", "question": "questions", "foil": "foils"}
-
-IMAGES = ("image", "image_2")
-
-# What an example has one of: the caption of a second image, and the names of what it belongs to.
-NAMES = ("caption_2", "category", "cluster")
-
-# The name of a class that a number could mean, too.
-NUMBER = re.compile(r"[+-]?\d[\d.,]*")
-
-# Columns of a source by what they are: {"image": ["img"], "caption": ["a", "b"]}.
-Columns = Mapping[str, Sequence[str]]
 
 
 class Rows(NamedTuple):

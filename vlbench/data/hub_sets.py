@@ -35,6 +35,10 @@ from vlbench.errors import DataAbsent, DataError
 
 # How the encoded bytes of lossy formats begin; any other format is compared by its pixels.
 LOSSY = (b"\xff\xd8\xff", b"GIF8", b"RIFF")
+# What is remembered of a table; another number for another `encoded_digest`.
+HOW = "images of a table, 1"
+# A class name that the hub's CIFAR-100 misspells.
+MISSPELT = {"cra": "crab"}
 
 
 def streamed_images(
@@ -95,21 +99,22 @@ FASHION_MNIST = HubSet("zalando-datasets/fashion_mnist", "531be5e2ccc9dba0c201ad
 # The digit zero has label 0 here and label 10 in the original files. The split "extra" is unused.
 SVHN = HubSet("ufldl-stanford/svhn", "f9e1717d73324ebbc1ece84267ccd80d0aca0690", "cropped_digits")
 
-# What is remembered of a table; another number for another `encoded_digest`.
-HOW = "images of a table, 1"
-
-# A class name that the hub's CIFAR-100 misspells.
-MISSPELT = {"cra": "crab"}
-
 
 def from_hub(
-    source: HubSet, absent: DataAbsent, *, expected: Mapping[str, int], classes: Sequence[str] = ()
+    source: HubSet,
+    absent: DataAbsent,
+    download: bool,
+    *,
+    expected: Mapping[str, int],
+    classes: Sequence[str] = (),
 ) -> Data:
     """Return the splits named in `expected`, downloaded once; `classes` default to the hub's names.
 
-    Raises DataAbsent (`absent` with the reason) where the hub cannot be reached and the revision is
-    not cached, and DataError where the download fails or is damaged.
+    Raises `absent` without `download`, with the reason where the hub cannot be reached and the
+    revision is not cached, and DataError where the download fails or is damaged.
     """
+    if not download:
+        raise absent
     tables = open_tables(source, absent)
     names = classes or _class_names(tables["train"].features[source.label].names)
     splits = {name: _split(tables[name], source, name, len(names)) for name in expected}

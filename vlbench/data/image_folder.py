@@ -29,8 +29,9 @@ from vlbench.data.gate import (
 )
 from vlbench.data.images import SUFFIXES, file_images
 from vlbench.data.names import normal_form
+from vlbench.data.presence import require_folder
 from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, same_images
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # How many images a folder of a class has at least for two halves.
 FEWEST = 2
@@ -60,8 +61,8 @@ def image_folder(
     number is odd, is test; copies of an image are in one half. Raises DataError with the classes
     that have fewer than two different images.
     """
-    if not root.is_dir():
-        raise DataAbsent("image folder", "your own images", f"{root / test}/<class>/<image>")
+    where = f"{root / test}/<class>/<image>"
+    require_folder("image folder", "your own images", root, where)
     begin(options)
     columns, notes, dropped = columns_of(options), list[str](), dict[str, int]()
     splits: Mapping[str, Callable[[], Rows]]

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from vlbench.data.coco_files import lines_of, read_text
 from vlbench.data.images import SUFFIXES, file_images, labelled
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
 
@@ -40,8 +40,7 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
         names["train"] = _images(root, TRAIN_FOLDERS)
         if not names["train"]:
             raise DataAbsent("ImageNet (train images)", HOME, f"{root}/train/<wnid>/*.JPEG")
-    if not (root / SYNSETS).is_file():
-        raise DataAbsent(f"ImageNet's {SYNSETS}", HOME, f"{root / SYNSETS}")
+    require_files(f"ImageNet's {SYNSETS}", HOME, root / SYNSETS)
     begin_reading()
     synsets = _synsets(root / SYNSETS)
     splits = {split: _split(root, found, synsets) for split, found in names.items()}

@@ -118,18 +118,20 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
     return replace(image_column(stored, [known[name] for name in names]), names=list(names))
 
 
-def require_sizes(
-    root: Path, names: Sequence[str], sizes: Sequence[Sequence[int]], where: str
-) -> None:
-    """Raise DataError for the first file of an image whose (W, H) is not the one in `where`.
+def sized_images(
+    root: Path, names: Sequence[str], sizes: Sequence[Sequence[int]], *, listed: str, sized_in: str
+) -> Column:
+    """Return `file_images`. Raises DataError for the first whose (W, H) is not that in `sized_in`.
 
-    Only the headers of files are read, and sizes are remembered like digests.
+    Only the headers of files are read for it, and sizes are remembered like digests.
     """
+    images = file_images(root, names, listed=listed)
     known = _file_digests(root, names, "size", partial(_file_size, root))
     for name, (width, height) in zip(names, sizes, strict=True):
         if known[name] != f"{width}x{height}":
-            message = f"{name} is {known[name]} pixels, but {width}x{height} in {where}"
+            message = f"{name} is {known[name]} pixels, but {width}x{height} in {sized_in}"
             raise DataError(f"{message}; fetch both again")
+    return images
 
 
 def array_images(pixels: Pixels) -> Column:

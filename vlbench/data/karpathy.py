@@ -12,15 +12,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from vlbench.data.coco_files import MISFITS, MOST_DIGITS, first_repeated, sound_text
+from vlbench.data.coco_files import MOST_DIGITS, first_repeated, naming_file, sound_text
 from vlbench.data.images import file_images
 from vlbench.data.pictures import pictures
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
@@ -31,6 +32,19 @@ HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
 SPLITS = ("train", "val", "test")
 
 Row = dict[str, Any]
+# The split of a file to the split that its images are in.
+NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
+COCO_FOLDERS = ("train2014", "val2014")
+FLICKR30K_FOLDER = "flickr30k-images"
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "file": pa.string(),
+        "captions": pa.list_(pa.string()),
+        "words": pa.list_(pa.list_(pa.string())),
+    }
+)
+_NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
 
 
 class Source(NamedTuple):
@@ -45,22 +59,6 @@ class Source(NamedTuple):
     images_home: str
     expected: Mapping[str, int]
     row: Callable[[Mapping[str, Any]], Row]
-
-
-# The split of a file to the split that its images are in.
-NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
-
-COCO_FOLDERS = ("train2014", "val2014")
-FLICKR30K_FOLDER = "flickr30k-images"
-
-SCHEMA = pa.schema(
-    {
-        "id": pa.int64(),
-        "file": pa.string(),
-        "captions": pa.list_(pa.string()),
-        "words": pa.list_(pa.list_(pa.string())),
-    }
-)
 
 
 def karpathy(
@@ -108,8 +106,7 @@ def _load(
         if name not in SPLITS:
             raise ValueError(f"no split '{name}'; there are {', '.join(SPLITS)}")
     file = root / source.file
-    if not file.is_file():
-        raise DataAbsent(f"Karpathy's split of {source.name}", HOME, str(file))
+    require_files(f"Karpathy's split of {source.name}", HOME, file)
     begin_reading()
     rows = _read(file, source.row)
     features = region_features(regions, numbered=True) if regions else None
@@ -130,7 +127,7 @@ def _captions(rows: Sequence[Row]) -> dict[str, Column]:
     return {
         "id": column(["id"], int),
         "captions": column(["captions"], list),
-        "caption": column(["captions"], _first, "text"),
+        "caption": column(["captions"], itemgetter(0), "text"),
         "words": column(["words"], list),
     }
 
@@ -148,22 +145,13 @@ def _pictures(
     return pictures(images, files, features, numbers=[row["id"] for row in rows])
 
 
-def _first(captions: Sequence[str]) -> str:
-    return captions[0]
-
-
 def _read(file: Path, read_row: Callable[[Mapping[str, Any]], Row]) -> dict[str, list[Row]]:
     """Return the rows of each split, ordered by id. Raises DataError for what does not fit."""
-    try:
+    split_rows: dict[str, list[Row]] = {name: [] for name in SPLITS}
+    with naming_file(file, "Karpathy"):
         content = json.loads(read_bytes(file, MOST_ANNOTATIONS))["images"]
-        split_rows: dict[str, list[Row]] = {name: [] for name in SPLITS}
         for image in content:
             split_rows[NAMES[image["split"]]].append(read_row(image))
-    except OSError as error:
-        raise DataError(f"{file.name} cannot be read ({error.strerror})") from error
-    except MISFITS as error:
-        why = f"{type(error).__name__}: {error}"
-        raise DataError(f"{file.name} is not Karpathy's, or not whole ({why:.200})") from error
     repeated = first_repeated(row["id"] for row in chain(*split_rows.values()))
     if repeated is not None:
         raise DataError(f"{file.name}: the image {repeated} stands twice")
@@ -197,8 +185,6 @@ def _sentences(image: Mapping[str, Any], number: int) -> Row:
     words = [[sound_text(word) for word in sentence["tokens"]] for sentence in sentences]
     return {"captions": captions, "words": words}
 
-
-_NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
 
 COCO = Source(
     "COCO",

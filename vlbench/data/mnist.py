@@ -78,9 +78,9 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
         absent = DataAbsent(
             source.what, f"the hub (--download) or {source.home}", f"{root}/{files}"
         )
-        if not download:
-            raise absent
-        return hub_sets.from_hub(source.hub, absent, expected=EXPECTED, classes=source.classes)
+        return hub_sets.from_hub(
+            source.hub, absent, download, expected=EXPECTED, classes=source.classes
+        )
     begin_reading()
     splits = {
         split: _split(images, labels, len(source.classes))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 
 from vlbench.errors import DataAbsent
 
@@ -12,6 +14,27 @@ _only_asked: ContextVar[bool] = ContextVar("only_asked", default=False)
 
 class Present(Exception):  # noqa: N818 - says what was found
     """The data are there; a loader that was only asked for them ends here."""
+
+
+def require_files(what: str, home: str, *files: Path) -> None:
+    """Raise DataAbsent for the first file that is absent."""
+    for file in files:
+        if not file.is_file():
+            raise DataAbsent(what, home, str(file))
+
+
+def require_folder(what: str, home: str, folder: Path, where: object = None) -> None:
+    """Raise DataAbsent for a folder that is absent; `where` says where to put what it holds."""
+    if not folder.is_dir():
+        raise DataAbsent(what, home, str(where or folder))
+
+
+def package_file(what: str, package: str, install: str, inside: str) -> Path:
+    """Return a file inside a package, found without importing it. Raises DataAbsent."""
+    spec = importlib.util.find_spec(package)
+    file = Path(next(iter(spec.submodule_search_locations or ()), "") if spec else "", inside)
+    require_files(what, f"`pip install {install}`", file)
+    return file
 
 
 def begin_reading() -> None:

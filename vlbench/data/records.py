@@ -17,6 +17,12 @@ from vlbench.errors import DataAbsent, DataError
 from vlbench.metrics.items import DIGITS, Examples
 
 Found = TypeVar("Found")
+# The order of classes that are the numbers of a classifier's outputs.
+OUTPUT_NUMBERS = "output numbers"
+# The order of classes that a source lists, in a file or a type, and so is more than that of texts.
+LISTED = "listed"
+# Columns that identify an example by its content, the first that a split has.
+CONTENT = ("image", "picture", "text", "caption")
 
 
 @dataclass(frozen=True)
@@ -107,13 +113,6 @@ class Splits(dict[str, Split]):
             "where the others come from",
             "the place that the task's `data` give it",
         )
-
-
-# The order of classes that are the numbers of a classifier's outputs.
-OUTPUT_NUMBERS = "output numbers"
-
-# The order of classes that a source lists, in a file or a type, and so is more than that of texts.
-LISTED = "listed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,10 +241,6 @@ def derangement(count: int, seed: int) -> NDArray[np.int64]:
     others = np.empty(count, np.int64)
     others[circle] = np.roll(circle, 1)
     return others
-
-
-# Columns that identify an example by its content, the first that a split has.
-CONTENT = ("image", "picture", "text", "caption")
 
 
 def content(split: Split) -> list[str] | None:

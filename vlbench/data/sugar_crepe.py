@@ -17,18 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.asked_images import require_files
 from vlbench.data.foils import (
     COCO_VAL2017,
     Foiled,
     foil_data,
     image_file,
     read_json_items,
-    require_folder,
     said,
 )
 from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files, require_folder
 from vlbench.data.records import Data
 
 HOME = "github.com/RAIVNLab/sugar-crepe (folder data)"
@@ -54,7 +52,7 @@ def sugar_crepe(*, root: Path, images: Path) -> Data:
     """
     folder = root / "data" if (root / "data").is_dir() else root
     files = {category: folder / f"{category}.json" for category in COUNTS}
-    require_files("SugarCrepe", HOME, files.values())
+    require_files("SugarCrepe", HOME, *files.values())
     require_folder("COCO's val2017", COCO_VAL2017, images)
     begin_reading()
     items = [

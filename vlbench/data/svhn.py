@@ -50,9 +50,7 @@ def svhn(*, root: Path, download: bool = False) -> Data:
         where = f"{root}/{{train,test}}_32x32.mat"
         what = f"SVHN (cropped digits{_instead(root)})"
         absent = DataAbsent(what, f"the hub (--download) or {HOME}", where)
-        if not download:
-            raise absent
-        return hub_sets.from_hub(hub_sets.SVHN, absent, expected=CROPS, classes=DIGITS)
+        return hub_sets.from_hub(hub_sets.SVHN, absent, download, expected=CROPS, classes=DIGITS)
     begin_reading()
     splits = {split: _crops(path) for split, path in paths.items()}
     expected = {split: CROPS[split] for split in splits}

@@ -20,8 +20,9 @@ from vlbench.data.gate import (
     own_columns,
     rows_of_files,
 )
+from vlbench.data.presence import require_files
 from vlbench.data.records import Data
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
 
 # Characters of a line: more than the longest row of any table that is known has.
@@ -46,8 +47,7 @@ def images(
     named = {"train": train, "val": val, "test": test}
     names = {split: name for split, name in named.items() if name}
     for name in names.values():
-        if not (root / name).is_file():
-            raise DataAbsent(f"the table {name}", "your own images", str(root / name))
+        require_files(f"the table {name}", "your own images", root / name)
     begin(options)
     columns = columns_of(options)
     tables = {split: partial(_read, root, name, columns) for split, name in names.items()}

@@ -11,6 +11,8 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import torch
+from torch import Tensor
 
 from vlbench.data.records import Column
 from vlbench.digests import digest
@@ -103,6 +105,11 @@ def column_from(
     """Return a column whose values `make` computes from these columns of a table."""
     key = digest([kind, *(table.digests[name] for name in names)])
     return Column(key, kind, RowValues(table, tuple(names), make), range(table.length))
+
+
+def box_tensor(boxes: Sequence[Sequence[float]]) -> Tensor:
+    """Return the boxes of a row, float32 [N, 4]; N may be 0."""
+    return torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4)
 
 
 def _same(table: pa.Table) -> pa.Table:

@@ -15,10 +15,9 @@ from vlbench.data.asked_images import (
     Sources,
     asked_data,
     captions_of,
-    require_files,
 )
 from vlbench.data.coco_files import read_asked, read_captions
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files
 from vlbench.data.records import Data
 
 HOME = "visualqa.org/download.html"
@@ -56,8 +55,8 @@ def vqa(
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(parts)}")
     questions = {split: root / name for split, name in names.items()}
     captions = {split: _captions(coco, part) for split, part in parts.items()} if coco else {}
-    require_files(f"VQA {version}", HOME, questions.values())
-    require_files("captions of COCO's images", COCO_HOME, captions.values())
+    require_files(f"VQA {version}", HOME, *questions.values())
+    require_files("captions of COCO's images", COCO_HOME, *captions.values())
     begin_reading()
     return asked_data(
         {split: _rows(file, captions.get(split)) for split, file in questions.items()},

@@ -18,10 +18,9 @@ from vlbench.data.asked_images import (
     Sources,
     asked_data,
     captions_of,
-    require_files,
 )
 from vlbench.data.coco_files import first_repeated, is_number, read_captions, read_text
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files
 from vlbench.data.records import Data
 from vlbench.errors import DataError
 
@@ -60,8 +59,8 @@ def vqg(
         raise ValueError(f"the images of {source} are not from COCO: leave out coco and features")
     files = {name: _file(root, f"{source}_{name}") for name in splits}
     texts = [coco / f"annotations/captions_{part}.json" for part in PARTS] if coco else []
-    require_files(f"VQG's {source}", HOME, files.values())
-    require_files("COCO's captions", COCO_HOME, texts)
+    require_files(f"VQG's {source}", HOME, *files.values())
+    require_files("COCO's captions", COCO_HOME, *texts)
     begin_reading()
     captions = [read_captions(text) for text in texts]
     return asked_data(

@@ -28,12 +28,23 @@ from vlbench.data.formats.archives import CHUNK, DAMAGED
 from vlbench.data.gate import TEXTS, Columns, RowOptions, Rows, begin, columns_of, data_of_rows
 from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS, SUFFIXES
+from vlbench.data.presence import require_files, require_folder
 from vlbench.data.records import Column, Data
 from vlbench.digests import file_digests
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # Of one header with its long names; a file may announce any number.
 MOST_HEADER = 1 << 20
+IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
+# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
+MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
+CLASSES, COUNT = "classnames.txt", "nshards.txt"
+# What keys are called that are left out.
+NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
+# What is remembered of a shard; another number for another `read_shard`.
+HOW = "examples of a tar shard, 4"
+# The columns of a shard besides the suffixes of its texts.
+IMAGE, KEY = "image", "__key__"
 
 
 class Member(NamedTuple):
@@ -115,12 +126,6 @@ def _require_end(file: BinaryIO, start: int) -> None:
         if rest.strip(b"\0"):
             raise ValueError("what follows is no header")
         rest = file.read(CHUNK)
-
-
-IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-
-# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
-MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
 
 
 class Packed(NamedTuple):
@@ -207,18 +212,6 @@ def _content(path: Path, member: Member, where: str, most: int) -> bytes:
     return read_part(path, member.start, member.size, where)
 
 
-CLASSES, COUNT = "classnames.txt", "nshards.txt"
-
-# What keys are called that are left out.
-NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
-
-# What is remembered of a shard; another number for another `read_shard`.
-HOW = "examples of a tar shard, 4"
-
-# The columns of a shard besides the suffixes of its texts.
-IMAGE, KEY = "image", "__key__"
-
-
 def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOptions]) -> Data:
     """Return the images of tar shards, in the order of the shards and of their members.
 
@@ -231,9 +224,8 @@ def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOption
     is no right example.
     """
     for folder in splits.values():
-        if not (root / folder).is_dir():
-            what = f"the folder of tar shards {folder}"
-            raise DataAbsent(what, "whoever packed them", str(root / folder / "0.tar"))
+        what, place = f"the folder of tar shards {folder}", root / folder
+        require_folder(what, "whoever packed them", place, place / "0.tar")
     begin(options)
     columns = columns_of(options, label="cls", item=KEY)
     classes = _class_names(root) if "label" in columns else None
@@ -343,10 +335,7 @@ def _shards(root: Path, folder: str) -> list[str]:
 
 def _class_names(root: Path) -> list[str]:
     """Return the names of the classes. Raises DataAbsent or DataError."""
-    if not (root / CLASSES).is_file():
-        raise DataAbsent(
-            f"{CLASSES}, one class a line", "whoever packed the shards", str(root / CLASSES)
-        )
+    require_files(f"{CLASSES}, one class a line", "whoever packed the shards", root / CLASSES)
     names = lines_of(read_text(root / CLASSES).rstrip("\n"))
     for number, name in enumerate(names or [""], 1):
         if not name.strip():

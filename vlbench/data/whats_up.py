@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from vlbench.data.asked_images import require_files
 from vlbench.data.coco_files import is_number, sound_text
 from vlbench.data.foils import (
     COCO_VAL2017,
@@ -24,16 +23,28 @@ from vlbench.data.foils import (
     foil_data,
     image_file,
     read_json_items,
-    require_folder,
     said,
 )
 from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files, require_folder
 from vlbench.data.records import Data
 
 HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
 
 Name = Literal["controlled_images", "controlled_clevr", "coco_one", "coco_two", "vg_one", "vg_two"]
+# The prepositions in names of files: the first two are opposite, and the last two.
+IN_NAMES = {
+    "controlled_images": ("left_of", "right_of", "on", "under"),
+    "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
+}
+# The category of captions with these words, the first that fit, and that of all others.
+IN_CAPTIONS = {
+    "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
+    "vg_two": (
+        {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
+        "top",
+    ),
+}
 
 
 class Subset(NamedTuple):
@@ -54,21 +65,6 @@ SUBSETS: Mapping[str, Subset] = {
     "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291),
 }
 
-# The prepositions in names of files: the first two are opposite, and the last two.
-IN_NAMES = {
-    "controlled_images": ("left_of", "right_of", "on", "under"),
-    "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
-}
-
-# The category of captions with these words, the first that fit, and that of all others.
-IN_CAPTIONS = {
-    "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
-    "vg_two": (
-        {"left of": "left", "right of": "right", "front of": "front", "behind": "behind"},
-        "top",
-    ),
-}
-
 
 def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
     """Return the items of one of the six files, in its order; the category is the preposition.
@@ -82,7 +78,7 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
     one = SUBSETS[subset]
     file, folder = root / one.file, images or root / one.folder
-    require_files("What'sUp", HOME, [file])
+    require_files("What'sUp", HOME, file)
     require_folder(f"the images of What'sUp's {subset}", one.home, folder)
     begin_reading()
     parse = partial(_controlled if subset in IN_NAMES else _asked, subset)

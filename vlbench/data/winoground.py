@@ -17,10 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vlbench.data.asked_images import require_files
-from vlbench.data.foils import Twins, image_file, read_json_lines, require_folder, said, twin_data
+from vlbench.data.foils import Twins, image_file, read_json_lines, said, twin_data
 from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, require_files, require_folder
 from vlbench.data.records import Data
 
 HOME = "facebook/winoground on the hub, after you accept its terms (examples.jsonl, images.zip)"
@@ -37,7 +36,7 @@ def winoground(*, root: Path) -> Data:
     file = root / FILE if (root / FILE).is_file() else root / "data" / FILE
     inner = root / "data" / "images"
     folder = inner if inner.is_dir() else root / "images"
-    require_files("Winoground", HOME, [file])
+    require_files("Winoground", HOME, file)
     require_folder("the images of Winoground", HOME, folder)
     begin_reading()
     items = read_json_lines(file, _item)

@@ -8,7 +8,6 @@ RG-65 and RW, are files of the reader's own.
 from __future__ import annotations
 
 import csv
-import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Literal, NamedTuple
 
 from vlbench.data.coco_files import read_text
 from vlbench.data.names import composed
-from vlbench.data.presence import begin_reading
+from vlbench.data.presence import begin_reading, package_file, require_files
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 # The names of the columns, in a file whose first line has them.
 COLUMNS = ("word_a", "word_b", "score")
@@ -44,11 +43,7 @@ class Judged(NamedTuple):
 def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
     """Return a set that is distributed within gensim as `word_pairs` returns a file."""
     what, inside, rows = INSIDE_GENSIM[name]
-    spec = importlib.util.find_spec("gensim")
-    folder = next(iter(spec.submodule_search_locations or ()), "") if spec else ""
-    file = Path(folder, inside)
-    if not file.is_file():
-        raise DataAbsent(what, "`pip install gensim`", str(file))
+    file = package_file(what, "gensim", "gensim", inside)
     begin_reading()
     return _data(read_judged(file), {"test": rows})
 
@@ -59,8 +54,7 @@ def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None
     `columns` says which columns of the file these three are, as in `read_judged`. Raises DataAbsent
     for a file that is not there, and the DataError of `read_judged`.
     """
-    if not (root / file).is_file():
-        raise DataAbsent(f"the word pairs {file}", "your own word pairs", str(root / file))
+    require_files(f"the word pairs {file}", "your own word pairs", root / file)
     begin_reading()
     return _data(read_judged(root / file, columns), {})
 

@@ -36,6 +36,17 @@ PUNCTUATION = frozenset(
 )
 
 TOKENIZER = "edu.stanford.nlp.process.PTBTokenizer"
+BLEU = tuple(f"bleu_{n}" for n in ORDERS)
+# Names, in the order of coco-caption.
+CAPTION_METRICS = (*BLEU, "meteor", "rouge_l", "cider", "spice")
+# Captions of each image.
+Captions = Mapping[Hashable, Sequence[str]]
+# Captions to words with single spaces between.
+Words = Callable[[Sequence[str]], list[str]]
+# The caption of an image and its references, in words.
+Pair = tuple[str, list[str]]
+# Statistics [N, S] of the pairs of N images.
+Scorer = Callable[[Sequence[Pair]], Floats]
 
 
 def treebank_words(captions: Sequence[str]) -> list[str]:
@@ -65,25 +76,6 @@ def plain_words(captions: Sequence[str]) -> list[str]:
 
 def _without_punctuation(line: str) -> str:
     return " ".join(word for word in line.rstrip().split(" ") if word not in PUNCTUATION)
-
-
-BLEU = tuple(f"bleu_{n}" for n in ORDERS)
-
-# Names, in the order of coco-caption.
-CAPTION_METRICS = (*BLEU, "meteor", "rouge_l", "cider", "spice")
-
-# Captions of each image.
-Captions = Mapping[Hashable, Sequence[str]]
-
-# Captions to words with single spaces between.
-Words = Callable[[Sequence[str]], list[str]]
-
-
-# The caption of an image and its references, in words.
-Pair = tuple[str, list[str]]
-
-# Statistics [N, S] of the pairs of N images.
-Scorer = Callable[[Sequence[Pair]], Floats]
 
 
 def require_installed(names: Iterable[str]) -> None:

@@ -17,6 +17,25 @@ ORDERS = (1, 2, 3, 4)
 # exact, of stems, of synonyms, and of paraphrases.
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 MATCHES = {"exact": 1.0, "stem": 0.6, "synonym": 0.8, "paraphrase": 0.6}
+_BLEU = (
+    *(f"right {n}-grams" for n in ORDERS),
+    *(f"{n}-grams" for n in ORDERS),
+    "words",
+    "words of the closest reference",
+)
+_METEOR = (
+    *("words", "words of the reference", "function words", "function words of the reference"),
+    *(
+        f"{kind} matches, {words} words{of}"
+        for kind in MATCHES
+        for words in ("content", "function")
+        for of in ("", " of the reference")
+    ),
+    *("pieces", "words matched", "words of the reference matched"),
+)
+_PERPLEXITY = ("log10 probability", "words predicted", "unknown words")
+# The suffix of a metric over Penn Treebank words.
+TREEBANK = "_ptb"
 
 
 class Corpus(NamedTuple):
@@ -60,26 +79,6 @@ def perplexity(sums: Floats) -> Floats:
     return score
 
 
-_BLEU = (
-    *(f"right {n}-grams" for n in ORDERS),
-    *(f"{n}-grams" for n in ORDERS),
-    "words",
-    "words of the closest reference",
-)
-
-_METEOR = (
-    *("words", "words of the reference", "function words", "function words of the reference"),
-    *(
-        f"{kind} matches, {words} words{of}"
-        for kind in MATCHES
-        for words in ("content", "function")
-        for of in ("", " of the reference")
-    ),
-    *("pieces", "words matched", "words of the reference matched"),
-)
-
-_PERPLEXITY = ("log10 probability", "words predicted", "unknown words")
-
 _TEXTS = {
     **{f"bleu_{n}": Corpus(_BLEU, partial(bleu, order=n)) for n in ORDERS},
     "meteor": Corpus(_METEOR, meteor),
@@ -88,8 +87,6 @@ _TEXTS = {
 # Of images that were classified correctly before an attack: which they are differs between models.
 _GIVEN_CORRECT = Corpus(("successes among the correct", "correct"), ratio)
 
-# The suffix of a metric over Penn Treebank words.
-TREEBANK = "_ptb"
 
 CORPORA: Mapping[str, Corpus] = {
     **_TEXTS,

@@ -28,6 +28,10 @@ TO_START, PER_TEXT = 300.0, 1.0
 
 # One thread collects garbage: METEOR starts a fifth sooner than with one for each core.
 OPTIONS = ("-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+# Statistics of a caption.
+SIZE = 23
+# What SPICE parses captions with, and pycocoevalcap does not bring along.
+PARSER = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 
 def find_java() -> str:
@@ -146,10 +150,6 @@ def _describe_end(code: int, said: bytes) -> str:
     return ": ".join([f"Java {how}", *last])
 
 
-# Statistics of a caption.
-SIZE = 23
-
-
 class Meteor:
     """The statistics of captions against their references; leaving the `with` ends the process.
 
@@ -188,10 +188,6 @@ def _line(caption: str, references: Sequence[str]) -> str:
     """Return what METEOR is asked. Bars part its fields, and so cannot be words."""
     texts = (one_line(text.replace("|||", "")) for text in (*references, caption))
     return " ||| ".join(("SCORE", *texts))
-
-
-# What SPICE parses captions with, and pycocoevalcap does not bring along.
-PARSER = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 
 def find_spice(folder: Path | None) -> list[Path]:

@@ -26,6 +26,9 @@ from vlbench.report.rows import matrices_of, publishable
 from vlbench.report.table import title_of
 from vlbench.results import Result, Score, matching, score_row
 
+# How the group of the matrices of one data set ends that no file of a group names.
+OWN = "_similarity"
+
 
 def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
     """Return a row for each model that has a publishable row on every board.
@@ -74,10 +77,6 @@ def _mean(scores: Sequence[Score]) -> Score:
         range=first.range,
         no_chance=first.no_chance,
     )
-
-
-# How the group of the matrices of one data set ends that no file of a group names.
-OWN = "_similarity"
 
 
 def with_matrices(

@@ -36,6 +36,10 @@ from vlbench.report.rows import publishable
 from vlbench.results import ITEMS, VOID, Range, Result, Score, matching
 
 Boards = Mapping[str, Board | None]
+Rows = Mapping[tuple[str, str], Result]
+SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
+# The level of each of the two one-sided tests.
+LEVEL = 0.025
 
 
 class Lack(NamedTuple):
@@ -105,9 +109,6 @@ def _why_not(results: Sequence[Result], model: str) -> str:
     return "a row of random weights"
 
 
-Rows = Mapping[tuple[str, str], Result]
-
-
 class Pairing(NamedTuple):
     """The 95 % interval of a difference, item by item; without one, why scores cannot be joined."""
 
@@ -147,9 +148,6 @@ def _items(side: Side, rows: Rows, output: Path, like: Items | None = None) -> I
     row = rows[side.tasks[0], side.models[0]]
     (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
     return items_of(row.model, read_items(output, row), score, like)
-
-
-SUPPORTED, UNDECIDED, CONTRADICTED, MISSING = "supported", "undecided", "contradicted", "missing"
 
 
 class Term(NamedTuple):
@@ -215,10 +213,6 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
     p_for = max(one.p_for for one in compared)
     p_against = min(1.0, len(sides_of_each) * min(one.p_against for one in compared))
     return Judgement(finding, verdict(p_for, p_against), compared, p_for=p_for, p_against=p_against)
-
-
-# The level of each of the two one-sided tests.
-LEVEL = 0.025
 
 
 def verdict(p_for: float, p_against: float) -> str:

@@ -23,6 +23,10 @@ from vlbench.results import Result, matching
 # The best is told apart from every other published model; a leader from some only, or from none.
 BEST, LEADER = "best", "leader"
 TIED, BEHIND, UNTESTED = "tied", "behind", "untested"
+# Below it a difference from the leader counts, after the correction for all pairs.
+LEVEL = 0.05
+# Why rows that are not published are not tested.
+UNPUBLISHED = ("some of its data were missing", "its weights are random")
 
 
 def standing(model: str, leaders: Leaders | None) -> str:
@@ -41,14 +45,6 @@ def standing(model: str, leaders: Leaders | None) -> str:
 def _is_best(leaders: Leaders) -> bool:
     published = [why for why in leaders.untested.values() if why not in UNPUBLISHED]
     return bool(leaders.p) and not leaders.tied and not published
-
-
-# Below it a difference from the leader counts, after the correction for all pairs.
-LEVEL = 0.05
-
-
-# Why rows that are not published are not tested.
-UNPUBLISHED = ("some of its data were missing", "its weights are random")
 
 
 class Leaders(NamedTuple):

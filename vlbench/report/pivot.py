@@ -25,6 +25,10 @@ APART_NOTE = "# not comparable with the others of its column: other regions or p
 TRAINED_NOTE = "^ of a model that was trained on the task's data set, or a part of it."
 CONTROL_NOTE = "Controls know nothing of their inputs."
 CHANCE = "chance"
+# How many steps there are from chance to the best of a column.
+SHADES = 5
+COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
+           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -43,10 +47,6 @@ class Column(NamedTuple):
     def key(self) -> str:
         """What cells are found by."""
         return f"{self.task}: {self.data}" if self.data else self.task
-
-
-# How many steps there are from chance to the best of a column.
-SHADES = 5
 
 
 class Cell(NamedTuple):
@@ -269,10 +269,6 @@ def grid(pivot: Pivot) -> list[list[str]]:
         chance,
         *(row(f"{model} (control)", cells) for model, cells in pivot.controls.items()),
     ]
-
-
-COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
-           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:

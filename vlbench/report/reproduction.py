@@ -25,6 +25,14 @@ from vlbench.report.rows import compare, score_of
 from vlbench.report.texts import lead, number, score_name
 from vlbench.results import Score
 
+COLUMNS = (
+    *("paper", "finding", "where", "task", "model", "score", "published", "verdict", "value"),
+    *("ci95_low", "ci95_high", "unit", "p_for", "p_against", "compared", "why_not_measured"),
+)
+# What tables show of published values and of findings.
+VALUES = ("task", "model", "score", "where", "published", "ours", "difference")
+VERDICTS = ("finding", "model", "verdict", "by")
+
 
 class Reference(NamedTuple):
     """A published value, its source, and our score of it or the row or score that is missing."""
@@ -137,16 +145,6 @@ def count_values(references: Iterable[Reference]) -> tuple[int, int]:
     """Return how many values are published, each counted once, and how many are measured."""
     ours = {one.key for one in references if isinstance(one.ours, Score)}
     return len({one.key for one in references}), len(ours)
-
-
-COLUMNS = (
-    *("paper", "finding", "where", "task", "model", "score", "published", "verdict", "value"),
-    *("ci95_low", "ci95_high", "unit", "p_for", "p_against", "compared", "why_not_measured"),
-)
-
-# What tables show of published values and of findings.
-VALUES = ("task", "model", "score", "where", "published", "ours", "difference")
-VERDICTS = ("finding", "model", "verdict", "by")
 
 
 class Line(NamedTuple):

@@ -35,6 +35,13 @@ from vlbench.report.data_sets import published_by_data
 from vlbench.report.rows import matrices_of
 from vlbench.results import Result, Score, score_row
 
+Floats = NDArray[np.float64]
+# Each build permutes the classes in the same way.
+SEED = 0
+# The bounds of a noise ceiling, as scores.
+CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
+NO_CHANCE = "a bound of the correlation beside it, which no model reaches by guessing"
+
 
 class Member(NamedTuple):
     """One model in a comparison, the classes that its matrix is over, and their categories.
@@ -128,12 +135,6 @@ def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
     )
 
 
-Floats = NDArray[np.float64]
-
-# Each build permutes the classes in the same way.
-SEED = 0
-
-
 class Similarities(NamedTuple):
     """The correlations of K matrices, Pearson's and, where the kind has one, Spearman's, [K, K].
 
@@ -198,11 +199,6 @@ def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator
             if matrix.spearman is not None:
                 scores.append(_score(kind.rank, float(matrix.spearman[i, j]), classes, None, at))
         yield _row(member.name, scores, classes, comparable, member)
-
-
-# The bounds of a noise ceiling, as scores.
-CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
-NO_CHANCE = "a bound of the correlation beside it, which no model reaches by guessing"
 
 
 def _ceilings(members: Sequence[Member]) -> Floats:

@@ -22,6 +22,26 @@ from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
 from vlbench.report.texts import number, plain_table, score_name
 
+HEAD = (
+    *("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"),
+    "items in clusters",
+)
+COLUMNS = (
+    *(
+        "task",
+        "metric",
+        "at",
+        "a",
+        "b",
+        "value_a",
+        "value_b",
+        "difference",
+        "ci95_low",
+        "ci95_high",
+    ),
+    *("unit", "higher_is_better", "p", "p_holm", "detectable", "items", "clusters"),
+)
+
 
 def add_options(compare: argparse.ArgumentParser) -> None:
     """Add the models, tasks and scores."""
@@ -63,12 +83,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer([*map(_table, of_pairs), *notes], problems, code)
 
 
-HEAD = (
-    *("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"),
-    "items in clusters",
-)
-
-
 def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequence[str]) -> str:
     """Return a table for each two models in Markdown or LaTeX."""
     form: Any = import_module(f"vlbench.report.export.{name}")
@@ -80,23 +94,6 @@ def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequenc
         columns = "l" + "r" * (len(HEAD) - 1)
         tables.append(form.grid(f"A: {a}, B: {b}", columns, rows, below))
     return "\n".join(tables).removesuffix("\n")
-
-
-COLUMNS = (
-    *(
-        "task",
-        "metric",
-        "at",
-        "a",
-        "b",
-        "value_a",
-        "value_b",
-        "difference",
-        "ci95_low",
-        "ci95_high",
-    ),
-    *("unit", "higher_is_better", "p", "p_holm", "detectable", "items", "clusters"),
-)
 
 
 def _line(one: Compared) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from vlbench.files import write_whole
 if TYPE_CHECKING:
     from vlbench.report.page.page import Page
 
+BUILD = "run vlbench leaderboard build"
+
 
 def add_options(page: argparse.ArgumentParser) -> None:
     """Add the folder of the page, and that of the boards."""
@@ -37,9 +39,6 @@ def add_options(page: argparse.ArgumentParser) -> None:
     add_data(page)
     add_trust(page)
     add_output(page)
-
-
-BUILD = "run vlbench leaderboard build"
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

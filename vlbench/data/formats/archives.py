@@ -35,6 +35,9 @@ MOST_BYTES = 64 << 20
 CHUNK = 1 << 20
 
 Array = np.ndarray[Any, Any]
+# Weights and tables of numbers shrink to a half or a third, and what is all zeros to a thousandth.
+MOST_TIMES = 100
+MOST_UNPACKED = 2**36
 
 
 def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dict[str, Array]:
@@ -77,11 +80,6 @@ def _npy(content: bytes) -> Array:
         raise ValueError(f"an array of {dtype} {shape}")
     flat: Array = np.frombuffer(content, dtype, math.prod(shape), file.tell())
     return flat.reshape(shape, order="F" if is_fortran else "C")
-
-
-# Weights and tables of numbers shrink to a half or a third, and what is all zeros to a thousandth.
-MOST_TIMES = 100
-MOST_UNPACKED = 2**36
 
 
 def most_bytes(file: Path, times: float = MOST_TIMES) -> int:

@@ -36,6 +36,14 @@ OPENAI_ARCHIVES = frozenset(
         "3035c92b350959924f9f00213499208652fc7ea050643e8b385c2dac08641f02",  # ViT-L-14-336px
     }
 )
+# The parts of a tensor; torch finds storages itself.
+TENSORS = {
+    ("collections", "OrderedDict"),
+    ("torch", "Size"),
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+}
 
 
 class _AnyAttribute(type):
@@ -57,16 +65,6 @@ class Inert(metaclass=_AnyAttribute):
     def __new__(cls, *_: object, **__: object) -> Any:
         """Return the class itself."""
         return cls
-
-
-# The parts of a tensor; torch finds storages itself.
-TENSORS = {
-    ("collections", "OrderedDict"),
-    ("torch", "Size"),
-    ("torch._utils", "_rebuild_parameter"),
-    ("torch._utils", "_rebuild_tensor"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-}
 
 
 class _PastPickles(pickle.Unpickler):

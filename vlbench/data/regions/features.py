@@ -6,7 +6,7 @@ Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) in its own TSV form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class RegionFeatures(Mapping[str, Regions]):
 
 
 def region_features(
-    path: Path, sizes: Mapping[str, Size] | None = None, *, numbered: bool = False
+    path: Path, sizes: Mapping[str, Sequence[int]] | None = None, *, numbered: bool = False
 ) -> RegionFeatures:
     """Return the features in a file, or in all files of a folder; none are kept in memory.
 
@@ -116,7 +116,7 @@ def region_features(
     used = [vocabulary] if words else []
     parts = [part for file in files for part in (file, *_partner(file))]
     contents = [*file_digests([*parts, *used], "bytes"), *([LABELS] if words else [])]
-    known = {key_of(name): size for name, size in (sizes or {}).items()}
+    known = {key_of(name): (w, h) for name, (w, h) in (sizes or {}).items()}
     return RegionFeatures(path.name, digest([*contents, sorted(readers)]), readers, known)
 
 

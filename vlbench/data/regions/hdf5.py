@@ -12,8 +12,9 @@ import torch
 
 from vlbench.data.formats.archives import DAMAGED, MOST_BYTES, Array
 from vlbench.data.formats.pickles import UNREADABLE, read_pickle, unreadable
+from vlbench.data.presence import require_files
 from vlbench.data.regions.records import Reader, StoredRegions
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 NEEDED = ("image_features", "image_bb", "spatial_features")
 
@@ -40,8 +41,7 @@ def index_file(file: Path) -> Path:
 
 def _numbers(file: Path) -> dict[str, int]:
     """Return the row of each image by its name."""
-    if not file.is_file():
-        raise DataAbsent("the index of region features", "whoever made them", str(file))
+    require_files("the index of region features", "whoever made them", file)
     try:
         numbers = read_pickle(file, encoding="latin1")
     except UNREADABLE as error:

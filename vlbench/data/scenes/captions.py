@@ -32,6 +32,9 @@ VERBS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 # Verbs for an animal that faces something.
 WATCHES = (("watches", "watching"), ("faces", "facing"))
+Template = Callable[[SceneView, Generator], Sentence | None]
+PARTICIPLES = ("placed", "drawn", "painted", "seen")
+PICTURES = ("picture", "drawing", "image")
 
 
 def prepose(sentence: Sentence, fact: Fact, head: int, rng: Generator) -> None:
@@ -71,12 +74,6 @@ def some_fact(view: SceneView, rng: Generator, kinds: Container[str]) -> Fact | 
     kind = known[int(rng.integers(len(known)))]
     facts = [fact for fact in view.facts if fact.kind == kind]
     return facts[int(rng.integers(len(facts)))]
-
-
-Template = Callable[[SceneView, Generator], Sentence | None]
-
-PARTICIPLES = ("placed", "drawn", "painted", "seen")
-PICTURES = ("picture", "drawing", "image")
 
 
 def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentence]:

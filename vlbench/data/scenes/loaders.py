@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from PIL.Image import Resampling
 
 from vlbench.capabilities import Picture, Regions
-from vlbench.data.coco_files import Arc, Named, Phrase
+from vlbench.data.coco_files import Arc, Named, phrases_of
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
 from vlbench.data.records import LISTED, Column, Data, Split, value_column
@@ -179,7 +180,7 @@ def _columns(table: Table, kind: str = CROPS) -> dict[str, Column]:
     """Return all columns but the label; the vectors of proposals are of this region kind."""
     column = partial(column_from, table)
     unchanged = (
-        "background", "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
+        "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
         "captions", "words", "tags", "questions", "answers",
     )  # fmt: skip
     return {
@@ -187,21 +188,14 @@ def _columns(table: Table, kind: str = CROPS) -> dict[str, Column]:
         "boxes": column(["boxes"], torch.tensor),
         "regions": column(PROPOSALS[kind], _regions),
         "picture": column(["image", *PROPOSALS[kind]], _picture, "picture"),
-        "caption": column(["captions"], _first, "text"),
-        "question": column(["questions"], _first, "text"),
+        "caption": column(["captions"], itemgetter(0), "text"),
+        "question": column(["questions"], itemgetter(0), "text"),
         "arcs": column(["arcs"], _arcs),
-        "phrases": column(["phrases"], _phrases),
+        "phrases": column(["phrases"], phrases_of),
         "named": column(["words", "phrases", "categories", "nouns"], _first_mentions),
-        **{name: column([name], _same) for name in unchanged},
+        "background": column(["background"], str),
+        **{name: column([name], list) for name in unchanged},
     }
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _first(texts: Sequence[str]) -> str:
-    return texts[0]
 
 
 def _image(encoded: bytes) -> Any:
@@ -230,13 +224,6 @@ def _picture(encoded: bytes, *proposals: Any) -> Picture:
 
 def _arcs(captions_: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Arc]]:
     return [[Arc(**arc) for arc in arcs] for arcs in captions_]
-
-
-def _phrases(captions_: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Phrase]]:
-    return [
-        [Phrase(phrase["start"], phrase["stop"], tuple(phrase["boxes"])) for phrase in phrases]
-        for phrases in captions_
-    ]
 
 
 def _first_mentions(

@@ -48,6 +48,9 @@ ALWAYS = frozenset(
         *("to", "thing", ",", "."),
     )
 )
+# The things of an image, its caption, and the words that are true of it; and those of two images.
+Image = tuple[Sequence[Thing], str, str]
+Told = tuple[Image, Image]
 
 
 class Side(NamedTuple):
@@ -63,11 +66,6 @@ class Pair(NamedTuple):
 
     category: str
     sides: tuple[Side, Side]
-
-
-# The things of an image, its caption, and the words that are true of it; and those of two images.
-Image = tuple[Sequence[Thing], str, str]
-Told = tuple[Image, Image]
 
 
 def pair(seed: int, split: str, number: int) -> Pair:

@@ -22,6 +22,9 @@ from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
 from vlbench.report.texts import number, one_line
 from vlbench.results import Result
 
+# The note below a table with a model in bold.
+BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
+
 
 class LeftOut(NamedTuple):
     """A row that is not exported, and why."""
@@ -85,10 +88,6 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
     for row, why in left_out:
         models.setdefault(f"{row.task}: left out ({why})", []).append(row.model)
     return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
-
-
-# The note below a table with a model in bold.
-BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
 
 
 def heads(table: ScoreTable) -> list[str]:

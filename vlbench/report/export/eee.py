@@ -29,6 +29,8 @@ from vlbench.results import ITEMS, Result, Score
 
 COLLECTION = "vlbench"
 UNKNOWN = "unknown"
+_PLAIN = {"credit": pa.float64()}
+SCHEMA = "0.3.0"
 
 
 def result_id(row: Result, score: Score) -> str:
@@ -135,9 +137,6 @@ class Trial(NamedTuple):
     target: str | None
 
 
-_PLAIN = {"credit": pa.float64()}
-
-
 class Scores(NamedTuple):
     """What all records of a row share, and the id and the score of each metric and `at`."""
 
@@ -190,9 +189,6 @@ def _best(score: Score) -> float | None:
     """Return the best credit that an item can have; None if unlimited."""
     least, greatest = score.limits
     return greatest if score.higher_is_better else least
-
-
-SCHEMA = "0.3.0"
 
 
 def files(selection: Selection) -> Iterator[File | LeftOut]:

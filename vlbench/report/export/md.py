@@ -17,6 +17,7 @@ from vlbench.report.texts import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ARROWS = {True: " ↑", False: " ↓", None: ""}
+RULES = {"l": "---", "r": "---:"}
 
 
 def text(selection: Selection) -> str:
@@ -69,9 +70,6 @@ def _table(table: ScoreTable) -> str:
         rows.append([*bold, *row[2:]])
     note = BOLD if any(entry.is_best for entry in table.entries) else ""
     return grid(table.title, "lrrrrlll", rows, note)
-
-
-RULES = {"l": "---", "r": "---:"}
 
 
 def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:

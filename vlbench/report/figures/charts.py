@@ -34,6 +34,31 @@ from vlbench.errors import spaced
 from vlbench.files import write_whole
 from vlbench.report.texts import condition
 
+# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
+STYLE: Any = {
+    "svg.hashsalt": "vlbench",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "font.size": 9.0,
+    "axes.linewidth": 0.6,
+}
+# The range of a score to beat over the models.
+BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
+# The x-axis is logarithmic where the largest number is more than this many times the smallest
+# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
+FAR = 30.0
+FAR_FROM_ZERO = 5.0
+# The width in inches of one panel alone, of one of few, and of one of many.
+ALONE = 4.8
+WIDTH = 3.6
+NARROW = 2.4
+FEW_PANELS = 4
+SUFFIXES = (".svg", ".png", ".pdf")
+# The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
+LONGEST, LARGEST = 32_000, 40_000_000
+# Up to this many numbers, each has a tick of its own.
+FEW_TICKS = 6
+
 
 class Point(NamedTuple):
     """A score at a number x (of shots, an epsilon, ...), with its interval or None.
@@ -99,38 +124,6 @@ def chance(point: Point) -> float | None:
 def floor(point: Point) -> float | None:
     """Return the value of the floor of a point."""
     return point.floor[1] if point.floor else None
-
-
-# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
-STYLE: Any = {
-    "svg.hashsalt": "vlbench",
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    "font.size": 9.0,
-    "axes.linewidth": 0.6,
-}
-
-# The range of a score to beat over the models.
-BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
-
-# The x-axis is logarithmic where the largest number is more than this many times the smallest
-# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
-FAR = 30.0
-FAR_FROM_ZERO = 5.0
-
-# The width in inches of one panel alone, of one of few, and of one of many.
-ALONE = 4.8
-WIDTH = 3.6
-NARROW = 2.4
-FEW_PANELS = 4
-
-SUFFIXES = (".svg", ".png", ".pdf")
-
-# The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
-LONGEST, LARGEST = 32_000, 40_000_000
-
-# Up to this many numbers, each has a tick of its own.
-FEW_TICKS = 6
 
 
 def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:

@@ -30,6 +30,10 @@ MOST_FIGURE = 4 << 20
 
 # What of a task's file is elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
+# How many columns with other scores under the primary one's conditions are visible at first.
+VISIBLE_SCORES = 4
+# What is printed below a table if it is the same for all rows, and in a column if it is not.
+VARYING = ("n", "chance", "highest floor")
 
 
 class Section(NamedTuple):
@@ -186,13 +190,6 @@ def _address(file: Path) -> str:
         raise SpecError(f"{file}: {error}") from error
     # As an image, whoever drew it: nothing in an image runs or is loaded.
     return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-
-
-# How many columns with other scores under the primary one's conditions are visible at first.
-VISIBLE_SCORES = 4
-
-# What is printed below a table if it is the same for all rows, and in a column if it is not.
-VARYING = ("n", "chance", "highest floor")
 
 
 class Columns(NamedTuple):
