@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vlbench.adapter_kit.attention import cross_attention, patch_boxes, without_whole
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
-from vlbench.adapter_kit.image_tokens import cross_attention, patch_boxes, without_whole
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.text import Spans

@@ -12,7 +12,7 @@ from PIL import Image as PilImage
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
+from vlbench.adapter_kit.attention import overlap_shares, patch_boxes
 from vlbench.adapter_kit.images import crop_box, images_of, pixels_of
 from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
 from vlbench.errors import CannotDo

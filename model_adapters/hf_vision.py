@@ -9,8 +9,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.attention import overlap_shares, patch_boxes
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint
-from vlbench.adapter_kit.image_tokens import overlap_shares, patch_boxes
 from vlbench.adapter_kit.images import images_of, pixels_of, preparation_of
 from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.weights import UNREADABLE

@@ -10,13 +10,14 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.asked_images import AskedImage, family
+from vlbench.adapter_kit.attention import overlap_shares
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
-from vlbench.adapter_kit.image_tokens import ImageTokens, TokenView, locate, overlap_shares
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing, to_image
 from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
+from vlbench.adapter_kit.vlm.asked_images import AskedImage, family
+from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
 from vlbench.adapter_kit.vlm.prompts import Answer, Prompts
 from vlbench.capabilities import OUTPUT, JointAttention, Picture
 from vlbench.errors import CannotDo, SpecError, require_known

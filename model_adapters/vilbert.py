@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, fill_sizes
 
+from vlbench.adapter_kit.attention import cross_attention, without_whole
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
-from vlbench.adapter_kit.image_tokens import cross_attention, without_whole
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict

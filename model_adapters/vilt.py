@@ -9,8 +9,8 @@ import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 
+from vlbench.adapter_kit.attention import one_stream_attention, patch_boxes
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
-from vlbench.adapter_kit.image_tokens import one_stream_attention, patch_boxes
 from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.regions import pad
 from vlbench.adapter_kit.text import Spans

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vlbench.adapter_kit.attention import one_stream_attention
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
-from vlbench.adapter_kit.image_tokens import one_stream_attention
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans

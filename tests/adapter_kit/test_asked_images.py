@@ -6,7 +6,7 @@ import transformers
 from PIL import Image
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.asked_images import AskedImage, eager, family, log_likelihoods
+from vlbench.adapter_kit.vlm.asked_images import AskedImage, eager, family, log_likelihoods
 from vlbench.adapter_kit.vlm.prompt_batches import (
     OneByOne,
     PlainPrompt,

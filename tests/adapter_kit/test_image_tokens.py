@@ -6,15 +6,9 @@ import transformers
 from PIL import Image, ImageDraw
 from tiny_vlm import CHAT, WRITERS, tokenizer
 
-from vlbench.adapter_kit.image_tokens import (
-    LAYOUTS,
-    TokenGrid,
-    TokenView,
-    _place,
-    locate,
-    overlap_shares,
-)
+from vlbench.adapter_kit.attention import overlap_shares
 from vlbench.adapter_kit.images import image_features
+from vlbench.adapter_kit.vlm.image_tokens import LAYOUTS, TokenGrid, TokenView, _place, locate
 from vlbench.errors import CannotDo
 
 # Square, wide, tall, and odd pictures; the last is enlarged.

@@ -13,7 +13,7 @@ from PIL import Image as PilImage
 from tiny_joint import CPU, adapter, noise
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.asked_images import family
+from vlbench.adapter_kit.vlm.asked_images import family
 from vlbench.capabilities import Picture
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vlbench.adapter_kit.image_tokens import one_stream_attention
+from vlbench.adapter_kit.attention import one_stream_attention
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import LOGIT, JointAttention, Picture

@@ -1,1 +1,1 @@
-"""What adapters of models that generate need: chat prompts, and batches of their tokens."""
+"""Models that generate, asked about an image: chat prompts, batches, and where image tokens lie."""

@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.image_tokens import LAYOUTS
+from vlbench.adapter_kit.vlm.image_tokens import LAYOUTS
 from vlbench.adapter_kit.vlm.prompt_batches import (
     Batch,
     Head,

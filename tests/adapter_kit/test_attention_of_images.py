@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from vlbench.adapter_kit.image_tokens import cross_attention, one_stream_attention, patch_boxes
+from vlbench.adapter_kit.attention import cross_attention, one_stream_attention, patch_boxes
 
 # Of two pairs: the first text has one token with a span, the second two.
 SPANS = [[None, (0, 3), None, None], [None, (0, 1), (2, 5), None]]
