@@ -159,6 +159,8 @@ def test_a_column_has_one_spelling(name, tmp_path):
 def test_an_empty_name_is_no_column():
     named = {"image": "img", "label": "", "caption": ["a", "", "b"], "item": "id", "question": [""]}
     assert columns_of(named) == {"image": ["img"], "caption": ["a", "b"], "item": ["id"]}
+    with pytest.raises(DataError, match="`image` names no column"):
+        columns_of({"image": ""})
     with pytest.raises(DataError, match=r"the column of the item 'i\\x07d' has a control"):
         columns_of({"item": "i\x07d"})
 

@@ -116,6 +116,8 @@ def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
         ]
         for kind, one in several.items()
     }
+    if not columns.get("image"):
+        raise DataError("`image` names no column, and without images there are no rows")
     return {kind: names for kind, names in columns.items() if names}
 
 
