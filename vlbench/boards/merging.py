@@ -121,7 +121,8 @@ def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
     results = []
     rows = [(source.file, row) for source in group for row in source.board.results]
     for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
-        scored = grouped([pair for pair in mine if pair[1].status == "ok"], _comparable)
+        ok = [pair for pair in mine if pair[1].status == "ok"]
+        scored = grouped(ok, lambda pair: pair[1].comparable)
         for _, same in sorted(scored.items()):
             facts = [(file, computed(row)) for file, row in same]
             conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
@@ -147,10 +148,6 @@ def _first(rows: Sequence[tuple[Path, Result]]) -> Result:
     ends = [str(row.run.get("finished", "")) for _, row in rows]
     first = [row for end, (_, row) in zip(ends, rows, strict=True) if end == min(ends)]
     return first[0] if len(first) == 1 else min(first, key=lambda row: _text(row.row()))
-
-
-def _comparable(pair: tuple[Path, Result]) -> str:
-    return pair[1].comparable
 
 
 def _text(content: Any) -> str:

@@ -207,7 +207,12 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
     if finding.needs or lacks:
         return Judgement(finding, MISSING, lacks=list(dict.fromkeys(lacks)))
     compared = [
-        _compared(comparison, _scored(sides), len(sides_of_each), pair(comparison, rows, evidence))
+        _compared(
+            comparison,
+            [[term for term in side if isinstance(term, Term)] for side in sides],
+            len(sides_of_each),
+            pair(comparison, rows, evidence),
+        )
         for comparison, sides in zip(finding.comparisons, sides_of_each, strict=True)
     ]
     p_for = max(one.p_for for one in compared)
@@ -258,10 +263,6 @@ def _terms(
     """
     pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
     return [_term(side, place, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
-
-
-def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
-    return [[term for term in side if isinstance(term, Term)] for side in sides]
 
 
 def _term(side: Side, place: int, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
