@@ -57,11 +57,6 @@ def test_classes_are_the_published_names(tmp_path):
     assert fashion_mnist(root=tmp_path).classes[::9] == ("T-shirt/top", "Ankle boot")
 
 
-def test_absent_garments_say_where_to_get_them(tmp_path):
-    with pytest.raises(DataAbsent, match=r"^Fashion-MNIST is absent; .*ubyte\.gz"):
-        fashion_mnist(root=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("images", "message"),
     [
