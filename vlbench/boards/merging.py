@@ -189,7 +189,8 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
             if providers[file, sha256] != output:
                 _put(output, file, read_bytes(providers[file, sha256], keeper.row, keeper.name))
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
-        new = [name for name, content in contents.items() if not _has(output / name, content)]
+        old = {name: (output / name).read_bytes() for name in contents if (output / name).is_file()}
+        new = [name for name, content in contents.items() if old.get(name) != content]
         # The archive comes first: it takes the rows that a newer board pushes out.
         for name in sorted(new, key=lambda name: "/" not in name):
             _put(output, name, contents[name])
@@ -291,10 +292,6 @@ def _require_own(row: Result, key: str) -> None:
     for artifact in row.artifacts.values():
         if row.status != "ok" or not artifact["file"].startswith(own):
             raise SpecError(f"{key}: only a row with scores keeps files, and they lie in {own}")
-
-
-def _has(file: Path, content: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == content
 
 
 def _put(folder: Path, name: str, content: bytes) -> None:

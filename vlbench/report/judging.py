@@ -317,15 +317,11 @@ def _compared(
         )
         above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
         p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
-        if _of_two_models(comparison):
+        if len({tuple(side.models) for side in comparison.sides if not side.floor}) > 1:
             blind = max(_p_of_floor(term) for side in sides for term in side)
             p_for, p_against = max(p_for, blind), max(p_against, blind)
     outcome = verdict(p_for, min(1.0, comparisons * p_against))
     return Compared(comparison, outcome, values, interval, sides[0][0].unit, how, p_for, p_against)
-
-
-def _of_two_models(comparison: Comparison) -> bool:
-    return len({tuple(s.models) for s in comparison.sides if not s.floor}) > 1
 
 
 def _p_of_floor(term: Term) -> float:
