@@ -3,7 +3,7 @@ from foil_files import put_images, put_json
 from PIL import Image
 
 from vlbench.data.aro import visual_genome_attribution, visual_genome_relation
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 RELATION, ATTRIBUTION = "visual_genome_relation.json", "visual_genome_attribution.json"
 
@@ -85,21 +85,6 @@ def test_the_digest_of_a_part_is_that_of_its_file_and_its_box(tmp_path):
     other = visual_genome_relation(root=tmp_path).splits["test"]["image"]
     assert first.names == other.names
     assert first.digests != other.digests
-
-
-def test_an_item_whose_foil_is_its_caption_is_left_out_and_counted(tmp_path):
-    same = item(true_caption="the cup near the cup", false_caption="the cup near the cup")
-    data = visual_genome_relation(root=put(tmp_path, same, item()))
-    assert data.dropped == {"items whose foil is the caption": 1}
-    assert len(data.splits["test"]) == 1
-
-
-def test_what_is_absent_says_where_to_get_it(tmp_path):
-    with pytest.raises(DataAbsent, match=r"^ARO is absent; .*visual_genome_attribution\.json"):
-        visual_genome_attribution(root=tmp_path)
-    put_json(tmp_path / RELATION, [item()])
-    with pytest.raises(DataAbsent, match=r"the images of ARO is absent; .*images$"):
-        visual_genome_relation(root=tmp_path)
 
 
 @pytest.mark.parametrize(

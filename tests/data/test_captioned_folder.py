@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 from vlbench.data.captioned_folder import captioned_folder
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataError
 
 
 def put(root, files):
@@ -72,11 +72,6 @@ def test_a_folder_without_captions_says_how_to_write_them(tmp_path):
         DataError, match=r"no image with captions \(1 image, 0 texts\); .* cat\.txt"
     ):
         load(tmp_path, {"a.png": None})
-
-
-def test_a_folder_that_is_absent_is_named(tmp_path):
-    with pytest.raises(DataAbsent, match="captioned images"):
-        captioned_folder(root=tmp_path / "none")
 
 
 def test_a_text_in_another_encoding_is_named(tmp_path):

@@ -112,22 +112,6 @@ def test_regions_are_found_by_the_number_of_their_image(tmp_path):
     assert [regions.vectors[0, 0].item() for regions in rows["regions"]] == [20, 40]
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (
-            {"names": "dog\nkitten, cat\n"},
-            r"^coco_class_name\.txt, line 2: no category, .*'kitten'",
-        ),
-        ({"captions": CAPTIONS[:3]}, r"^captions_val2017\.json has no caption of image 7$"),
-        ({"things": [THINGS[0] | {"bbox": [1, 2]}]}, r"^instances_val2017\.json is not COCO's"),
-    ],
-)
-def test_a_file_that_does_not_fit_is_named(tmp_path, files, message):
-    with pytest.raises(DataError, match=message):
-        load(put(tmp_path, **files))
-
-
 def test_an_image_of_another_size_than_its_list_says_is_named(tmp_path):
     Image.new("RGB", (30, 20)).save(put(tmp_path) / "val2017/000000000007.jpg")
     message = (

@@ -50,12 +50,6 @@ def test_the_root_may_be_the_folder_itself(tmp_path):
     assert data.missing_rows() == {"train": 5_992, "test": 5_793}
 
 
-def test_an_absent_image_is_named(tmp_path):
-    (put(tmp_path) / "CUB_200_2011/images" / NAMES[10]).unlink()
-    with pytest.raises(DataError, match=r"^images/002.Laysan_Albatross/B_10\.jpg is absent \(1 of"):
-        cub(root=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("lists", "message"),
     [

@@ -244,10 +244,3 @@ def test_images_are_read_once_until_their_files_change(
 def test_a_folder_of_something_else_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match="holds neither parquet files nor what save_to_disk writes"):
         load(folder, tmp_path)
-
-
-def test_broken_parquet_is_named(tmp_path):
-    (tmp_path / "pets").mkdir()
-    (tmp_path / "pets" / "validation-00000-of-00001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"validation-00000-of-00001\.parquet cannot be read as pa"):
-        load(tmp_path / "pets", tmp_path)

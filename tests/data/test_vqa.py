@@ -97,13 +97,6 @@ def test_captions_that_are_not_there_are_named(tmp_path, captions):
         vqa(root=put(tmp_path, {"questions": ASKED}), coco=tmp_path, parts=VAL)
 
 
-def test_an_empty_caption_is_none(tmp_path):
-    told = [{"image_id": image, "caption": " "} for image in (7, 8)]
-    captioned(tmp_path, "val2014", told)
-    with pytest.raises(DataError, match=r"^captions_val2014\.json has no caption of image 7$"):
-        vqa(root=put(tmp_path, {"questions": ASKED}), coco=tmp_path, parts=VAL)
-
-
 def test_the_official_files_and_splits_are_named(tmp_path):
     with pytest.raises(DataAbsent, match=r"VQA 1 is absent; .*OpenEnded_mscoco_train2014"):
         vqa(root=tmp_path)

@@ -121,7 +121,8 @@ def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
     results = []
     rows = [(source.file, row) for source in group for row in source.board.results]
     for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
-        scored = grouped([pair for pair in mine if pair[1].status == "ok"], _comparable)
+        ok = [pair for pair in mine if pair[1].status == "ok"]
+        scored = grouped(ok, lambda pair: pair[1].comparable)
         for _, same in sorted(scored.items()):
             facts = [(file, computed(row)) for file, row in same]
             conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
@@ -147,10 +148,6 @@ def _first(rows: Sequence[tuple[Path, Result]]) -> Result:
     ends = [str(row.run.get("finished", "")) for _, row in rows]
     first = [row for end, (_, row) in zip(ends, rows, strict=True) if end == min(ends)]
     return first[0] if len(first) == 1 else min(first, key=lambda row: _text(row.row()))
-
-
-def _comparable(pair: tuple[Path, Result]) -> str:
-    return pair[1].comparable
 
 
 def _text(content: Any) -> str:
@@ -192,7 +189,8 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
             if providers[file, sha256] != output:
                 _put(output, file, read_bytes(providers[file, sha256], keeper.row, keeper.name))
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
-        new = [name for name, content in contents.items() if not _has(output / name, content)]
+        old = {name: (output / name).read_bytes() for name in contents if (output / name).is_file()}
+        new = [name for name, content in contents.items() if old.get(name) != content]
         # The archive comes first: it takes the rows that a newer board pushes out.
         for name in sorted(new, key=lambda name: "/" not in name):
             _put(output, name, contents[name])
@@ -294,10 +292,6 @@ def _require_own(row: Result, key: str) -> None:
     for artifact in row.artifacts.values():
         if row.status != "ok" or not artifact["file"].startswith(own):
             raise SpecError(f"{key}: only a row with scores keeps files, and they lie in {own}")
-
-
-def _has(file: Path, content: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == content
 
 
 def _put(folder: Path, name: str, content: bytes) -> None:

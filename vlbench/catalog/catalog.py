@@ -45,7 +45,10 @@ class Catalog:
         for word in wanted:
             named = word in self.tasks
             selected = [word] if named else self._selected(word)
-            unknown_words += [] if selected else [str(self._unknown(word))]
+            if not selected:
+                tags = {tag for task in self.tasks.values() for tag in task.tags}
+                known = {*self.tasks, *tags, "all"}
+                unknown_words.append(str(unknown("task, tag or glob", word, known)))
             for name in selected:
                 members = self.tasks[name].group or [name]
                 chosen |= {member: chosen.get(member, False) or named for member in members}
@@ -58,10 +61,6 @@ class Catalog:
         tagged = [name for name, task in self.tasks.items() if word in task.tags]
         single = [name for name, task in self.tasks.items() if not task.group]
         return tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
-
-    def _unknown(self, word: str) -> UnknownNameError:
-        tags = {tag for task in self.tasks.values() for tag in task.tags}
-        return unknown("task, tag or glob", word, {*self.tasks, *tags, "all"})
 
     def model(self, name: str) -> ModelSpec:
         """Return a model by name, or by its old one, with a warning.

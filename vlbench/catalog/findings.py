@@ -312,7 +312,11 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
         problems.append(f"{file}: 'findings' is missing or empty; list them")
     findings: list[Finding] = []
     if not problems:
-        problems += _list_problems(document, lists)
+        problems += [
+            f"{document.where('models', name)}: '{name}' is empty; list its models"
+            for name, models in lists.items()
+            if not models
+        ]
         for i, entry in enumerate(listed):
             where = partial(document.where, "findings", i)
             try:
@@ -331,14 +335,6 @@ def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str
     where = spec.document.where("experiments")
     named |= {(where, experiment.task): None for experiment in spec.experiments}
     return [f"{place}: {unknown('task', t, tasks)}" for place, t in named if t not in tasks]
-
-
-def _list_problems(document: Document, lists: Lists) -> list[str]:
-    return [
-        f"{document.where('models', name)}: '{name}' is empty; list its models"
-        for name, models in lists.items()
-        if not models
-    ]
 
 
 def _without_x(value: Any) -> Any:
@@ -363,7 +359,9 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     about = (values["finding"], values.get("where", ""), where())
     if "needs" in values:
         return [Finding(*about, needs=values["needs"])]
-    ranged = _range(given, lists) if given else None
+    ranged = None
+    if given:
+        ranged = Range(_list(given.get("capability", [])), _models(given.get("model", []), lists))
     own: dict[str, Any] = {**values, **({"model": IN_TURN} if ranged else {})}
     findings = []
     for more in [{"task": task} for task in given["task"]] if "task" in given else [{}]:
@@ -376,10 +374,6 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     if ranged and not any(IN_TURN in side.models for side in findings[0].sides):
         raise SpecError(f"{where('for_each')}: every side names a model; leave one out")
     return findings
-
-
-def _range(given: RangeValues, lists: Lists) -> Range:
-    return Range(_list(given.get("capability", [])), _models(given.get("model", []), lists))
 
 
 def _capability_problems(where: Where, values: FindingValues, source: Path) -> list[str]:

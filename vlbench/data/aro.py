@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ def visual_genome_relation(*, root: Path) -> Data:
     columns are those of `vlbench.data.foils.foil_data`; `cluster` is the file that an image is cut
     from. Raises DataAbsent and DataError.
     """
-    return _read_aro(root, "visual_genome_relation.json", _relation, RELATIONS)
+    return _read_aro(root, "visual_genome_relation.json", itemgetter("relation_name"), RELATIONS)
 
 
 def visual_genome_attribution(*, root: Path) -> Data:
@@ -84,11 +85,7 @@ def _item(
     crop = Crop(image_file(entry["image_path"]), _box([entry[side] for side in SIDES]))
     name = f"{crop.file} {','.join(map(str, crop.box))}"
     caption, foil = said(entry["true_caption"]), said(entry["false_caption"])
-    return Foiled(name, caption, [foil], category(entry), crop.file), crop
-
-
-def _relation(entry: Mapping[str, Any]) -> str:
-    return said(entry["relation_name"])
+    return Foiled(name, caption, [foil], said(category(entry)), crop.file), crop
 
 
 def _attributes(entry: Mapping[str, Any]) -> str:

@@ -177,10 +177,10 @@ def flickr30k(
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(EXPECTED)}")
     if absent := [path for path in needed if not path.exists()]:
         raise DataAbsent("Flickr30k Entities", HOME, f"{root}/: {absent[0].name}")
-    folder = _image_folder(root, images)
+    folders = [images] if images else [root / name for name in FOLDERS]
+    folder = next(filter(Path.is_dir, folders), None)
     if folder is None and regions is None:
-        where = images or root / FOLDERS[0]
-        raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(where))
+        raise DataAbsent("Flickr30k's images", IMAGES_HOME, str(folders[0]))
     begin_reading()
     unrelated = _read_unrelated(root / UNRELATED)
     ids = {name: _ids(file) for name, file in lists.items()}
@@ -199,11 +199,6 @@ def _left_out(splits: Iterable[Sequence[str]], unrelated: Collection[tuple[str, 
     images = {image for ids in splits for image in ids}
     count = sum(image in images and 1 <= number <= CAPTIONS for image, number in unrelated)
     return {f"captions that {UNRELATED} lists": count} if count else {}
-
-
-def _image_folder(root: Path, images: Path | None) -> Path | None:
-    folders = [images] if images else [root / name for name in FOLDERS]
-    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def _ids(file: Path) -> list[str]:

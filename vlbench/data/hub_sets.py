@@ -116,7 +116,11 @@ def from_hub(
     if not download:
         raise absent
     tables = open_tables(source, absent)
-    names = classes or _class_names(tables["train"].features[source.label].names)
+    # The hub's names are spelled as by the loaders of the original files.
+    names = classes or [
+        MISSPELT.get(name, name).replace("_", " ")
+        for name in tables["train"].features[source.label].names
+    ]
     splits = {name: _split(tables[name], source, name, len(names)) for name in expected}
     return Data(splits=splits, classes=names, expected=expected, class_order=LISTED)
 
@@ -222,8 +226,3 @@ def _split(table: Any, source: HubSet, name: str, classes: int) -> Split:
     labels = table[source.label][:]
     images = cell_images(table, source.image, partial(row_name, [(where, len(labels))]))
     return labelled(images, labels, classes=classes, where=where)
-
-
-def _class_names(names: Sequence[str]) -> list[str]:
-    """Return the names as the loaders of the original files spell them."""
-    return [MISSPELT.get(name, name).replace("_", " ") for name in names]

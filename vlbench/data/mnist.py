@@ -109,7 +109,8 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     Raises DataError for another type, shape or length. No more is unpacked than the header says.
     """
     try:
-        with _open(path) as file:
+        opener: Any = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as file:
             shape = _shape(file, path.name, item)
             size = math.prod(shape)
             content = file.read(size + 1)
@@ -121,10 +122,6 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
         message = f"{path.name} holds {held} bytes, not the {size} of {shape}"
         raise DataError(f"{message}; fetch it again")
     return np.frombuffer(content, np.uint8).reshape(shape)
-
-
-def _open(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:

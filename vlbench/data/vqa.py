@@ -50,7 +50,8 @@ def vqa(
     captions_test2015_neuraltalk2_results.json. Without `coco` there are neither captions nor
     images. `features` are region features (see `vlbench.data.regions`).
     """
-    names = {split: _official(part, version) for split, part in parts.items()} | dict(files or {})
+    name = f"{'' if version == 1 else 'v2_'}OpenEnded_mscoco_{{}}_questions.json"
+    names = {split: name.format(part) for split, part in parts.items()} | dict(files or {})
     if unknown := [name for name in names if name not in parts]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(parts)}")
     questions = {split: root / name for split, name in names.items()}
@@ -63,11 +64,6 @@ def vqa(
         {split: Sources(coco, [parts[split]], features) for split in questions},
         {name: OFFICIAL[parts[name]] for name in questions if parts[name] in OFFICIAL},
     )
-
-
-def _official(part: str, version: int) -> str:
-    prefix = "" if version == 1 else f"v{version}_"
-    return f"{prefix}OpenEnded_mscoco_{part}_questions.json"
 
 
 def _captions(coco: Path, part: str) -> Path:

@@ -207,7 +207,12 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
     if finding.needs or lacks:
         return Judgement(finding, MISSING, lacks=list(dict.fromkeys(lacks)))
     compared = [
-        _compared(comparison, _scored(sides), len(sides_of_each), pair(comparison, rows, evidence))
+        _compared(
+            comparison,
+            [[term for term in side if isinstance(term, Term)] for side in sides],
+            len(sides_of_each),
+            pair(comparison, rows, evidence),
+        )
         for comparison, sides in zip(finding.comparisons, sides_of_each, strict=True)
     ]
     p_for = max(one.p_for for one in compared)
@@ -258,10 +263,6 @@ def _terms(
     """
     pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
     return [_term(side, place, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
-
-
-def _scored(sides: Sequence[Sequence[Term | Lack]]) -> list[list[Term]]:
-    return [[term for term in side if isinstance(term, Term)] for side in sides]
 
 
 def _term(side: Side, place: int, row: Result, at: Mapping[str, Any], task: str) -> Term | Lack:
@@ -316,15 +317,11 @@ def _compared(
         )
         above = tail(value, interval, low + _touch(low)) if len(sides) > 1 else outside[0]
         p_for, p_against = max(above, 1 - outside[1]), min(1 - outside[0], outside[1])
-        if _of_two_models(comparison):
+        if len({tuple(side.models) for side in comparison.sides if not side.floor}) > 1:
             blind = max(_p_of_floor(term) for side in sides for term in side)
             p_for, p_against = max(p_for, blind), max(p_against, blind)
     outcome = verdict(p_for, min(1.0, comparisons * p_against))
     return Compared(comparison, outcome, values, interval, sides[0][0].unit, how, p_for, p_against)
-
-
-def _of_two_models(comparison: Comparison) -> bool:
-    return len({tuple(s.models) for s in comparison.sides if not s.floor}) > 1
 
 
 def _p_of_floor(term: Term) -> float:

@@ -38,7 +38,11 @@ def add_options(export: argparse.ArgumentParser) -> None:
         help="models x tasks (md, tex, csv, json): a table for each paper, or one of the TASKs",
     )
     export.add_argument(
-        "--models", type=_names, default=[], metavar="NAME,...", help="default: all, by name"
+        "--models",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAME,...",
+        help="default: all, by name",
     )
     export.add_argument(
         "--to",
@@ -51,10 +55,6 @@ def add_options(export: argparse.ArgumentParser) -> None:
         "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
     )
     add_output(export)
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -57,15 +57,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
     shown: list[str | Table] = []
     for one in reproductions:
-        shown += _formatted(one, arguments.format) if arguments.format else _shown(one)
+        if arguments.format:
+            shown += _formatted(one, arguments.format)
+        else:
+            tables = [plain_table(grid.head, grid.rows) for grid in grids(one)]
+            shown += ["\n".join(summary(one)), *tables]
     if not arguments.format and any(grids(one) for one in reproductions):
         shown.append(NOTE)
     return Answer(shown)
-
-
-def _shown(found: Reproduction) -> list[str | Table]:
-    tables = [plain_table(grid.head, grid.rows) for grid in grids(found)]
-    return ["\n".join(summary(found)), *tables]
 
 
 def _formatted(found: Reproduction, name: str) -> list[str | Table]:

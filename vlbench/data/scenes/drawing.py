@@ -143,16 +143,15 @@ def _lighter(colour: Colour, fraction: float) -> Colour:
     return red, green, blue
 
 
-def _stripe(left: float) -> Floats:
-    return np.array([[left, -1.2], [left + 0.18, -1.2], [left + 0.18, 1.2], [left, 1.2]])
-
-
 def _spot(x: float, y: float) -> Floats:
     turn = np.linspace(0, 2 * np.pi, 8, endpoint=False)
     return np.array([x, y]) + 0.13 * np.stack([np.cos(turn), np.sin(turn)], 1)
 
 
-STRIPES = [_stripe(left) for left in np.arange(-1.2, 1.2, 0.42)]
+STRIPES = [
+    np.array([[left, -1.2], [left + 0.18, -1.2], [left + 0.18, 1.2], [left, 1.2]])
+    for left in np.arange(-1.2, 1.2, 0.42)
+]
 SPOTS = [
     _spot(x + shift, y)
     for shift, y in zip((0, 0.22) * 3, np.arange(-1, 1.1, 0.4), strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -113,15 +114,7 @@ def _swapped_attributes(rng: Generator) -> Told:
     return _enumerated(opening, (a, b)), _enumerated(opening, swapped)
 
 
-def _left_right(rng: Generator) -> Told:
-    return _swapped_places(rng, "to the left of", "to the right of", across=True)
-
-
-def _above_below(rng: Generator) -> Told:
-    return _swapped_places(rng, "above", "below", across=False)
-
-
-def _swapped_places(rng: Generator, before: str, after: str, *, across: bool) -> Told:
+def _swapped_places(rng: Generator, *, before: str, after: str, across: bool) -> Told:
     """Return two things, and the same in each other's places.
 
     `before` is the relation of the left one, or of the upper one, to the other.
@@ -165,8 +158,10 @@ MAKERS: dict[str, Callable[[Generator], Told]] = {
     "object": _object,
     "attribute": _attribute,
     "swapped_attributes": _swapped_attributes,
-    "left_right": _left_right,
-    "above_below": _above_below,
+    "left_right": partial(
+        _swapped_places, before="to the left of", after="to the right of", across=True
+    ),
+    "above_below": partial(_swapped_places, before="above", after="below", across=False),
     "count": _count,
     "presence": _presence,
 }

@@ -200,7 +200,8 @@ def files(selection: Selection) -> Iterator[File | LeftOut]:
     known: set[str] = set()
     for entry in selection.entries:
         model = model_id(entry.row.model, selection.models)
-        name = _identity(entry.row, model)
+        request = entry.row.request.split(":")[-1]
+        name = f"{evaluation_of(entry.row)}.v{entry.row.version}/{model}/{request}"
         why = "another row answers the same request" if name in known else _unfit(entry.row)
         if why:
             yield LeftOut(entry.row, why)
@@ -234,10 +235,6 @@ def _unfit(row: Result) -> str:
         return "it does not say when it was finished"
     strange = [s for s in row.scores if not s.is_possible]
     return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
-
-
-def _identity(row: Result, model: str) -> str:
-    return f"{evaluation_of(row)}.v{row.version}/{model}/{row.request.split(':')[-1]}"
 
 
 def _seconds_at_end(row: Result) -> str | None:

@@ -144,7 +144,10 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
             axes.sharey(places[0])
             if not panel.x:
                 axes.sharex(places[0])
-        _draw(axes, panel, names, looks)
+        if panel.x:
+            _draw_lines(axes, panel, looks)
+        else:
+            _draw_dots(axes, panel, names, looks)
     for axes, panel in zip(places, panels, strict=True):
         _label(axes, panel, (width, height), at_left=not alike or is_at_left(axes))
     entitle(figure, title)
@@ -190,13 +193,6 @@ def _width(panels: int) -> float:
     if panels == 1:
         return ALONE
     return WIDTH if panels <= FEW_PANELS else NARROW
-
-
-def _draw(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[str, Look]) -> None:
-    if panel.x:
-        _draw_lines(axes, panel, looks)
-    else:
-        _draw_dots(axes, panel, names, looks)
 
 
 def _draw_lines(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:

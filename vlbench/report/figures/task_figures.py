@@ -49,20 +49,9 @@ def draw_task_figures(
     for task in sorted(set(figures) & set(boards)):
         shared = {"title": title_of(task, specs.get(task), boards[task]), "looks": looks}
         for name, function in figures[task].items():
-            written += _draw(output, boards[task], name, function, shared)
+            for draw, place in _calls(output, boards[task], function, shared):
+                written += _write(draw, place, name)
     return written
-
-
-def _draw(
-    output: Path,
-    board: Board,
-    name: str,
-    function: Callable[..., Any],
-    shared: Mapping[str, Any],
-) -> list[Path]:
-    """Write what a function draws of a board, or of each of its rows; `shared` is given to all."""
-    calls = _calls(output, board, function, shared)
-    return [file for draw, place in calls for file in _write(draw, place, name)]
 
 
 def _calls(
@@ -71,7 +60,7 @@ def _calls(
     function: Callable[..., Any],
     shared: Mapping[str, Any],
 ) -> Iterator[tuple[Callable[[], Any], Path]]:
-    """Yield each call of a function, with what it asks for, and where its figures are written."""
+    """Yield each call of a function, and where its figures are written; `shared` is for all."""
     asked = parameters(function)
     place = output / "figures" / board.task
     given = {"read_table": partial(read_table, output), **shared}
