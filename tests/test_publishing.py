@@ -63,11 +63,12 @@ def git(folder, *words):
 
 def checked(folder):
     """Run the scripts of check.yml as GitHub does, but pip; return the exit code and the report."""
-    shim = folder / "bin" / "vlbench"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m vlbench "$@"\n')
-    shim.chmod(0o755)
-    path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
+    (folder / "bin").mkdir()
+    for name, words in {"vlbench": "-m vlbench", "python": ""}.items():
+        shim = folder / "bin" / name
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        shim.chmod(0o755)
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     given = {"PATH": path, "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
     environment = os.environ | given | {"PYTHONPATH": str(FOLDER.parents[1])}
     tree, check = (text for text in scripts("check") if "pip" not in text)

@@ -8,7 +8,7 @@ from PIL import Image
 from tiny_joint import CPU, adapter
 from tiny_vlm import write_paligemma, write_paligemma2
 
-from vlbench.adapter_kit import prompt_batches
+from vlbench.adapter_kit.vlm import prompt_batches
 from vlbench.capabilities import Picture
 from vlbench.catalog.library_names import library_model
 from vlbench.errors import DataError

@@ -12,10 +12,11 @@ from vlbench.schema import read
 
 
 class DataSet(NamedTuple):
-    """A data set: gigabytes to fetch, licence, who can have it and how, and its BibTeX."""
+    """A data set: gigabytes to fetch, images, licence, who can have it and how, and its BibTeX."""
 
     name: str
     gigabytes: float
+    images: int
     licence: str
     access: str
     bibtex: str
