@@ -295,3 +295,11 @@ def test_an_empty_shard_is_named(tmp_path):
 def test_shards_without_an_image_are_no_empty_split(tmp_path):
     with pytest.raises(DataError, match=r"^test: no shard has an image \(png, "):
         load(put_split(tmp_path, [[("README", b"x")]]), label="")
+
+
+def test_a_suffix_of_captions_is_no_name_too(tmp_path):
+    root = put_split(tmp_path, shards())
+    with pytest.raises(DataError, match=r"s0000000: the category is \['a cat', .*, no text"):
+        load(root, label="", caption="txt", category="txt")
+    data = load(root, category="cls")
+    assert [*data.splits["test"]["category"]] == ["0", "0", "1", "1"]

@@ -257,7 +257,8 @@ class _Images(Sequence[Any]):
 def _rows(root: Path, folder: str, columns: Columns) -> Rows:
     """Return the rows of the shards of a split."""
     shards = _shards(root, folder)
-    kinds = {name: kind for kind, names in columns.items() for name in names}
+    # Of two kinds in one suffix the first says how it is read: a label, texts, and names last.
+    kinds = {name: kind for kind, names in reversed([*columns.items()]) for name in names}
     suffixes = {
         name: MOST_NUMBER if kind == "label" else MOST_TEXT
         for name, kind in kinds.items()
