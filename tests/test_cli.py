@@ -192,11 +192,6 @@ def test_show_prints_what_the_file_says(source, capsys, name):
     assert f"name: {name}" in capsys.readouterr().out
 
 
-def test_show_of_what_is_not_there_exits_with_2(source, capsys):
-    assert main(["show", "few_shot_colors", "--include-path", str(source)]) == 2
-    assert "did you mean few_shot_colours" in capsys.readouterr().err
-
-
 def test_validate_says_ok_or_what_is_wrong(source, capsys):
     assert main(["validate", str(source)]) == 0
     write(source / "tasks" / "b.yaml", TASK.replace("paper", "papr"))

@@ -6,7 +6,6 @@ from sources import TASK, make_source, write
 from vlbench.check import PromiseCheck
 from vlbench.cli import main
 from vlbench.commands.check import check_model, lines_of
-from vlbench.errors import UnknownNameError
 from vlbench.run.options import Options
 
 
@@ -38,11 +37,6 @@ def test_an_adapter_that_would_end_the_program_is_a_finding(options, capsys, met
     told = capsys.readouterr().out
     assert re.search(r"FAILED .*: SystemExit: 0 \(mine.py:5\) would end the program", told)
     assert what in told
-
-
-def test_a_name_that_no_source_has_is_refused(options):
-    with pytest.raises(UnknownNameError, match="did you mean mean-colour"):
-        check_model("mean-color", options)
 
 
 def test_a_capability_that_is_begun_is_incomplete(options):

@@ -88,14 +88,6 @@ def test_every_module_that_answers_is_a_command_under_the_name_of_its_file():
         assert file.read_text("utf-8").startswith(f'"""`vlbench {name}`: ')
 
 
-@pytest.mark.parametrize("words", KNOWN, ids=" ".join)
-def test_every_command_has_help(words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parsed(*words, "--help")
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: vlbench {' '.join(words)} ")
-
-
 PLANTED = '''\
 """`vlbench greet`: say hello."""
 

@@ -47,6 +47,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         if given or arguments.dry_run:
             raise UnknownNameError(f"{(given or ['--dry-run'])[0]} is for `vlbench cache prune`")
         return _show(folder, there, as_json=arguments.json)
+    if arguments.json:
+        raise UnknownNameError("--json is for `vlbench cache show`")
     if not given:
         raise UnknownNameError("say what to remove: --older 30d, --model NAME or --to 50GB")
     before = None if arguments.older is None else time.time() - arguments.older

@@ -7,12 +7,6 @@ from vlbench.commands.leaderboard.show import answer
 from vlbench.errors import UnknownNameError
 
 
-def test_a_board_that_is_not_there_is_named(tmp_path):
-    write(tmp_path, board(result("a", score())))
-    with pytest.raises(UnknownNameError, match=r"no board in .* is named 'x'"):
-        answer(Namespace(output=tmp_path, tasks=["x"], include_path=[]))
-
-
 def test_without_names_models_stand_by_tasks_in_a_table_for_each_paper(tmp_path):
     rows = [
         result("a", score(0.5, chance=0.25)),

@@ -14,7 +14,7 @@ from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
-from vlbench.errors import OutputError, UnknownNameError, counted
+from vlbench.errors import OutputError, UnknownNameError, counted, require_known
 from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
@@ -63,6 +63,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if hasattr(form, "files") and arguments.to is None:
         raise UnknownNameError(f"--format {arguments.format} writes a folder; pass --to DIR")
     boards = named_boards(arguments.output, arguments.tasks)
+    require_known("model", arguments.models, {row.model for one in boards for row in one.results})
     catalog = load_catalog(arguments.include_path)
     if arguments.pivot:
         return _pivot(arguments, boards, catalog)
