@@ -39,7 +39,7 @@ class Looks:
 """
 MODELS = """\
 blind: {adapter: "colours:MeanColour", params: {weights: "0"}}
-looks: {adapter: "colours:Looks"}
+looks: {adapter: "colours:Looks", paper: %s}
 """
 RSA = """\
 version: 1
@@ -70,7 +70,7 @@ def plant(folder: Path, texts: str = "") -> Path:
     task = TASK.replace('"a paper"', quoted) + REFERENCE % quoted
     source = make_source(folder / "ours", few_shot_colours=task, rsa_colours=RSA)
     with (source / "model_adapters/models.yaml").open("a") as file:
-        file.write(MODELS.replace("}}", f"}}, paper: {quoted}}}"))
+        file.write(MODELS % quoted)
     with (source / "model_adapters/colours.py").open("a") as file:
         file.write(LOOKS)
     findings = FINDINGS % (quoted, json.dumps(f"It is so{texts}."))
@@ -112,11 +112,17 @@ def plant_rows(folder: Path, texts: str) -> None:
 
 
 class Line(NamedTuple):
-    """A call that works, and the names and the places among its words."""
+    """A call that works, the names and places among its words, and names that get no hint."""
 
     words: str
     names: str = ""
     places: str = ""
+    unhinted: str = ""
+
+    @property
+    def command(self) -> str:
+        """The words before those of the call: `ls`, or `leaderboard show`."""
+        return " ".join(self.words.split()[: 1 + self.words.startswith("leaderboard ")])
 
 
 OURS, BOARDS = " --include-path ours", " --output boards"
@@ -125,12 +131,12 @@ RUN = " --include-path ours --no-cache --device cpu"
 LINES = [
     Line("attention looks white.png one -o a.png --word one" + OURS, "looks", "white.png"),
     Line("cache show --cache-dir cache"),
-    Line("cache prune --model blind --dry-run --cache-dir cache", "blind"),
+    Line("cache prune --model blind --dry-run --cache-dir cache", unhinted="blind"),
     Line("check raw-pixels" + OURS, "raw-pixels"),
     Line("data few_shot_colours" + OURS, "few_shot_colours"),
     Line(
         "features mean-colour few_shot_colours -o f.npz --split test --column image" + RUN,
-        "mean-colour few_shot_colours test image",
+        "mean-colour few_shot_colours",
     ),
     Line("init new"),
     Line(
@@ -139,12 +145,12 @@ LINES = [
         "boards",
     ),
     Line("items others mean-colour --against blind" + READ, "blind", "boards"),
-    Line("ls tasks ours" + OURS, "ours"),
+    Line("ls tasks few_shot_colours" + OURS, "few_shot_colours"),
     Line("ls models" + OURS),
-    Line("ls probes few_shot" + OURS, "few_shot"),
+    Line("ls probes few_shot" + OURS),
     Line("ls data" + OURS),
     Line("papers mine --dry-run" + READ, "mine"),
-    Line("papers mine --no-cache" + READ, "mine"),
+    Line("papers mine --no-cache" + READ),
     Line("rdm mean-colour rsa_colours -o r.csv" + RUN, "mean-colour rsa_colours"),
     Line(
         "rerun few_shot_colours mean-colour --no-cache" + READ,
@@ -155,22 +161,23 @@ LINES = [
         "run --model mean-colour --tasks few_shot_colours --no-cache" + READ,
         "mean-colour few_shot_colours",
     ),
-    Line("show few_shot_colours" + READ, "few_shot_colours"),
-    Line("show blind" + READ, "blind"),
-    Line("show few_shot" + READ, "few_shot"),
+    Line("show few_shot_colours" + READ),
+    Line("show looks" + READ, "looks"),
+    Line("show few_shot" + READ),
     Line("validate ours/tasks" + OURS, "", "ours/tasks"),
     Line("leaderboard build" + READ, "", "boards"),
     Line(
         "leaderboard compare mean-colour blind --tasks few_shot_colours" + BOARDS,
-        "mean-colour blind few_shot_colours",
+        "mean-colour blind",
         "boards",
+        "few_shot_colours",
     ),
     Line("leaderboard export others --format md --models blind" + READ, "others blind", "boards"),
     Line("leaderboard merge more --into out", "", "more"),
     Line("leaderboard page out" + READ, "", "boards"),
     Line("leaderboard rate judged"),
     Line(
-        "leaderboard rate new --of few_shot_colours asks --images 4 --output rated" + OURS,
+        "leaderboard rate asked --of few_shot_colours asks --images 4 --output rated" + OURS,
         "few_shot_colours asks",
         "rated",
     ),
