@@ -52,7 +52,6 @@ def test_the_word_that_is_named_is_where_heads_look_from(words, tmp_path, capsys
     ("changed", "message"),
     [
         ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
-        ({1: "nowhere.png"}, "there is no image nowhere.png"),
         ({0: "raw-pixels"}, "raw-pixels is no JointAttender: it has no attend"),
         ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
     ],

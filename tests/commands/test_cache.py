@@ -50,7 +50,7 @@ def test_pruning_says_what_would_go_and_then_removes_it(cache, capsys):
     [
         (["prune"], "say what to remove: --older 30d, --model NAME or --to 50GB"),
         (["--older=2d"], "--older is for `vlbench cache prune`"),
-        (["prune", "--model=frist"], "is of a model named 'frist'"),
+        (["prune", "--json"], "--json is for `vlbench cache show`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(cache, capsys, words, why):

@@ -114,7 +114,6 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
         ("mine.py:Mein", "'mine' has no 'Mein'; did you mean 'Mine'?"),
         ("raw-pixels,raw-pixels", "no model is named 'raw-pixels,raw-pixels'"),
         ("nonsense", "no model is named 'nonsense'"),
-        ("raw-pixel", "did you mean raw-pixels?"),
         ("*", "no model is named '*'"),
         ("zz*", "no model that can be had matches 'zz*'"),
         (".", "did you mean hf:.?"),

@@ -84,11 +84,9 @@ def test_absent_data_say_what_to_fetch_with_exit_code_2(source, capsys):
     assert "absent" in capsys.readouterr().err
 
 
-def test_a_group_lists_its_members_and_a_wrong_name_the_nearest(source, capsys):
+def test_a_group_lists_its_members(source, capsys):
     assert run(source, "few_shot_six") == 0
     assert "few_shot_six is a group of" in capsys.readouterr().out
-    assert run(source, "few_shot_colors") == 2
-    assert "did you mean few_shot_colours" in capsys.readouterr().err
 
 
 def test_a_data_dir_of_no_such_name_is_refused(source, capsys):

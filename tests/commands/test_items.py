@@ -68,32 +68,9 @@ def test_other_data_have_none_of_the_images(boards, capsys, tmp_path, monkeypatc
     assert "6 of 9 items are not among the images of the data here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (
-            ["mean-colours"],
-            "no model with scores is named 'mean-colours'; did you mean mean-colour",
-        ),
-        (
-            ["mean-colour", "--metric", "acuracy"],
-            "no score is named 'acuracy'; did you mean accuracy",
-        ),
-        (
-            ["mean-colour", "--at", "shots=3"],
-            "accuracy has no such conditions; give one of shots=1",
-        ),
-    ],
-)
-def test_what_is_not_there_is_named_with_what_is(boards, words, why, capsys):
-    assert items(boards, *words) == 2
-    assert why in capsys.readouterr().err
-
-
-def test_a_task_without_a_board_is_named(boards, capsys):
-    assert main(["items", "few_shot_colour", "mean-colour", "--output", str(boards[1])]) == 2
-    told = f"no board in {boards[1]} is named 'few_shot_colour'; did you mean few_shot_colours?"
-    assert told in capsys.readouterr().err
+def test_conditions_that_are_not_there_are_named_with_what_is(boards, capsys):
+    assert items(boards, "mean-colour", "--at", "shots=3") == 2
+    assert "accuracy has no such conditions; give one of shots=1" in capsys.readouterr().err
 
 
 def test_images_are_found_by_their_content(tmp_path):

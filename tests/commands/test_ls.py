@@ -147,24 +147,11 @@ def test_a_filter_is_a_capability_that_models_have_and_tasks_need(theirs, capsys
     assert "few_shot_colours" in listed(theirs, capsys, "tasks", "ImageEncoder")
 
 
-def test_a_filter_that_nothing_fits_is_an_error_with_the_nearest(theirs, capsys):
-    assert main(["ls", "tasks", "few_shot_colors", "--include-path", theirs]) == 2
-    told = capsys.readouterr().err
-    assert "no task is named 'few_shot_colors'; did you mean few_shot_colours" in told
-
-
 def test_models_are_listed_with_what_they_can_do_and_tasks_with_what_they_need(theirs, capsys):
     models = listed(theirs, capsys, "models")
     assert models["mean-colour"]["capabilities"] == ["ImageEncoder"]
     assert models["gone"]["capabilities"] is None
     assert listed(theirs, capsys, "tasks", "ours")["few_shot_colours"]["needs"] == "ImageEncoder"
-
-
-def test_lines_of_a_pipe_are_not_padded(theirs, capsys):
-    assert main(["ls", "models", "--include-path", theirs]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "mean-colour" in "".join(lines)
-    assert [line for line in lines if line != line.rstrip()] == []
 
 
 COSTLY = """\

@@ -43,11 +43,6 @@ def test_data_and_weights_need_not_be_there(source):
     assert told(source, TASK.replace("../images", "$VLBENCH_DATA/gone")) == ""
 
 
-def test_a_path_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UnknownNameError, match=r"no file or folder .*gone\.yaml"):
-        validate([tmp_path / "gone.yaml"])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
@@ -186,16 +181,6 @@ def test_a_reference_to_a_model_that_nobody_lists_is_told_with_its_line(source):
     assert "few_shot_colours.yaml:11: no model is named 'mean-color'; did you mean mean-c" in line
 
 
-def test_a_companion_that_no_source_has_is_told(source):
-    text = "from vlbench.capabilities import TextEncoder\n"
-    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
-    write(source / "probes" / "zz_look.py", text)
-    task = TASK.replace("few_shot\n", "zz_look\n").replace(
-        "{shots: [1], trials: 2}", "{other: wrds}"
-    )
-    assert "no model is named 'wrds'; did you mean words?" in told(source, task)
-
-
 def test_a_companion_that_lacks_what_is_asked_is_told(source):
     text = "from vlbench.capabilities import TextEncoder\n"
     text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
@@ -212,7 +197,8 @@ def test_a_companion_that_no_source_has_is_told_with_its_line(source):
     task = TASK.replace("few_shot\n", "zz_look\n").replace(
         "{shots: [1], trials: 2}", "{other: wrds}"
     )
-    assert "few_shot_colours.yaml:6: " in told(source, task)
+    message = "few_shot_colours.yaml:6: no model is named 'wrds'; did you mean words?"
+    assert message in told(source, task)
 
 
 def test_the_problem_of_one_file_is_not_told_of_another(source):

@@ -124,13 +124,6 @@ def test_the_command_refuses_what_is_not_comparable(tmp_path, capsys):
     assert "t: the rows of a, b are not comparable" in capsys.readouterr().err
 
 
-def test_the_command_prints_a_comparison(output, capsys):
-    command = ["leaderboard", "compare", "a", "b", "--tasks", "t", "--output", str(output)]
-    assert main(command) == 0
-    assert "+33.3" in capsys.readouterr().out
-    assert main([*command[:3], "bb", *command[4:]]) == 2
-
-
 def test_a_terminal_of_80_columns_breaks_no_number_and_no_word(tmp_path):
     task = "zero_shot_projection_and_robustness_of_scenes"
     rows = [

@@ -13,7 +13,6 @@ from sources import make_images, make_source
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.commands.leaderboard.page import answer
-from vlbench.errors import UnknownNameError
 from vlbench.report.building import build
 
 
@@ -23,11 +22,6 @@ def test_the_page_is_one_file_whose_place_is_said(tmp_path):
     *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[], images=False)).shown
     assert [file.name for file in out.iterdir()] == ["index.html"]
     assert line.startswith(f"wrote {out}/index.html (0.")
-
-
-def test_a_folder_without_boards_is_named(tmp_path):
-    with pytest.raises(UnknownNameError, match="no board at all in "):
-        answer(Namespace(output=tmp_path, folder=tmp_path, include_path=[], images=False))
 
 
 def test_a_figure_that_is_out_of_date_is_named_and_left_out(tmp_path):

@@ -61,8 +61,6 @@ def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--of", TASK, "n"], "no model with scores is named 'n'"),
-        (["--of", "x", "m"], "is named 'x'; there are few_shot_colours"),
         (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 asked for"),
         ([], "the key of the sheets is absent"),
     ],

@@ -11,7 +11,7 @@ from sources import write as write_text
 
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands.leaderboard.reproduce import answer
-from vlbench.errors import SpecError, UnknownNameError, counted
+from vlbench.errors import counted
 
 SHIPPED = Path(__file__).parents[3] / "leaderboards"
 PAPERS = {name: one for name, one in load_all_findings(load_catalog()).items() if one.paper}
@@ -103,16 +103,3 @@ def test_the_same_table_comes_in_other_formats(mine, style, parts):
     source, boards = mine
     text = told("mine", boards, [source], style=style)
     assert all(part in text for part in parts)
-
-
-def test_a_board_with_a_number_that_is_none_is_refused(tmp_path):
-    file = write(tmp_path, board(result("a", score(0.5)), task="patch_retrieval_coco"))
-    file = file / "patch_retrieval_coco.json"
-    file.write_text(file.read_text().replace('"value": 0.5', '"value": NaN'))
-    with pytest.raises(SpecError, match=r"patch_retrieval_coco\.json: "):
-        told("vsep", tmp_path)
-
-
-def test_an_unknown_paper_is_told_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="no paper is named 'vsap'; did you mean vsep"):
-        told("vsap", SHIPPED)
