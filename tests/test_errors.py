@@ -48,13 +48,9 @@ def test_an_unknown_name_suggests_the_nearest_three():
     assert (len(found), found[0]) == (3, "clip-rn50")
 
 
-def test_an_unknown_name_like_no_other_lists_all():
-    message = "no task is named 'zzz'; there are alpha, beta"
-    assert str(unknown("task", "zzz", {"beta", "alpha"})) == message
-
-
-def test_an_unknown_name_among_none_says_so():
-    assert str(unknown("task", "zzz", [])) == "no task is named 'zzz'; there are none"
+@pytest.mark.parametrize(("known", "told"), [({"beta", "alpha"}, "alpha, beta"), ([], "none")])
+def test_an_unknown_name_like_no_other_lists_all(known, told):
+    assert str(unknown("task", "zzz", known)) == f"no task is named 'zzz'; there are {told}"
 
 
 def raised(function, *arguments):

@@ -112,38 +112,6 @@ def test_all_problems_of_a_task_are_told(source):
     ]
 
 
-def test_a_probe_beside_the_task_is_found(source):
-    write(source / "tasks" / "zz_look.py", "def zz_look(model, data, engine, *, k: int): ...\n")
-    text = TASK.replace("few_shot\n", "zz_look\n").replace("{shots: [1], trials: 2}", "{k: x}")
-    assert "few_shot_colours.yaml:6: 'k' must be a whole number, not 'x'" in told(source, text)
-
-
-def test_a_probe_that_breaks_when_imported_is_told(source):
-    write(source / "probes" / "zz_look.py", "import zz_nowhere\n")
-    problem = told(source, TASK.replace("few_shot\n", "zz_look\n"))
-    assert "'zz_look' cannot be imported: ModuleNotFoundError: No module named 'zz_n" in problem
-
-
-def test_a_model_with_a_wrong_argument_is_told_with_its_line(source):
-    text = MODELS + "wrong: {adapter: 'colours:MeanColour', params: {shft: 1}}\n"
-    file = write(source / "model_adapters" / "models.yaml", text)
-    problem = validate([file])[file]
-    assert "models.yaml:6: wrong: 'shft' is unknown; did you mean 'shift'?" in problem
-
-
-def test_all_wrong_models_of_a_file_are_told(source):
-    lines = "one: {adapter: 'colours:Colour'}\ntwo: {adapter: 'nowhere:A'}\n"
-    file = write(source / "model_adapters" / "models.yaml", lines)
-    one, two = validate([file])[file].splitlines()
-    assert ":1: 'colours' has no 'Colour'" in one
-    assert ":2: no module is named 'nowhere'" in two
-
-
-def test_an_unavailable_model_is_no_problem(source):
-    file = write(source / "model_adapters" / "models.yaml", "gone: {unavailable: 'withdrawn'}\n")
-    assert validate([file]) == {file: ""}
-
-
 def test_a_file_outside_a_source_is_looked_at_alone(tmp_path):
     file = write(tmp_path / "zz.yaml", TASK)
     assert validate([file]) == {file: ""}
@@ -181,26 +149,6 @@ def test_a_reference_to_a_model_that_nobody_lists_is_told_with_its_line(source):
     assert "few_shot_colours.yaml:11: no model is named 'mean-color'; did you mean mean-c" in line
 
 
-def test_a_companion_that_lacks_what_is_asked_is_told(source):
-    text = "from vlbench.capabilities import TextEncoder\n"
-    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
-    write(source / "probes" / "zz_look.py", text)
-    given = "{other: mean-colour}"
-    task = TASK.replace("few_shot\n", "zz_look\n").replace("{shots: [1], trials: 2}", given)
-    assert "few_shot_colours.yaml:6: mean-colour has no TextEncoder" in told(source, task)
-
-
-def test_a_companion_that_no_source_has_is_told_with_its_line(source):
-    text = "from vlbench.capabilities import TextEncoder\n"
-    text += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
-    write(source / "probes" / "zz_look.py", text)
-    task = TASK.replace("few_shot\n", "zz_look\n").replace(
-        "{shots: [1], trials: 2}", "{other: wrds}"
-    )
-    message = "few_shot_colours.yaml:6: no model is named 'wrds'; did you mean words?"
-    assert message in told(source, task)
-
-
 def test_the_problem_of_one_file_is_not_told_of_another(source):
     right = source / "tasks" / "few_shot_colours.yaml"
     wrong = write(source / "tasks" / "zz_wrong.yaml", "papr: x\n")
@@ -226,34 +174,66 @@ def test_what_names_no_function_is_told_with_its_line(source, old, new):
     assert "few_shot_colours.yaml:" in told(source, TASK.replace(old, new))
 
 
+ASKS = "from vlbench.capabilities import TextEncoder\n"
+ASKS += "def zz_look(model, data, engine, *, other: TextEncoder): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "probe", "params", "message"),
+    [
+        ("tasks", "def zz_look(model, data, engine, *, k: int): ...\n", "{k: x}",
+         ":6: 'k' must be a whole number, not 'x'"),
+        ("probes", "import zz_nowhere\n", "{k: x}",
+         "'zz_look' cannot be imported: ModuleNotFoundError: No module named 'zz_n"),
+        ("probes", ASKS, "{other: wrds}", ":6: no model is named 'wrds'; did you mean words?"),
+        ("probes", ASKS, "{other: mean-colour}", ":6: mean-colour has no TextEncoder"),
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_of_a_probe_of_ones_own_is_told(source, file, probe, params, message):
+    write(source / file / "zz_look.py", probe)
+    task = TASK.replace("few_shot\n", "zz_look\n").replace("{shots: [1], trials: 2}", params)
+    assert message in told(source, task)
+
+
+NEW = "new: {adapter: 'colours:MeanColour'}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problems"),
+    [
+        (MODELS + "wrong: {adapter: 'colours:MeanColour', params: {shft: 1}}\n",
+         ["models.yaml:6: wrong: 'shft' is unknown; did you mean 'shift'?"]),
+        ("one: {adapter: 'colours:Colour'}\ntwo: {adapter: 'nowhere:A'}\n",
+         [":1: 'colours' has no 'Colour'", ":2: no module is named 'nowhere'"]),
+        ("gone: {unavailable: 'withdrawn'}\n", []),
+        (NEW + "old: {renamed: nwe}\n", ["models.yaml:2: no model is named"]),
+        (NEW + "old: {renamed: new}\n", []),
+    ],
+)  # fmt: skip
+def test_all_wrong_models_of_a_file_are_told_with_their_lines(source, lines, problems):
+    file = write(source / "model_adapters" / "models.yaml", lines)
+    found = validate([file])[file].splitlines()
+    assert [part in line for part, line in zip(problems, found, strict=True)] == [True] * len(found)
+
+
 CLAIMS = (
     "findings: [{finding: a, model: m, task: few_shot_colours, metric: accuracy, within: [0, 1]}]\n"
 )
+MISSPELT = CLAIMS.replace("few_shot_colours", "few_shot_colors")
 
 
-def test_findings_are_looked_at_too(source):
-    file = write(source / "tasks" / "findings" / "ours.yaml", CLAIMS)
-    assert validate([file]) == {file: ""}
-
-
-def test_a_finding_of_an_unknown_task_is_told_with_its_line(source):
-    text = CLAIMS.replace("few_shot_colours", "few_shot_colors")
-    file = write(source / "tasks" / "findings" / "ours.yaml", text)
-    assert "ours.yaml:1: no task is named 'few_shot_colors'; did you mean" in validate([file])[file]
-
-
-def test_findings_named_like_shipped_ones_are_told(source):
-    file = write(source / "tasks" / "findings" / "vsep.yaml", CLAIMS)
-    assert f"findings 'vsep' is in {shipped_source()}" in validate([file])[file]
-
-
-def test_an_old_name_that_leads_nowhere_is_told_with_its_line(source):
-    file = source / "model_adapters" / "models.yaml"
-    file.write_text("new: {adapter: 'colours:MeanColour'}\nold: {renamed: nwe}\n")
-    (problem,) = validate([file]).values()
-    assert "models.yaml:2: no model is named" in problem
-    file.write_text("new: {adapter: 'colours:MeanColour'}\nold: {renamed: new}\n")
-    assert list(validate([file]).values()) == [""]
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("ours", CLAIMS, ""),
+        ("ours", MISSPELT, "ours.yaml:1: no task is named 'few_shot_colors'; did you mean"),
+        ("vsep", CLAIMS, f"findings 'vsep' is in {shipped_source()}"),
+    ],
+)
+def test_findings_are_looked_at_too(source, name, text, problem):
+    file = write(source / "tasks" / "findings" / f"{name}.yaml", text)
+    found = validate([file])[file]
+    assert (problem in found, bool(found)) == (True, bool(problem))
 
 
 def test_functions_of_strangers_are_refused_unless_trusted(source):
