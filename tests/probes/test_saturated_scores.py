@@ -4,7 +4,7 @@ import pytest
 import torch
 from caption_world import Taste, right_nouns, world
 from fakes import PlantedFeatures, labelled_images, planted_image
-from foil_fakes import Always, Noise, Sees, foil_rows, twin_rows
+from foil_fakes import Sees, foil_rows, twin_rows
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
@@ -14,7 +14,6 @@ from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.matching import preference
 from vlbench.probes.captioning.pairwise import Share, compare_texts
 from vlbench.probes.generalization.classification import classification
-from vlbench.probes.generalization.zero_shot import zero_shot
 from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.retrieval import retrieval_in_pools
 
@@ -45,14 +44,6 @@ def values(outcome):
     return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
 
-@pytest.mark.parametrize("margin", MARGINS)
-@pytest.mark.parametrize("data", DATA.values(), ids=DATA)
-@pytest.mark.parametrize("scorer", [Sees(), Sees("colour"), Always(), Noise()])
-def test_a_choice_is_the_same_however_sure_the_model_is(data, scorer, margin):
-    surer = choice(LogOdds(scorer, margin), data, Engine.for_tests())
-    assert values(surer) == pytest.approx(values(choice(scorer, data, Engine.for_tests())))
-
-
 class InPools:
     """The right pair is second of its pool: 10 and -14 are the logits of the issue, others -18."""
 
@@ -72,26 +63,6 @@ def test_the_second_of_a_pool_is_second_behind_a_sure_first():
     split = Split({"image": images, "picture": pictures, "captions": captions})
     outcome = retrieval_in_pools(InPools(), Data(splits={"test": split}), Engine.for_tests(), k=[5])
     assert values(outcome)["recall", "text", 5, 20] == 1.0
-
-
-class ClassScores:
-    score_kind = "logit"
-
-    def __init__(self, margin):
-        self.margin = margin
-
-    def score_pairs(self, pictures, texts):
-        # The first two pixels of a planted image have its label in red.
-        shown = [picture.image.getpixel((0, 0))[0] for picture in pictures]
-        pairs = zip(shown, texts, strict=True)
-        return torch.tensor([self.margin + 2.0 * (text == f"class {i}") for i, text in pairs])
-
-
-@pytest.mark.parametrize("margin", MARGINS)
-def test_classes_by_scores_are_told_apart_however_sure_the_model_is(margin):
-    data = labelled_images(3, 5)
-    outcome = zero_shot(ClassScores(margin), data, Engine.for_tests(), prompts="{}")
-    assert values(outcome)["accuracy",] == 1.0
 
 
 class Masked(PlantedFeatures):

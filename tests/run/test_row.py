@@ -161,7 +161,10 @@ def test_rows_that_two_splits_share_are_counted(source):
     (result,) = evaluate(source)
     # Test has 11 images now, and train 9.
     assert list(result.notes) == [
-        "data: 1 images of test are copies of others of it, under other names",
+        (
+            "data: 1 images of test are copies of others of it, under other names; scores with "
+            "items have the intervals of distinct images"
+        ),
         "data: 1 of 9 rows of train are in test, too",
     ]
     assert (result.counts["copies"], result.counts["shared_rows"]) == (1, 1)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlbench.digests import digest
-from vlbench.errors import DataAbsent, DataError
+from vlbench.errors import DataAbsent, DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
 
 Found = TypeVar("Found")
@@ -207,10 +207,15 @@ def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def require_classes(data: Data) -> None:
-    """Raise DataError for data of fewer than two classes: there is nothing to tell apart."""
+    """Raise DataError for fewer than two classes: there is nothing to tell apart.
+
+    And TooFewRows for a test split without rows.
+    """
     if len(data.classes) < 2:
         there = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
         raise DataError(f"the data have {there}; telling classes apart takes two or more")
+    if not len(data.splits["test"]):
+        raise TooFewRows("the test split has no images", 1)
 
 
 def fewest_rows(counts: Sequence[int], least: int) -> int:

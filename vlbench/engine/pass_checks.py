@@ -155,7 +155,20 @@ class Repeating:
         self._first: tuple[list[Any], list[Tensor]] | None = None
 
     def __call__(self, *values: Any) -> Any:
-        """Return what the method returns."""
+        """Return what the method returns; ValueError for a list in which a number is not finite."""
+        outputs = self._outputs(values)
+        # Of a tensor the caller says which row is not finite.
+        if not isinstance(outputs, Tensor) and _count(outputs) == len(values[0]):
+            for i, output in enumerate(outputs):
+                if not _is_finite(output):
+                    example = repr(values[-1][i]) if isinstance(values[-1][i], str) else f"row {i}"
+                    message = (
+                        f"{self.__name__} gave NaN or infinite values for {example} of a batch"
+                    )
+                    raise ValueError(message)
+        return outputs
+
+    def _outputs(self, values: Sequence[Any]) -> Any:
         count = len(values[0])
         self._batches += 1
         if self._tried > 1 or count <= self._tried:
@@ -239,6 +252,12 @@ def _count(outputs: Any) -> int:
     if isinstance(outputs, Tensor):
         return len(outputs) if outputs.ndim else 0
     return len(outputs) if isinstance(outputs, Sequence) else 0
+
+
+def _is_finite(output: Any) -> bool:
+    """Return whether all tensors of an output, such as boxes and their vectors, are finite."""
+    parts = output if isinstance(output, tuple) else (output,)
+    return all(bool(one.isfinite().all()) for one in parts if isinstance(one, Tensor))
 
 
 def _is_power(number: int, base: int) -> bool:

@@ -29,7 +29,10 @@ from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
 
-_COPIES = "data: {} images of {} are copies of others of it, under other names"
+_COPIES = (
+    "data: {} images of {} are copies of others of it, under other names; "
+    "scores with items have the intervals of distinct images"
+)
 
 
 class ComparableParts(NamedTuple):
@@ -206,6 +209,10 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
     counts |= {"shared_rows": sum(shared.values())} if shared else {}
     is_shipped = job.task.probe.__module__.startswith("vlbench.probes.")
     stated = [score.with_unit(is_fraction=is_shipped) for score in outcome.scores]
+    if copied and outcome.items is not None:
+        from vlbench.metrics.copies import counting_copies_once  # noqa: PLC0415 - slow to import
+
+        stated = [counting_copies_once(score, outcome.items) for score in stated]
     scores = [with_width(score.within_limits()) for score in stated]
     scored = replace(row, scores=scores, counts=counts, run=run)
     notes += [

@@ -22,7 +22,6 @@ from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.engine import KnownModel
-from vlbench.errors import DataError
 from vlbench.probes.captioning.caption_sets import Images, Subjects, references_of
 from vlbench.probes.captioning.caption_tables import (
     caption_table,
@@ -168,12 +167,6 @@ def test_under_a_constant_model_nothing_changes_and_shares_are_at_chance(monkeyp
     assert {s.metric for s in with_chance} >= {"prefers_reference", "cider_gain"}
     assert all(score.value == score.chance for score in with_chance)
     assert not any("SCST had not converged" in note for note in outcome.notes)
-
-
-def test_a_model_that_gives_no_number_is_named(monkeypatch):
-    plant(monkeypatch, one_thing, one_thing)
-    with pytest.raises(DataError, match=r"Likes gave the score nan to image 0\.png"):
-        patterns(Likes(lambda *_: float("nan")))
 
 
 def test_a_model_that_gives_too_few_scores_is_refused(monkeypatch):

@@ -61,12 +61,6 @@ def test_a_scorer_that_wants_grammar_shares_between_the_caption_and_vilbert(tmp_
     assert (found["accuracy",], found["selection_rate", "vilbert"]) == (0.5, 0.5)
 
 
-def test_a_constant_scorer_has_chance_of_every_template(tmp_path):
-    outcome = templates(nothing, tmp_path, ["a dog near a cat", "a dog"])
-    judged = [s for s in outcome.scores if s.chance is not None]
-    assert [s.value for s in judged] == pytest.approx([s.chance for s in judged])
-
-
 def test_texts_that_are_the_same_count_as_one_of_a_choice(tmp_path):
     # Of `the dog`, UNITER's, ViLBERT's and LXMERT's texts are `a dog`: four texts differ.
     first, *_ = templates(nothing, tmp_path, ["the dog", "the cat"]).scores
@@ -164,13 +158,6 @@ def test_a_scorer_of_length_rises_with_absent_nouns_as_well():
     assert found["slope", "uniter", "absent"] == found["slope", "uniter", "true"] == 1
     assert found["slope", "lxmert", "absent"] == found["slope", "lxmert", "true"] == 3
     assert found["increase_rate_gain_from_image", "clip", "true"] == 0
-
-
-def test_a_constant_scorer_has_chance_at_every_number():
-    outcome = counts(nothing)
-    judged = [s for s in outcome.scores if s.chance is not None]
-    assert [s.value for s in judged] == [s.chance for s in judged]
-    assert outcome.counts["ties"] == 10
 
 
 def test_the_mean_over_templates_treats_an_image_as_a_cluster():

@@ -49,13 +49,6 @@ def test_scores_are_those_of_scikit_learn():
     assert values(outcome, "class_accuracy").keys() == {(f"class {i}",) for i in every}
 
 
-def test_a_constant_classifier_scores_chance_on_everything():
-    outcome = run(ConstantModel([0.5] * 7))
-    for score in outcome.scores:
-        assert score.value == pytest.approx(score.chance)
-    assert outcome.counts == {"n": sum(PER_CLASS), "ties": sum(PER_CLASS)}
-
-
 def test_one_that_knows_the_classes_is_always_right():
     outcome = run(ReadsTheLabel(len(PER_CLASS)))
     assert {score.value for score in outcome.scores} == {1.0}

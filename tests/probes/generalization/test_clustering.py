@@ -84,15 +84,6 @@ def test_a_model_that_reads_the_label_finds_every_class():
     assert [score.value for score in outcome.scores] == pytest.approx([1.0] * 5)
 
 
-@pytest.mark.parametrize("counts", [(20, 20, 20), (40, 12, 8)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance_by_every_metric(counts, vector):
-    outcome = probe(ConstantModel(vector), labelled_images(*counts))
-    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
-    assert outcome.counts == {"n": 60, "ties": 60}
-    assert outcome.notes == [module.PARALLEL_NOTE]
-
-
 def test_a_constant_model_on_two_equal_classes_scores_little_above_one_half():
     # The larger share of a fair coin in 100 throws: 0.5 + 0.4 / sqrt(100)
     scores = by_metric(probe(ConstantModel(), labelled_images(50, 50)))

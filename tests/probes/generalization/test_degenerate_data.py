@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from fakes import PlantedFeatures, labelled_images
 
 import vlbench
-from vlbench.engine import Engine
-from vlbench.errors import DataError
 from vlbench.metrics.ranking import all_equal, all_parallel
 from vlbench.metrics.representation_similarity import cka_debiased, mutual_knn
 from vlbench.probes.generalization.classification import classification
@@ -29,27 +26,6 @@ PROBES = {
     robustness: {"epsilons": {"linf": [0.1]}, "target_offset": 1},
     zero_shot: {},
 }
-
-
-class Model(PlantedFeatures):
-    def encode_texts(self, texts):
-        return torch.ones(len(texts), 3)
-
-    def similarity(self, images, texts):
-        return images @ texts.T
-
-    def logits(self, pixels):
-        return self.encode_images(pixels)[:, :1]
-
-    def class_names(self):
-        return ["class 0"]
-
-
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.__name__)
-def test_one_class_is_nothing_to_tell_apart(probe):
-    data = labelled_images(12)
-    with pytest.raises(DataError, match="one class, 'class 0'; telling classes apart takes two"):
-        probe(Model(torch.randn(24, 3)), data, Engine.for_tests(), **PROBES[probe])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -30,15 +30,6 @@ def test_a_model_that_reads_the_label_is_always_right():
     assert values(outcome) == {(rule, n): 1.0 for n in (1, 3) for rule in RULES}
 
 
-@pytest.mark.parametrize("counts", [(5, 5, 5), (3, 9, 4)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance(counts, vector):
-    outcome = probe(ConstantModel(vector), labelled_images(*counts), shots=[1, 3], trials=4)
-    assert values(outcome) == pytest.approx({(rule, n): 1 / 3 for n in (1, 3) for rule in RULES})
-    ties = sum(counts) * 2 * 4
-    assert outcome.counts == {"n": sum(counts), "ties": ties, "choices": ties}
-
-
 def test_a_constant_models_interval_is_wilsons_not_a_point():
     (score, *_) = probe(ConstantModel(), labelled_images(50, 50), shots=[1]).scores
     assert score.stderr == pytest.approx(0.05)

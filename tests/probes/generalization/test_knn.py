@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
+from fakes import PlantedFeatures, ReadsTheLabel, labelled_images
 from sklearn.neighbors import KNeighborsClassifier
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.generalization.knn import knn
-from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 
 
 def probe(model, data, **params):
@@ -37,16 +36,6 @@ def by_scikit_learn(features, data, k, temperature):
 def test_a_model_that_reads_the_label_is_always_right():
     outcome = probe(ReadsTheLabel(), labelled_images(5, 4), k=[1, 3])
     assert values(outcome) == {1: 1.0, 3: 1.0}
-
-
-@pytest.mark.parametrize("counts", [(5, 5, 5), (3, 9, 4)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance_and_says_so(counts, vector):
-    outcome = probe(ConstantModel(vector), labelled_images(*counts), k=[1, 7])
-    assert values(outcome) == pytest.approx({1: 1 / 3, 7: 1 / 3})
-    ties = 2 * sum(counts)
-    assert outcome.counts == {"n": sum(counts), "ties": ties, "choices": ties}
-    assert outcome.notes == [EQUAL_FEATURES_NOTE]
 
 
 @pytest.mark.parametrize("temperature", [0.07, 1.0])

@@ -273,12 +273,6 @@ def test_a_prompt_that_changes_nothing_is_wholly_reliable():
     assert values(found)["prompt_reliability"] == pytest.approx(1.0)
 
 
-def test_a_constant_text_model_scores_chance():
-    found = text_probe(Letters(), ["ant", "bee", "cat"])
-    assert values(found)["prompt_reliability"] == 0.0
-    assert found.notes
-
-
 def test_a_name_without_a_vector_is_a_reason_to_skip():
     with pytest.raises(CannotDo, match="the model has no vector for 'goldfish'"):
         text_probe(Letters("goldfish"), prompt="a {} .")

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, labelled_images
+from fakes import PlantedFeatures, labelled_images
 from scipy.spatial.distance import pdist
 
 from vlbench.data.records import Data, Split, value_column
@@ -98,23 +98,6 @@ def test_a_model_is_wholly_similar_to_itself_and_its_row_says_why():
     assert values(outcome) == pytest.approx(dict.fromkeys(values(outcome), 1))
     assert all(s.ci95[0] < 1 for s in outcome.scores)
     assert outcome.notes == [SIZE, WIDTH_NOTE, OWN_COMPANION_NOTE]
-
-
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance_and_says_so(vector):
-    outcome = probe(ConstantModel(vector), planted(0))
-    assert [s.value for s in outcome.scores] == pytest.approx([s.chance for s in outcome.scores])
-    assert all(s.ci95[1] - s.ci95[0] > 0.03 for s in outcome.scores)
-    assert outcome.notes == [
-        "the vectors of the model are all the same, so chance",
-        SIZE,
-        WIDTH_NOTE,
-    ]
-    assert probe(planted(0), ConstantModel(vector)).notes == [
-        "the vectors of the companion are all the same, so chance",
-        SIZE,
-        WIDTH_NOTE,
-    ]
 
 
 def test_the_kernels_that_rows_keep_have_the_debiased_cka_of_their_models():

@@ -120,19 +120,6 @@ def test_a_model_that_takes_cats_for_dogs_is_right_on_the_rest():
     assert values(probe(model, data)) == dict.fromkeys(METRICS, 0.5)
 
 
-@pytest.mark.parametrize("counts", [(4,) * 7, (9, 1, 3, 2, 5, 1, 7)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.7, 0.3, 0.0), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance_by_every_metric(counts, vector):
-    data = animals(*counts)
-    same, other = torch.tensor(vector), torch.tensor((0.3, -0.7, 0.1))
-    images = same.expand(7 + sum(counts), -1)
-    outcome = probe(PlantedTowers(images, texts_of(data, [other] * 7)), data)
-    assert values(outcome) == pytest.approx(CHANCE)
-    assert [s.chance for s in outcome.scores] == pytest.approx([*CHANCE.values()])
-    assert outcome.counts == {"n": 28, "ties": 28}
-    assert "the vectors of all images are the same" in outcome.notes[0]
-
-
 def test_images_that_are_all_the_same_score_chance_whatever_the_texts():
     data = animals(7, 2, 1)
     model = PlantedTowers(torch.eye(3)[[0] * 13], texts_of(data, torch.eye(3)))

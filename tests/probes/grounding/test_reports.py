@@ -11,7 +11,6 @@ from grounding_fakes import (
     picture_of,
     two_things,
 )
-from item_means import item_means, scores_with_items
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
@@ -28,7 +27,6 @@ from vlbench.probes.grounding.reports import (
     report,
 )
 from vlbench.probes.grounding.scores import Group
-from vlbench.probes.grounding.syntactic_grounding import syntactic_grounding
 
 SPLIT = data_of([two_things(i, 0, 1) for i in range(4)]).splits["test"]
 GOLD = [[0.0, 0.0, 10.0, 10.0]]
@@ -170,16 +168,6 @@ def test_examples_are_spread_over_the_images_of_each_group_in_turn():
 
 
 SCENES = [two_things(i, i % 4, (i + 1) % 4) for i in range(6)]
-
-
-@pytest.mark.parametrize("probe", [entity_grounding, syntactic_grounding])
-def test_the_mean_of_the_items_is_the_score(probe):
-    found = probe(Planted(), data_of(SCENES), Engine.for_tests(), examples=0)
-    values = scores_with_items(found.scores, found.items)
-    assert {"split_half_accuracy", "best_head_accuracy", "pointing_accuracy"} <= {
-        place[0] for place in values
-    }
-    assert item_means(found.items) == pytest.approx(values, abs=1e-6)
 
 
 def test_an_item_is_a_query_in_the_cluster_of_its_image():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from fakes import PlantedFeatures, planted_image
-from item_means import item_means, scores_with_items
 from sklearn.metrics import average_precision_score, top_k_accuracy_score
 from torch.nn.functional import normalize
 
@@ -290,16 +289,6 @@ def test_a_scorer_its_towers_and_both_give_the_same():
 def test_the_first_images_alone_are_ranked():
     outcome = probe(retrieval, noise(12, 60), captioned(*FIVE), images=4)
     assert only(outcome, "recall", retrieve="text", k=1).n == 4
-
-
-@pytest.mark.parametrize("which", BOTH)
-def test_every_score_has_an_interval_and_the_mean_of_its_items(which):
-    outcome = probe(which, noise(12, 60), captioned(*FIVE), pool=6, k=[1, 2, 5])
-    assert all(s.ci95[0] < s.value < s.ci95[1] for s in outcome.scores)
-    means = item_means(outcome.items)
-    ranked = [s.metric for s in outcome.scores if s.metric == "median_rank"]
-    assert len(means) == len(outcome.scores) - len(ranked) == 8
-    assert means == pytest.approx(scores_with_items(outcome.scores, outcome.items))
 
 
 def test_the_interval_of_a_median_that_is_one_rank_has_its_rounding():

@@ -91,23 +91,6 @@ def test_unrelated_vectors_score_chance():
             assert score.value == pytest.approx(score.chance, abs=0.12)
 
 
-@pytest.mark.parametrize("vector", [torch.zeros(8), torch.full((8,), 0.3), torch.arange(8.0)])
-def test_constant_words_score_chance(vector):
-    data, _ = planted((40, 30, 20, 10))
-    outcome = probe(StaticWords(dict.fromkeys(NAMES, vector)), data)
-    for score in outcome.scores:
-        assert score.value == pytest.approx(score.chance, abs=1e-9)
-    assert outcome.counts["ties"] == 2 * 30 + 3 * 20 + 4 * 10
-
-
-def test_constant_regions_score_chance():
-    train, test = images(40, 1), images(30, 2) + images(20, 3) + images(10, 4)
-    data = world(train, test, torch.ones(40 + 60 + 60 + 40, 5))
-    outcome = probe(StaticWords(dict(zip(NAMES, drawn(WIDTH, 8), strict=True))), data)
-    found = [s for s in outcome.scores if s.metric in {"accuracy", "accuracy_hungarian"}]
-    assert [s.value for s in found] == pytest.approx([s.chance for s in found])
-
-
 def test_the_floor_of_shuffled_words_is_near_chance():
     data, directions = planted((200, 300, 10, 10))
     outcome = probe(rotated(directions), data, objects=[2], epochs=10)

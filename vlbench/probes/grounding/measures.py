@@ -243,8 +243,10 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     columns = _join([part.columns for part in parts], value=False)[:, None, None]
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
-    among = (weights * columns).sum(-1)
-    on_gold = (weights * columns * gold).sum(-1) / among.masked_fill(among == 0, 1.0)
+    # A head without any attention to the regions attends to all of them alike.
+    among = (weights * columns).sum(-1, keepdim=True)
+    attended = torch.where(among == 0, 1.0, weights) * columns
+    on_gold = (attended * gold).sum(-1) / attended.sum(-1)
     pointed = choose_any(weights, inside, candidates=columns).credit
     measures = (chosen.credit, pointed, on_gold, total, chosen.tied)
     return torch.stack([one.double() for one in measures], -1).cpu()

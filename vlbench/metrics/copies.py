@@ -1,0 +1,62 @@
+"""Scores over items of which some are copies of others: the error of what is distinct."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    fraction,
+    plain_ends,
+    student_quantile,
+    variance_of_ratios,
+)
+from vlbench.metrics.items import BOTH, STATISTICS, at_text, credit_of, groups_of
+from vlbench.results import Score
+
+
+def counting_copies_once(score: Score, items: pa.Table) -> Score:
+    """Return a mean over items with the standard error and the interval of distinct items.
+
+    Items of equal digests are one group, and so are the clusters that share one. To the score's
+    variance adds what the groups have more than the clusters do, each left out once; the interval
+    is that of `fraction`, or Student's t, with the groups' degrees of freedom. A score without
+    items, without an error or without copies is returned as it is.
+    """
+    own = items.filter(
+        pc.and_(pc.equal(items["metric"], score.metric), pc.equal(items["at"], at_text(score.at)))
+    )
+    is_mean = STATISTICS.name not in own.column_names or own[STATISTICS.name].null_count == len(own)
+    if score.stderr is None or not len(own) or not is_mean:
+        return score
+    examples, by_trial = credit_of(own, score.metric, score.at)
+    if any(BOTH in cluster for cluster in examples.clusters):
+        return score
+    clusters, groups = np.unique(examples.clusters, return_inverse=True)[1], groups_of(examples)
+    count, distinct = int(clusters.max()) + 1, int(groups.max()) + 1
+    if distinct == count:
+        return score
+    credit = np.nanmean(by_trial, 0)
+    (more, freedom), (less, _) = (_variance(credit, of) for of in (groups, clusters))
+    variance = score.stderr**2 + max(more - less, 0.0)
+    if less < ROUNDING**2:  # nothing varies: the error is that of a number of items
+        variance *= count / distinct
+    n = distinct if score.n == count else score.n
+    if score.limits == (0, 1):
+        _, stderr, interval = fraction(score.value, variance, freedom, distinct)
+    else:
+        stderr = math.sqrt(variance)
+        interval = plain_ends(score.value, stderr, student_quantile(freedom))
+    return replace(score, n=n, stderr=stderr, ci95=interval)
+
+
+def _variance(credit: NDArray[np.float64], groups: NDArray[np.intp]) -> tuple[float, float]:
+    totals = np.bincount(groups, credit).astype(np.float64)
+    variances, freedom = variance_of_ratios(totals[:, None], np.bincount(groups))
+    return float(variances[0]), freedom
