@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from captions_world import PAIRS, PLAN, SIZES, THINGS, captions, features, named, run
+from caption_world import PAIRS, PLAN, SIZES, THINGS, captions, features, named, run
 from drawn_sample import small_world
 from torch import nn
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from caption_fakes import captioned, references, things
+from caption_world import captioned, references, things
 from item_means import item_means
 
 from vlbench.engine import Engine

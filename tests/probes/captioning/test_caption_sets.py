@@ -1,6 +1,5 @@
 import pytest
-from caption_fakes import NO_CAPTIONER, Likes, captioned, plant
-from caption_world import CAPTIONS, results, world
+from caption_world import CAPTIONS, NO_CAPTIONER, Likes, captioned, plant, results, world
 
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer

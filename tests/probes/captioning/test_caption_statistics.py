@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from caption_fakes import captioned
+from caption_world import captioned
 from scipy import stats
 
 from vlbench.engine import Engine

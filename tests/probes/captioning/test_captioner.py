@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from captions_data import SETTINGS, Likes, SeesPairs, length, world
-from captions_world import PAIRS, VOCABULARY, features, network, taught
+from caption_world import PAIRS, SETTINGS, VOCABULARY, SeesPairs, features, network, taught
+from caption_world import LikesPairs as Likes
+from caption_world import pairs as world
+from caption_world import word_count as length
 from one_thread import forks
 
 from vlbench.data.records import Split

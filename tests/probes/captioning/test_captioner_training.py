@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from captions_world import (
+from caption_world import (
     PAIRS,
     PLAN,
     VOCABULARY,
@@ -15,7 +15,7 @@ from captions_world import (
     run,
     said,
 )
-from captions_world import taught as taught_once
+from caption_world import taught as taught_once
 
 from vlbench.probes.captioning import captioner_training
 from vlbench.probes.captioning.captioner_files import (

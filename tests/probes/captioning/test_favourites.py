@@ -4,18 +4,18 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
-from caption_fakes import (
+from caption_world import (
     NO_CAPTIONER,
     Likes,
     captioned,
     constant,
     nouns_of_the_image,
     plant,
+    tagged,
     things,
 )
 from item_means import item_means, scores_with_items
 from scipy import stats
-from tagged_words import tagged
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from caption_fakes import Likes, captioned, constant, nouns_of_the_image, things
+from caption_world import Likes, captioned, constant, nouns_of_the_image, things
 from item_means import item_means
 
 from vlbench.engine import Engine

@@ -2,8 +2,8 @@ import time
 
 import numpy as np
 import pytest
+from caption_world import tagged
 from item_means import item_means
-from tagged_words import tagged
 
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.nouns import without_punctuation

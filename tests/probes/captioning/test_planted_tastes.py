@@ -1,8 +1,9 @@
 """Models with a planted taste, and a captioner that learns it: what the probes then say."""
 
 import pytest
-from captions_data import SETTINGS, Likes, world
-from captions_world import PAIRS, THINGS, VOCABULARY, captions, named, network, taught
+from caption_world import PAIRS, SETTINGS, THINGS, VOCABULARY, captions, named, network, taught
+from caption_world import LikesPairs as Likes
+from caption_world import pairs as world
 
 from vlbench.engine import Engine
 from vlbench.probes.captioning.captioner_files import StoredCaptioner, write_captioner
@@ -97,6 +98,6 @@ def test_what_pleases_a_model_that_loves_length_does_not_please_one_that_loves_a
     model, other = Likes(is_long), Other(lambda pair, text: text in captions(pair))
     outcome = caption_cross(model, DATA, Engine.for_tests(), scorers=[other], **given)
     values = {(s.metric, *s.at.values()): s.value for s in outcome.scores}
-    assert values["win_rate_vs_cross_entropy", "Likes"] > 0.9
+    assert values["win_rate_vs_cross_entropy", "LikesPairs"] > 0.9
     assert values["win_rate_vs_cross_entropy", "Other"] < 0.4
     assert values["match_score_gain", "Other"] < -0.3
