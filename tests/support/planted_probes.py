@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import caption_fakes
 import caption_world
 import named_world
 import pytest
@@ -266,22 +265,22 @@ def captions_of(*names: str) -> Callable[..., World]:
 def favourites(*names: str) -> Callable[..., World]:
     def build(_folder: Path, patch: pytest.MonkeyPatch) -> World:
         def one(number: int) -> str:
-            return f"a {caption_fakes.things(number)[0]}"
+            return f"a {caption_world.things(number)[0]}"
 
         def both(number: int) -> str:
-            return "a image of a {} and a {}".format(*caption_fakes.things(number))
+            return "a image of a {} and a {}".format(*caption_world.things(number))
 
-        caption_fakes.plant(patch, one, both, both)
-        model = caption_fakes.Likes(caption_fakes.nouns_of_the_image)
-        params = {"captioner": caption_fakes.NO_CAPTIONER, "metrics": ["cider"]}
+        caption_world.plant(patch, one, both, both)
+        model = caption_world.Likes(caption_world.nouns_of_the_image)
+        params = {"captioner": caption_world.NO_CAPTIONER, "metrics": ["cider"]}
         if "scorers" in names:
-            params["scorers"] = [OtherTaste(caption_fakes.constant)]
-        return World(model, identified_images(caption_fakes.captioned()), params)
+            params["scorers"] = [OtherTaste(caption_world.constant)]
+        return World(model, identified_images(caption_world.captioned()), params)
 
     return build
 
 
-class OtherTaste(caption_fakes.Likes):
+class OtherTaste(caption_world.Likes):
     """A model of another name."""
 
 
