@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,9 +17,9 @@ from vlbench.adapter_kit.images import SquareView, image_features, images_of, re
 from vlbench.adapter_kit.layers import LayersOfModel
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
-from vlbench.adapter_kit.vlm.asked_images import AskedImage, family
+from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, AskedImage, family
 from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
-from vlbench.adapter_kit.vlm.prompts import Answer, Prompts
+from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
 from vlbench.capabilities import OUTPUT, JointAttention, Picture
 from vlbench.errors import CannotDo, SpecError, require_known
 
@@ -39,6 +40,10 @@ class HfVlm(LayersOfModel, TextLayers):
     `vlbench.adapter_kit.hugging_face.Checkpoint`. `question` has {} in the place of a text, and
     the score is the log-odds of `answer`, whose probability is VQAScore; with `against`, such as
     "No", those of the answer's share of both probabilities. A text is cut to `text_limit` tokens.
+    `score_answers` and `answer` put a question as it is, without `question`. The end of the turn
+    counts as a token of an answer with `end_of_turn`: without it, an answer that another one begins
+    with is never less likely. `answer` writes at most `max_new_tokens`. All types but PaliGemma can
+    be asked without a picture.
     `layer` of the language model, from 0 for the embeddings to -1 for the last, gives the vectors
     of texts.
     `image_vector` says what an image's vector is: the mean of its "projected" tokens, or of the
@@ -77,6 +82,8 @@ class HfVlm(LayersOfModel, TextLayers):
         question: str = QUESTION,
         answer: str = "Yes",
         against: str | None = None,
+        end_of_turn: bool = True,
+        max_new_tokens: int = 32,
         text_limit: int = 512,
         size: int | None = None,
         layer: int = -1,
@@ -92,6 +99,12 @@ class HfVlm(LayersOfModel, TextLayers):
         self._kind: str = checkpoint.config.model_type
         self._family = family(self._kind)
         self._prompts = Prompts(processor, checkpoint.name, question, self._family.form)
+        self._asked = Prompts(processor, checkpoint.name, "{}", self._family.form)
+        self.reads_text_alone = self._kind not in PREFIX_LM
+        if self.reads_text_alone:
+            alone = partial(ChatTemplate, image=False)
+            self._alone = Prompts(processor, checkpoint.name, "{}", alone)
+        self._end_of_turn, self._max_new_tokens = end_of_turn, max_new_tokens
         self._answers = [self._prompts.answer(one) for one in (answer, against) if one is not None]
         for one in self._answers:
             _tell_of_parts(one, checkpoint.name)
@@ -124,6 +137,35 @@ class HfVlm(LayersOfModel, TextLayers):
             odds = logs[0] - logs[1] if len(logs) > 1 else logs[0] - (-logs[0].expm1()).log()
             scores[places] = odds.float()
         return scores
+
+    @torch.no_grad()
+    def score_answers(
+        self, pictures: Sequence[Picture], questions: Sequence[str], answers: Sequence[str]
+    ) -> Tensor:
+        """Return the log-likelihood of each answer over the whole vocabulary, float32 [N].
+
+        It is the sum over its tokens, the end of the turn among them with `end_of_turn`.
+        """
+        scores = torch.empty(len(answers), device=self._device)
+        for image, prompts, places in self._by_picture(pictures):
+            read = {answers[i]: prompts.answer(answers[i], ends=self._end_of_turn) for i in places}
+            asked = self._ask(prompts, image, [questions[i] for i in places])
+            asked.check_length(self._context, max(len(one.ids) for one in read.values()))
+            logs = asked.answer_logs([(k, read[answers[i]]) for k, i in enumerate(places)])
+            scores[places] = logs.float().to(self._device)
+        return scores
+
+    @torch.no_grad()
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
+        """Return what the model writes, the most likely token each time, without special tokens."""
+        said = dict.fromkeys(range(len(questions)), "")
+        for image, prompts, places in self._by_picture(pictures):
+            for i in places:
+                asked = self._ask(prompts, image, [questions[i]])
+                asked.check_length(self._context, self._max_new_tokens)
+                written = asked.generate(self._max_new_tokens)
+                said[i] = self._prompts.tokenizer.decode(written, skip_special_tokens=True)
+        return [*said.values()]
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each image token that has a place.
@@ -175,7 +217,7 @@ class HfVlm(LayersOfModel, TextLayers):
         """
         regions = []
         for image, wanted in zip(images_of(pictures), boxes, strict=True):
-            asked = self._ask(image, [""])
+            asked = self._ask(self._prompts, image, [""])
             placed = self._locate(asked, image)
             tokens = image_features(self.model, asked.head.pixels()).float()
             vectors = tokens[placed.places.to(tokens.device)]
@@ -195,7 +237,7 @@ class HfVlm(LayersOfModel, TextLayers):
     @torch.no_grad()
     def _image_states(self, image: Image) -> list[Tensor]:
         """Return the language model's vector of an image, float32 [D], at each layer."""
-        asked = self._ask(image, [""])
+        asked = self._ask(self._prompts, image, [""])
         asked.check_length(self._context)
         output = self.model(
             **asked.head.inputs, output_hidden_states=True, use_cache=False, logits_to_keep=1
@@ -207,18 +249,31 @@ class HfVlm(LayersOfModel, TextLayers):
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
     ) -> Iterator[tuple[list[int], AskedImage]]:
         """Yield the places of the texts of each image, and the image with these texts."""
-        images = images_of(pictures)
-        of_image: dict[int, list[int]] = {}
-        for i, image in enumerate(images):
-            of_image.setdefault(id(image), []).append(i)
-        for places in of_image.values():
-            cut = [self._prompts.cut(texts[i], self.context_length) for i in places]
-            asked = self._ask(images[places[0]], cut)
+        for image, _, places in self._by_picture(pictures, alone=False):
+            asked = self._ask(self._prompts, image, [texts[i] for i in places])
             asked.check_length(self._context, more)
             yield places, asked
 
-    def _ask(self, image: Image, texts: Sequence[str]) -> AskedImage:
-        return AskedImage(self.model, self._prompts, image, texts, self._family.runner)
+    def _by_picture(
+        self, pictures: Sequence[Picture], *, alone: bool = True
+    ) -> Iterator[tuple[Image | None, Prompts, list[int]]]:
+        """Yield each image, None for none if that is allowed, its prompts and its places."""
+        is_alone = [alone and self.reads_text_alone and one.image is None for one in pictures]
+        if any(is_alone):
+            yield None, self._alone, [i for i, one in enumerate(is_alone) if one]
+        shown = [i for i, one in enumerate(is_alone) if not one]
+        of_image: dict[int, list[int]] = {}
+        images = images_of([pictures[i] for i in shown])
+        for i, image in zip(shown, images, strict=True):
+            of_image.setdefault(id(image), []).append(i)
+        for places in of_image.values():
+            yield images[shown.index(places[0])], self._asked, places
+
+    def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> AskedImage:
+        cut = [prompts.cut(text, self.context_length) for text in texts]
+        if image is None:
+            return AskedAlone(self.model, prompts, cut, self._family.runner)
+        return AskedImage(self.model, prompts, image, cut, self._family.runner)
 
     def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
         seen = TokenView(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))

@@ -237,6 +237,33 @@ def is_log_odds(kind: str) -> bool:
 
 
 @runtime_checkable
+class AnswerScorer(Protocol):
+    """Says how likely an answer is, after a picture and a question."""
+
+    def score_answers(
+        self, pictures: Sequence[Picture], questions: Sequence[str], answers: Sequence[str]
+    ) -> Tensor:
+        """Return the log-likelihood of each answer, float32 [N], at most 0.
+
+        It is the sum over the tokens of the answer. An adapter that can be asked without a picture
+        has `reads_text_alone = True`, and reads Picture(None, None) as no picture.
+        """
+        ...
+
+
+@runtime_checkable
+class Answerer(Protocol):
+    """Answers a question about a picture in words."""
+
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
+        """Return the answer to each question, by greedy decoding.
+
+        `reads_text_alone` is that of `AnswerScorer`.
+        """
+        ...
+
+
+@runtime_checkable
 class JointAttender(Protocol):
     """Shows where each text token looks in the picture, head by head."""
 

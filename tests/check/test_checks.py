@@ -97,6 +97,14 @@ def test_regions_that_disagree_are_shown(adapter, complaint):
 
 
 MASK = "logits for every word"
+ANSWERED = "log-likelihoods, without a picture too if it says so"
+
+
+def unseen(_, pictures, _questions, answers):
+    """Score answers to pictures only."""
+    scores = [-1.0 if picture.image else float("nan") for picture in pictures]
+    assert len(answers) == len(scores)
+    return torch.tensor(scores)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +144,26 @@ MASK = "logits for every word"
             broken(encode_regions=lambda *given: [torch.ones(3, 4) for _ in given[2]]),
             ("RegionEncoder", "a vector for each box"),
             "pictures with 3 and 1 boxes give [3, 3] vectors",
+        ),
+        (
+            broken(score_answers=lambda *given: torch.ones(len(given[3]))),
+            ("AnswerScorer", ANSWERED),
+            "log-likelihoods of up to 1; none is above 0",
+        ),
+        (
+            broken(score_answers=unseen, reads_text_alone=True),
+            ("AnswerScorer", ANSWERED),
+            "without a picture, scores are NaN or infinite",
+        ),
+        (
+            broken(answer=lambda *_: "blue"),
+            ("Answerer", "the same texts in any batch"),
+            "3 questions gave 'blue'; wanted is a list of 3 texts",
+        ),
+        (
+            broken(answer=lambda *given: [str(len(given[2]))] * len(given[2])),
+            ("Answerer", "the same texts in any batch"),
+            "'a photo of a cat' is answered with '1' alone, else '3'",
         ),
         (
             broken(masked_lm=lambda _: (SimpleNamespace(mask_token=None), None)),

@@ -40,16 +40,17 @@ class Made(NamedTuple):
     library: object
     processor: object
 
-    def inputs(self, image, text, answer=""):
+    def inputs(self, image, text, answer="", question=QUESTION):
         """Return what the library's processor makes of a question, up to some of the answer."""
         if self.name in PREFIX_LM:
-            return self.suffixed(image, QUESTION.replace("{}", text), answer)
-        asked = {"type": "text", "text": QUESTION.replace("{}", text)}
-        chat = [{"role": "user", "content": [{"type": "image"}, asked]}]
+            return self.suffixed(image, question.replace("{}", text), answer)
+        asked = {"type": "text", "text": question.replace("{}", text)}
+        shown = [{"type": "image"}] if image else []
+        chat = [{"role": "user", "content": [*shown, asked]}]
         prompt = self.processor.apply_chat_template(chat, add_generation_prompt=True)
         special = not prompt.startswith("<bos>")
         return self.processor(
-            images=[image],
+            images=[image] if image else None,
             text=[prompt + answer],
             return_tensors="pt",
             add_special_tokens=special,
@@ -125,6 +126,79 @@ def test_texts_that_share_a_picture_score_as_alone(made):
     together = made.adapter.score_pairs(PICTURES[:1] * 4, TEXTS)
     alone = [made.adapter.score_pairs(PICTURES[:1], [text]) for text in TEXTS]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-8)
+
+
+ANSWERS = ["Yes", "No", "two dogs on the mat", "a cat", "a cat sat on the table"]
+ASKED = ["What is shown?", "What is shown?", "What is shown?", "Who sat on the mat?", "Where?"]
+
+
+@torch.no_grad()
+def log_likelihood(made, image, question, answer, *, ends):
+    """Return the sum of the log probabilities of an answer's tokens, of one pass over all of it."""
+    blank = " " if made.name in {"smolvlm", "llava"} else ""
+    bare = made.inputs(image, question, question="{}")["input_ids"]
+    whole = dict(made.inputs(image, question, blank + answer, question="{}"))
+    ids, begun = whole["input_ids"], bare.shape[1]
+    targets = ids[0, begun:].tolist() + [made.processor.tokenizer.eos_token_id] * ends
+    logs = made.library(**whole).logits[0, begun - 1 :].log_softmax(-1)
+    return float(sum(logs[i, target] for i, target in enumerate(targets)))
+
+
+@FAMILIES
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_answer_has_the_log_likelihood_of_a_whole_pass(made, ends, monkeypatch):
+    monkeypatch.setattr(made.adapter, "_end_of_turn", ends)
+    pictures = [PICTURES[i % 2] for i in range(5)]
+    together = made.adapter.score_answers(pictures, ASKED, ANSWERS)
+    triples = list(zip(pictures, ASKED, ANSWERS, strict=True))
+    expected = [log_likelihood(made, p.image, q, a, ends=ends) for p, q, a in triples]
+    torch.testing.assert_close(together, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+    alone = [made.adapter.score_answers([p], [q], [a]) for p, q, a in triples]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
+    assert together.dtype == torch.float32
+
+
+@CAUSAL
+def test_an_answer_without_a_picture_has_the_log_likelihood_of_the_text_alone(made):
+    expected = [
+        log_likelihood(made, None, q, a, ends=True) for q, a in zip(ASKED, ANSWERS, strict=True)
+    ]
+    pictures = [Picture(None, None)] * 4 + PICTURES[:1]
+    found = made.adapter.score_answers(pictures, ASKED, ANSWERS)
+    assert made.adapter.reads_text_alone
+    torch.testing.assert_close(found[:4], torch.tensor(expected[:4]), rtol=1e-4, atol=1e-4)
+    assert found[4] != pytest.approx(expected[4], abs=1e-3)
+
+
+def test_an_answer_that_another_begins_with_is_as_likely_without_the_end_of_the_turn(
+    gemma, monkeypatch
+):
+    answers, questions = ["a cat", "a cat sat", "a cat sat on"], ASKED[:1] * 3
+    monkeypatch.setattr(gemma, "_end_of_turn", False)
+    bare = gemma.score_answers(PICTURES[:1] * 3, questions, answers)
+    assert bare.tolist() == sorted(bare.tolist(), reverse=True)
+    monkeypatch.setattr(gemma, "_end_of_turn", True)
+    ended = gemma.score_answers(PICTURES[:1] * 3, questions, answers)
+    assert (ended < bare).all()
+
+
+@FAMILIES
+@torch.no_grad()
+def test_what_is_answered_is_what_the_library_generates(made):
+    said = made.adapter.answer(PICTURES, ASKED[:2])
+    for picture, question, answer in zip(PICTURES, ASKED, said, strict=False):
+        inputs = made.inputs(picture.image, question, question="{}")
+        written = made.library.generate(**inputs, do_sample=False, max_new_tokens=32)
+        ids = written[0, inputs["input_ids"].shape[1] :]
+        assert answer == made.processor.tokenizer.decode(ids, skip_special_tokens=True)
+    assert any(said)
+
+
+@pytest.mark.parametrize("answer", ["a <image>", ""])
+def test_an_answer_of_special_tokens_or_of_none_is_refused(gemma, answer, monkeypatch):
+    monkeypatch.setattr(gemma, "_end_of_turn", False)
+    with pytest.raises(DataError, match=r"special token of|has no token of"):
+        gemma.score_answers(PICTURES[:1], ["What is shown?"], [answer])
 
 
 # Where the tokens of a 90 x 50 picture come in another order than their views, or have no place.

@@ -73,6 +73,12 @@ class Honest:
     def score_pairs(self, pictures, texts):
         return torch.tensor([float(len(text)) for text in texts])
 
+    def score_answers(self, pictures, questions, answers):
+        return torch.tensor([-float(len(answer)) for answer in answers])
+
+    def answer(self, pictures, questions):
+        return [question[:3] for question in questions]
+
     def attend(self, pictures, texts):
         return [self.attention(text) for text in texts]
 

@@ -9,8 +9,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.capabilities import OUTPUT
-from vlbench.check.samples import SENTENCES, Samples
+from vlbench.capabilities import OUTPUT, Picture
+from vlbench.check.samples import ANSWERS, SENTENCES, Samples
 from vlbench.engine.pass_checks import (
     CHANGES_PIXELS,
     difference,
@@ -266,6 +266,31 @@ def masked_words(adapter: Any, samples: Samples) -> str:
     if logits.shape[:2] != wanted[:2] or logits.shape[2] < wanted[2]:
         return f"logits are {tuple(logits.shape)}, for (texts, tokens, words) {wanted}"
     return "" if logits.isfinite().all() else "logits are NaN or infinite"
+
+
+def answer_scores(adapter: Any, samples: Samples) -> str:
+    """Say which answer has a log-likelihood above 0, or none at all without a picture."""
+    asked = samples.texts[:3], [*ANSWERS[:3]]
+    scores = adapter.score_answers(samples.pictures[:3], *asked)
+    if (scores > 0).any():
+        return f"log-likelihoods of up to {float(scores.max()):.3g}; none is above 0"
+    if not getattr(adapter, "reads_text_alone", False):
+        return ""
+    alone = adapter.score_answers([Picture(None, None)] * 3, *asked)
+    return "" if alone.isfinite().all() else "without a picture, scores are NaN or infinite"
+
+
+def answers(adapter: Any, samples: Samples) -> str:
+    """Say where an answer is no text, or differs from that of the same question by itself."""
+    questions = samples.texts[:3]
+    said = adapter.answer(samples.pictures[:3], questions)
+    if [type(one) for one in said] != [str] * 3:
+        return f"3 questions gave {said!r:.80}; wanted is a list of 3 texts"
+    for picture, question, expected in zip(samples.pictures, questions, said, strict=False):
+        (alone,) = adapter.answer([picture], [question])
+        if alone != expected:
+            return f"'{question}' is answered with {alone!r:.60} alone, else {expected!r:.60}"
+    return ""
 
 
 def _first(complaints: Any) -> str:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import (
+    Answerer,
+    AnswerScorer,
     Classifier,
     Detector,
     GridEncoder,
@@ -28,7 +30,7 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
-from vlbench.check.samples import ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
+from vlbench.check.samples import ANSWERS, ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
 from vlbench.engine.pass_checks import difference, first_outside, tensors, tolerance
 from vlbench.errors import SpecError, described, exits_as_errors, place_of
 
@@ -269,6 +271,15 @@ PROMISES: dict[type, Promises] = {
     ImageTextScorer: Promises(
         Pass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
     ),
+    AnswerScorer: Promises(
+        Pass(
+            lambda a, s, i: a.score_answers(*_pairs(s, i), _some(ANSWERS, i)),
+            0,
+            ODD_PAIRS,
+        ),
+        {"log-likelihoods, without a picture too if it says so": checks.answer_scores},
+    ),
+    Answerer: Promises(None, {"the same texts in any batch": checks.answers}),
     JointAttender: Promises(
         Pass(lambda a, s, i: tensors("attend", a.attend(*_pairs(s, i))), 4, ODD_PAIRS),
         {

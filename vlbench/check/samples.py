@@ -15,6 +15,9 @@ from vlbench.capabilities import Picture, Regions
 HEIGHT, WIDTH = 40, 56
 TEXTS = ("a photo of a cat", "Two dogs, running!", "red", "the man's hat is on the table")
 
+# An answer to each sample's text, as a question: of one token and of several.
+ANSWERS = ("Yes", "No", "two dogs on the mat", "red", "a hat", "Yes", "Ein Café, 猫 🐱")
+
 # How often the very long text says the same.
 SENTENCES = 500
 

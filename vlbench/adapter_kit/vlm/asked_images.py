@@ -22,8 +22,16 @@ from vlbench.adapter_kit.vlm.prompt_batches import (
     SharedPrefix,
     states_of_prompts,
 )
-from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Answer, ChatTemplate, Prompt, Prompts
-from vlbench.errors import DataError
+from vlbench.adapter_kit.vlm.prompts import (
+    PER_TOKEN,
+    Answer,
+    ChatTemplate,
+    Prompt,
+    Prompts,
+    Tail,
+    common_run,
+)
+from vlbench.errors import CannotDo, DataError
 
 # Types that read a prompt in both directions.
 PREFIX_LM = frozenset({"paligemma"})
@@ -57,6 +65,13 @@ def family(kind: str) -> Family:
 def _states(model: Any, batch: Mapping[str, Tensor]) -> Any:
     """Return the output of the language model for texts, read from left to right."""
     return model.get_decoder()(**batch, output_hidden_states=True, use_cache=False)
+
+
+class Row(NamedTuple):
+    """A prompt and an answer less its last id, after the head, and how many ids the answer has."""
+
+    answered: int
+    ids: tuple[int, ...]
 
 
 class AskedImage:
@@ -104,23 +119,62 @@ class AskedImage:
 
         It is below 0 also where the probability rounds to 1.
         """
-        means = torch.empty(len(answers), len(self.tails), dtype=torch.float64)
-        # Answers of one token are read from the same run.
-        runs: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-        for i, answer in enumerate(answers):
-            runs.setdefault((answer.replaced, tuple(answer.ids[:-1])), []).append(i)
-        for (replaced, given), asked in runs.items():
-            rows = [[*tail.ids[: len(tail.ids) - replaced], *given] for tail in self.tails]
-            shared = min(map(len, rows)) - len(given) - 1
-            for batch in self.runner.run(Rows(rows, shared, SCORED, len(given) + 1)):
-                logits = batch.output.logits.float()
-                last = batch.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
-                logits = logits.gather(1, last)
-                for i in asked:
-                    ids = torch.tensor(answers[i].ids, device=logits.device)
-                    logs = log_likelihoods(logits, ids.expand(len(logits), -1))
-                    means[i, batch.texts] = logs.mean(1)
-        return means
+        texts = range(len(self.tails))
+        sums = self.answer_logs([(text, answer) for answer in answers for text in texts])
+        lengths = torch.tensor([len(answer.ids) for answer in answers])
+        return sums.view(len(answers), len(self.tails)) / lengths[:, None]
+
+    def answer_logs(self, asked: Sequence[tuple[int, Answer]]) -> Tensor:
+        """Return the log-likelihood of each answer after a text's prompt, float64 [N].
+
+        It is the sum over the answer's ids.
+        """
+        # Answers that differ in their last id are read from the same row.
+        rows: dict[Row, list[int]] = {}
+        for i, (text, answer) in enumerate(asked):
+            begun = self.tails[text].ids
+            ids = (*begun[: len(begun) - answer.replaced], *answer.ids[:-1])
+            rows.setdefault(Row(len(answer.ids), ids), []).append(i)
+        sums = torch.empty(len(asked), dtype=torch.float64)
+        left = sorted(rows, key=lambda row: -row.answered)
+        while left:
+            # A row has as many ids as are kept of it.
+            kept = left[0].answered
+            group = [row for row in left if len(row.ids) >= kept]
+            left = [row for row in left if len(row.ids) < kept]
+            for some, logits in self._last_logits(group, kept):
+                # Answers in parts: each is read beside the logits of its row.
+                every = [(place, i) for place, row in enumerate(some) for i in rows[row]]
+                for length in sorted({row.answered for row in some}):
+                    alike = [one for one in every if some[one[0]].answered == length]
+                    for start in range(0, len(alike), SCORED):
+                        places, answers = map(
+                            list, zip(*alike[start : start + SCORED], strict=True)
+                        )
+                        tokens = torch.tensor([asked[i][1].ids for i in answers])
+                        own = logits[places, kept - length :]
+                        sums[answers] = log_likelihoods(own, tokens.to(own.device)).sum(1)
+        return sums
+
+    def _last_logits(self, rows: Sequence[Row], kept: int) -> Iterator[tuple[list[Row], Tensor]]:
+        """Yield some rows at a time with their last logits [rows, kept, V]."""
+        ids, answered = [row.ids for row in rows], [row.answered - 1 for row in rows]
+        at_once = max(SCORED // kept, ATTENDED)
+        given = Rows(ids, min(map(len, ids)) - kept, at_once, kept, answered)
+        for batch in self.runner.run(given):
+            logits = batch.output.logits.float()
+            last = batch.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
+            yield [rows[i] for i in batch.texts], logits.gather(1, last)
+
+    def generate(self, most: int) -> list[int]:
+        """Return the ids that the model writes after the first text, `most` at most, greedily.
+
+        What a checkpoint sets for sampling, beams and penalties does not hold.
+        """
+        greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
+        greedy |= {"no_repeat_ngram_size": 0, "max_new_tokens": most}
+        written = self._model.generate(**self.head.inputs, **greedy)
+        return list(written[0, self.head.inputs["input_ids"].shape[1] :].tolist())
 
     def attention(self) -> list[Tensor]:
         """Return the attention of each text's own tokens to the head, [layers, heads, T, head].
@@ -150,6 +204,24 @@ class AskedImage:
         begun, gone = len(self.head.ids), batch.before + layer.shape[1] - layer.shape[2]
         rows = layer[:, at.to(layer.device), : max(begun - gone, 0)].float()
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
+
+
+class AskedAlone(AskedImage):
+    """Texts that are asked without an image: prompts that share what precedes the texts."""
+
+    def __init__(
+        self, model: Any, prompts: Prompts, texts: Sequence[str], runner: type[Runner]
+    ) -> None:
+        whole = [prompts.ids(text) for text in texts]
+        if not common_run(whole):
+            raise CannotDo(f"prompts of {prompts.name} without an image begin with the text")
+        ids = torch.tensor([whole[0]], device=model.device)
+        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        self.head = Head(whole[0][:1], given, prompts.name)
+        self.tails = [Tail(ids[1:], []) for ids in whole]
+        self.image = []
+        self.runner = runner(model, self.head)
+        self._model = model
 
 
 def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:

@@ -38,15 +38,16 @@ class Head(NamedTuple):
 class Rows(NamedTuple):
     """The ids of prompts after the head of an image, and how to run them.
 
-    The logits of the last `kept` ids of a row are kept; all of these but the first are those
-    of an answer. At most `at_once` rows run at a time. Of the ids that all rows begin with, up to
-    `shared` may run once.
+    The logits of the last `kept` ids of a row are kept; `answered` are how many last ids of each
+    row are of an answer, by default none. At most `at_once` rows run at a time. Of the ids that all
+    rows begin with, up to `shared` may run once.
     """
 
     ids: Sequence[Sequence[int]]
     shared: int
     at_once: int
     kept: int = 1
+    answered: Sequence[int] = ()
 
 
 class Batch(NamedTuple):
@@ -192,7 +193,8 @@ def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **o
 class PlainPrompt:
     """The image, the start of a text, the question and a newline, as PaliGemma's processor has it.
 
-    An answer is tokenised apart from the prompt, as its processor does with a suffix. Raises
+    An answer is tokenised apart from the prompt, as its processor does with a suffix, and ends with
+    the end of the text. Raises
     CannotDo for a tokenizer without a token for the start.
     """
 
@@ -218,20 +220,21 @@ class SharedImage(Runner):
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for as many rows as fit into `TOKENS`, padded on the right."""
         whole = [torch.tensor([*self._head.ids, *ids]) for ids in rows.ids]
+        answered = torch.tensor(rows.answered or [0] * len(whole))
         fitting = max(TOKENS // max(map(len, whole)), 1)
         for texts in torch.split(torch.arange(len(whole)), min(rows.at_once, fitting)):
             part = [whole[i] for i in texts.tolist()]
             lengths = [len(ids) for ids in part]
             kept, last = last_places(lengths, rows.kept)
             output = self._model(
-                **self._batch(part, torch.tensor(lengths), rows.kept - 1),
+                **self._batch(part, torch.tensor(lengths), answered[texts]),
                 logits_to_keep=kept.to(self._model.device),
                 use_cache=False,
                 **options,
             )
             yield Batch(texts.tolist(), output, 0, last)
 
-    def _batch(self, rows: list[Tensor], lengths: Tensor, answered: int) -> dict[str, Any]:
+    def _batch(self, rows: list[Tensor], lengths: Tensor, answered: Tensor) -> dict[str, Any]:
         """Return the inputs of rows of ids, of which the last `answered` are of an answer."""
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         places = torch.arange(ids.shape[1])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,13 +32,14 @@ class Prompt(NamedTuple):
 
     `read` is what the tokenizer reads, with a placeholder for the image, and with special tokens
     added to it if `adds_special`; `given` is what the processor makes it of. An answer begins with
-    `blank`, or is tokenised apart from the prompt where that is None.
+    `blank`, or is tokenised apart from the prompt where that is None; `after` follows it.
     """
 
     read: str
     given: str
     adds_special: bool
     blank: str | None
+    after: str = ""
 
 
 class Tail(NamedTuple):
@@ -91,15 +92,43 @@ class Prompts:
         """Return the question about a text."""
         return self._form(f"{self._before}{text}{self._after}")
 
-    def answer(self, text: str) -> Answer:
-        """Return what an answer, with the blank before it, adds to a prompt."""
-        prompt = self.prompt("")
+    def answer(self, text: str, *, ends: bool = False) -> Answer:
+        """Return what an answer, with the blank before it, adds to a prompt.
+
+        If it `ends`, the end of the turn is part of it. Raises DataError for an answer without
+        tokens, or with a special one.
+        """
+        self._refuse_special(text)
+        prompt, end = self.prompt(""), self._end if ends else []
         if prompt.blank is None:
-            return Answer(text, 0, self.tokenizer(text, add_special_tokens=False).input_ids)
-        answered = prompt._replace(read=f"{prompt.read}{prompt.blank}{text}")
-        rows = [self._encode(one).input_ids for one in (prompt, answered)]
-        same = common_run(rows)
-        return Answer(text, len(rows[0]) - same, rows[1][same:])
+            replaced, ids = 0, self.tokenizer(text, add_special_tokens=False).input_ids
+        else:
+            answered = prompt._replace(read=f"{prompt.read}{prompt.blank}{text}")
+            rows = [self._encode(one).input_ids for one in (prompt, answered)]
+            same = common_run(rows)
+            replaced, ids = len(rows[0]) - same, rows[1][same:]
+        if not [*ids, *end]:
+            raise DataError(f"the answer '{text}' has no token of {self.name}")
+        return Answer(text, replaced, [*ids, *end])
+
+    @cached_property
+    def _end(self) -> list[int]:
+        """The ids that end an answer: up to the first special token after it, else the text's end.
+
+        Raises CannotDo for a tokenizer without a token for the end.
+        """
+        after = self.tokenizer(self.prompt("").after, add_special_tokens=False).input_ids
+        special = [i for i, one in enumerate(after) if one in self._special]
+        if special:
+            return list(after[: special[0] + 1])
+        if self.tokenizer.eos_token_id is None:
+            raise CannotDo(f"{self.name} has no token for the end of an answer")
+        return [self.tokenizer.eos_token_id]
+
+    def ids(self, text: str) -> list[int]:
+        """Return the ids of a whole prompt that shows no image."""
+        self._refuse_special(text)
+        return list(self._encode(self.prompt(text)).input_ids)
 
     def read(self, image: Image, text: str) -> tuple[dict[str, Any], int]:
         """Return the inputs of the model for one pair, on the CPU, and the length of the tail.
@@ -136,16 +165,19 @@ class Prompts:
             _inside(prompt.read, offsets, start, len(text)) for offsets in tokens["offset_mapping"]
         ]
         ids = tokens.input_ids
-        special = [i for i, span in zip(ids, spans, strict=True) if span and i in self._special]
-        if special:
-            token = self.tokenizer.convert_ids_to_tokens(special[0])
-            raise DataError(f"text {text[:40]!r} has {token}, a special token of {self.name}")
+        self._refuse_special(text)
         if self._placeholder not in ids:
             raise CannotDo(f"the prompt of {self.name} leaves out the image")
         after = len(ids) - ids[::-1].index(self._placeholder)
         if any(spans[:after]):
             raise CannotDo(f"the prompt of {self.name} puts the text before the image")
         return Tail(ids[after:], spans[after:])
+
+    def _refuse_special(self, text: str) -> None:
+        for one in self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids:
+            if one in self._special:
+                token = self.tokenizer.convert_ids_to_tokens(one)
+                raise DataError(f"text {text[:40]!r} has {token}, a special token of {self.name}")
 
     def cut(self, text: str, limit: int) -> str:
         """Return the text up to the end of its token number `limit`."""
@@ -184,19 +216,20 @@ class ChatTemplate:
 
     Whatever the template writes before an answer, such as an empty thought, is part of every
     prompt; a mere blank is part of the answer. Anybody may have written the template, so another
-    process renders it, once, and questions are filled in. Raises CannotDo for a processor without a
+    process renders it, once, and questions are filled in. With `image` False the user shows none.
+    Raises CannotDo for a processor without a
     template, and for a template that changes a question or writes an answer elsewhere than after
     its generation prompt, and WeightsError for one that cannot be rendered within the limits.
     """
 
-    def __init__(self, processor: Any, name: str) -> None:
+    def __init__(self, processor: Any, name: str, *, image: bool = True) -> None:
         template = processor.chat_template
         if isinstance(template, Mapping):
             template = template.get("default")
         if not template:
             what = "has no chat template, so its prompts are unknown"
             raise CannotDo(f"{name} {what}; put one into its folder as chat_template.jinja")
-        chats = [_chat(), _chat(ANSWER)]
+        chats = [_chat(image=image), _chat(ANSWER, image=image)]
         variables = {**processor.tokenizer.special_tokens_map, "tools": None, "documents": None}
         request = {"template": template, "variables": variables, "chats": chats}
         rendered = _render(json.dumps(request, default=str))
@@ -211,6 +244,7 @@ class ChatTemplate:
             raise CannotDo(f"the chat template of {name} {what}")
         lead = whole[len(prompt) : start]
         self._thought, self._blank = (lead, "") if lead.strip() else ("", lead)
+        self._after = whole[start + len(ANSWER) :]
         self._rendered = prompt + self._thought
         # A tokenizer adds special tokens that the template did not.
         first = processor.tokenizer.bos_token
@@ -219,12 +253,12 @@ class ChatTemplate:
     def __call__(self, question: str) -> Prompt:
         """Return the question as the user's message."""
         prompt = self._rendered.replace(QUESTION, question)
-        return Prompt(prompt, prompt, self._adds_special, self._blank)
+        return Prompt(prompt, prompt, self._adds_special, self._blank, self._after)
 
 
-def _chat(answer: str | None = None) -> dict[str, Any]:
+def _chat(answer: str | None = None, *, image: bool) -> dict[str, Any]:
     """Return the variables of a template: a chat of the question, with an answer or without."""
-    asked = [{"type": "image"}, {"type": "text", "text": QUESTION}]
+    asked = [*[{"type": "image"}] * image, {"type": "text", "text": QUESTION}]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": asked}]
     if answer is not None:
         messages.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
