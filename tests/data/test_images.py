@@ -192,17 +192,13 @@ def test_sixteen_bits_whose_zero_is_white_are_turned_round():
 
 REFUSED = [
     (b"<html>", r".*\(UnidentifiedImageError\); fetch it again$"),
-    # PostScript is never run.
-    (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "cannot be decoded"),
+    (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "cannot be decoded"),  # never run
     (tiff(np.zeros((3, 2, 2)), 2, 2), "has 16 bits in separate channels; save it with"),
     # Of 32 bits, and never clipped.
     *(
-        (
-            encoded(GREY[0].astype(kind) * scale, "TIFF"),
-            f"has pixels of mode {mode}; save it with 8 bits",
-        )
-        for kind, mode in [(np.int32, "I"), (np.float32, "F")]
-        for scale in (1, 256)
+        (encoded(GREY[0].astype(x) * n, "TIFF"), f"has pixels of mode {mode}; save it with 8 bits")
+        for x, mode in [(np.int32, "I"), (np.float32, "F")]
+        for n in (1, 256)
     ),
 ]
 
