@@ -121,69 +121,57 @@ def test_a_corpus_score_is_compared_by_its_statistics():
     assert compared(*both) == compare_corpora(stats, stats * 0.5, np.arange(2), formula)
 
 
-@pytest.mark.parametrize(
-    ("values", "metric", "why"),
-    [
-        ([[1.0]], "bleu_1", "an item has other than 10 statistics"),
-        ([[1.0] * 10, None], "bleu_1", "an item has other than 10 statistics"),
-        ([[1.0] * 9 + [math.nan]], "bleu_1", "an item has a statistic that is not finite"),
-        ([[1.0]], "spice", "no corpus score is called spice; there are bleu_1, bleu_2"),
-    ],
-)
-def test_statistics_that_do_not_fit_are_refused(values, metric, why):
+FOUND, STATISTICS = table([1, 1, 0]), "an item has other than 10 statistics"
+REFUSED = [
+    (with_statistics([[1.0]]), score(0.5, "bleu_1"), STATISTICS),
+    (with_statistics([[1.0] * 10, None]), score(0.5, "bleu_1"), STATISTICS),
+    (
+        with_statistics([[1.0] * 9 + [math.nan]]),
+        score(0.5, "bleu_1"),
+        "an item has a statistic that is not finite",
+    ),
+    (
+        with_statistics([[1.0]], "spice"),
+        score(0.5, "spice"),
+        "no corpus score is called spice; there are bleu_1, bleu_2",
+    ),
+    (FOUND, score(metric="reliability"), "a keeps no items of this score, which is no mean"),
+    (FOUND, score(0.7), r"^the items of a give 0\.666667, not its 0\.7"),
+    (pa.concat_tables([FOUND] * 2), score(2 / 3), "a has an item twice"),
+    (
+        FOUND.set_column(0, "id", pa.array(["x", "y", None]).dictionary_encode()),
+        score(2 / 3),
+        "a has an item without an id",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "its", "why"), REFUSED, ids=range(len(REFUSED)))
+def test_items_that_do_not_make_a_score_are_refused(found, its, why):
     with pytest.raises(DataError, match=why):
-        items_of("a", with_statistics(values, metric), score(0.5, metric))
+        items_of("a", found, its)
 
 
-def test_a_score_without_items_is_named():
-    with pytest.raises(DataError, match="a keeps no items of this score, which is no mean"):
-        items_of("a", table([1, 1, 0]), score(metric="reliability"))
+def answered(model, last):
+    return items(model, [1, 1, 0], answers=Answers(["cat", "dog"], [0, 0, 0], [0, 0, last]))
 
 
-def test_items_that_give_another_score_are_refused():
-    with pytest.raises(DataError, match=r"^the items of a give 0\.666667, not its 0\.7"):
-        items_of("a", table([1, 1, 0]), score(0.7))
+A, B = items("a", [1, 1, 0]), items("b", [1, 1, 0])
+TWO, OTHER = Examples(["x", "y"], ["1", "2"]), Examples(["x", "y", "w"], ["1", "2", "3"])
+CHANGED = EXAMPLES._replace(digests=["1", "7", "3"])
+CLUSTERED = EXAMPLES._replace(clusters=["i"] * 3)
+DIFFERENT = [
+    (A, items("b", [1, 1, 0], OTHER), "only a has the item 'z', not b"),
+    (A, items("b", [1, 1, 0], CHANGED), "the item 'y' of a and of b differ in content"),
+    (A, items("b", [1, 1, 0], CLUSTERED), "the item 'x' of a and of b differ in cluster"),
+    (items("a", [1, 1], TWO), B, "only b has the item 'z', not a"),
+    (answered("a", 0), answered("b", 1), "the item 'z' of a and of b differ in target"),
+]
 
 
-def test_an_item_that_stands_twice_is_refused():
-    with pytest.raises(DataError, match="a has an item twice"):
-        items_of("a", pa.concat_tables([table([1, 1, 0])] * 2), score(2 / 3))
-
-
-def test_an_item_without_an_id_is_refused():
-    found = table([1, 1, 0])
-    found = found.set_column(0, "id", pa.array(["x", "y", None]).dictionary_encode())
-    with pytest.raises(DataError, match="a has an item without an id"):
-        items_of("a", found, score(2 / 3))
-
-
-@pytest.mark.parametrize(
-    ("other", "why"),
-    [
-        (Examples(["x", "y", "w"], ["1", "2", "3"]), "only a has the item 'z', not b"),
-        (
-            Examples(["x", "y", "z"], ["1", "7", "3"]),
-            "the item 'y' of a and of b differ in content",
-        ),
-        (EXAMPLES._replace(clusters=["i"] * 3), "the item 'x' of a and of b differ in cluster"),
-    ],
-)
-def test_items_that_are_not_the_same_are_named(other, why):
+@pytest.mark.parametrize(("a", "b", "why"), DIFFERENT, ids=range(len(DIFFERENT)))
+def test_items_that_are_not_the_same_are_named(a, b, why):
     with pytest.raises(DataError, match=why):
-        compared(items("a", [1, 1, 0]), items("b", [1, 1, 0], other))
-
-
-def test_an_item_that_only_the_second_has_is_named():
-    with pytest.raises(DataError, match="only b has the item 'z', not a"):
-        compared(items("a", [1, 1], Examples(["x", "y"], ["1", "2"])), items("b", [1, 1, 0]))
-
-
-def test_targets_that_differ_are_named():
-    a, b = (
-        items(name, [1, 1, 0], answers=Answers(["cat", "dog"], [0, 0, 0], [0, 0, right]))
-        for name, right in (("a", 0), ("b", 1))
-    )
-    with pytest.raises(DataError, match="the item 'z' of a and of b differ in target"):
         compared(a, b)
 
 

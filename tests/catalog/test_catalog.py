@@ -89,24 +89,19 @@ def test_all_selects_every_task_and_no_group(source):
     assert set(catalog.task_names(["all"])) == set(catalog.tasks) - groups
 
 
-def test_an_unknown_task_suggests_the_nearest(source):
-    with pytest.raises(UnknownNameError, match=r"no task, tag or glob is named 'zz_on'; .*zz_one"):
-        load_catalog([source]).task_names(["zz_on"])
-
-
-def test_an_unknown_tag_suggests_the_nearest(source):
-    with pytest.raises(UnknownNameError, match=r"named 'secnd'; did you mean second\?"):
-        load_catalog([source]).task_names(["secnd"])
-
-
-def test_an_unknown_model_suggests_the_nearest(source):
-    with pytest.raises(UnknownNameError, match=r"no model is named 'zz-modl'; did you mean zz-mod"):
-        load_catalog([source]).model("zz-modl")
-
-
-def test_all_unknown_tasks_stand_in_one_message(source):
-    with pytest.raises(UnknownNameError, match=r"(?s)qqq.*www"):
-        load_catalog([source]).task_names(["qqq", "www"])
+@pytest.mark.parametrize(
+    ("ask", "names", "message"),
+    [
+        ("task_names", ["zz_on"], "no task, tag or glob is named 'zz_on'; .*zz_one"),
+        ("task_names", ["secnd"], r"named 'secnd'; did you mean second\?"),
+        ("task_names", ["qqq", "www"], "(?s)qqq.*www"),
+        ("model", "zz-modl", "no model is named 'zz-modl'; did you mean zz-mod"),
+    ],
+)
+def test_unknown_names_are_all_told_with_the_nearest(source, ask, names, message):
+    catalog = load_catalog([source])
+    with pytest.raises(UnknownNameError, match=message):
+        getattr(catalog, ask)(names)
 
 
 def test_the_tag_of_a_group_selects_its_tasks(source):
@@ -125,43 +120,16 @@ def test_a_tag_that_is_a_number_leaves_the_message_whole(tmp_path):
         load_catalog([tmp_path]).task_names(["qqq"])
 
 
-def test_a_task_in_two_sources_names_both_files(tmp_path):
-    one, two = task(tmp_path / "a", "zz"), task(tmp_path / "b", "zz")
-    with pytest.raises(SpecError, match=f"task 'zz' is in {one.resolve()} and {two.resolve()}"):
-        load_catalog([tmp_path / "a", tmp_path / "b"])
-
-
-def test_a_model_in_two_sources_names_both_files(tmp_path):
-    one = models(tmp_path / "a", "zz: {adapter: 'x:Y'}\n")
-    two = models(tmp_path / "b", "zz: {adapter: 'x:Z'}\n")
-    with pytest.raises(SpecError, match=f"model 'zz' is in {one.resolve()} and {two.resolve()}"):
-        load_catalog([tmp_path / "a", tmp_path / "b"])
-
-
 def test_a_source_given_twice_counts_once(source):
     assert find_sources([source, source / ".." / source.name]) == find_sources([source])
 
 
-def test_a_folder_that_is_no_source_is_refused(tmp_path):
-    with pytest.raises(SpecError, match=f"{tmp_path}: a source has a folder tasks/ or model_ad"):
-        load_catalog([tmp_path])
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(SpecError, match="gone: a source has a folder tasks/"):
-        load_catalog([tmp_path / "gone"])
-
-
-def test_a_group_of_a_task_that_no_source_has_is_told_with_its_line(tmp_path):
-    task(tmp_path, "zz", text="tags: [x]\ngroup: [nowhere]\n")
-    with pytest.raises(SpecError, match=r"zz\.yaml:2: no task 'nowhere'"):
-        load_catalog([tmp_path])
-
-
-def test_a_group_holds_no_group(source):
-    task(source, "zz_outer", text="group: [zz_both]\n")
-    with pytest.raises(SpecError, match=r"zz_outer\.yaml:1: no task 'zz_both'"):
-        load_catalog([source])
+@pytest.mark.parametrize("name", ["", "gone"])
+def test_a_folder_that_is_no_source_is_refused(tmp_path, name):
+    with pytest.raises(
+        SpecError, match=f"{tmp_path / name}: a source has a folder tasks/ or model_ad"
+    ):
+        load_catalog([tmp_path / name])
 
 
 def test_a_model_whose_name_is_refused_is_left_out_alone_and_that_is_said_once(tmp_path, caplog):
@@ -171,14 +139,6 @@ def test_a_model_whose_name_is_refused_is_left_out_alone_and_that_is_said_once(t
     assert [name for name in catalog.models if name.startswith("zz-")] == ["zz-good"]
     (said,) = [one for one in caplog.messages if "left out" in one]
     assert r"models.yaml:1: 'zz-\u202eb' is no name for a model; wanted are" in said
-
-
-def test_all_problems_of_all_files_stand_in_one_message(tmp_path):
-    task(tmp_path, "zz_a", text="papr: x\n")
-    task(tmp_path, "zz_b", text="a: 1\na: 2\n")
-    models(tmp_path, "m: {}\n")
-    with pytest.raises(SpecError, match=r"(?s)zz_a.yaml:1: .*zz_b.yaml:2: .*models.yaml:1: "):
-        load_catalog([tmp_path])
 
 
 def test_the_package_of_an_entry_point_is_a_source(tmp_path, monkeypatch):
@@ -202,16 +162,10 @@ def test_an_installed_distribution_brings_its_source(tmp_path, monkeypatch):
     assert "zz_installed" in load_catalog().tasks
 
 
-@pytest.mark.parametrize("value", ["zz_nowhere", "bisect"])
+@pytest.mark.parametrize("value", ["zz_nowhere", "bisect", "zz_nowhere.source"])
 def test_an_entry_point_that_is_no_package_is_named(monkeypatch, value):
     point_to(monkeypatch, value)
     with pytest.raises(SpecError, match=f"entry point 'theirs': '{value}' is not a package"):
-        load_catalog()
-
-
-def test_an_entry_point_below_an_absent_package_is_named(monkeypatch):
-    point_to(monkeypatch, "zz_nowhere.source")
-    with pytest.raises(SpecError, match=r"entry point 'theirs': 'zz_nowhere\.source'"):
         load_catalog()
 
 
@@ -235,21 +189,6 @@ def test_an_included_source_adds_its_findings(source):
     assert "zz_ours" not in catalog.tasks
 
 
-def test_a_finding_of_a_task_that_no_source_has_is_told_with_its_line(source):
-    write(source / "tasks" / "findings" / "zz_ours.yaml", CLAIMS.replace("zz_one", "zz_on"))
-    with pytest.raises(SpecError, match=r"zz_ours.yaml:2: no task is named 'zz_on'; did you mean"):
-        load_all_findings(load_catalog([source]), [source])
-
-
-def test_findings_of_one_name_in_two_places_are_told(source):
-    for folder in ("a", "b"):
-        write(source / "tasks" / folder / "findings" / "zz_ours.yaml", CLAIMS)
-    with pytest.raises(
-        SpecError, match=r"findings 'zz_ours' is in .*a/findings.* and .*b/findings"
-    ):
-        load_all_findings(load_catalog([source]), [source])
-
-
 RENAMED = "new: {adapter: 'x:Y', params: {k: 1}}\nold: {renamed: new}\n"
 
 
@@ -261,18 +200,52 @@ def test_an_old_name_stands_for_the_new_one_with_a_warning(source, caplog):
     assert caplog.messages == ["model old is now new; the old name will go"]
 
 
-def test_an_old_name_leads_to_a_model_that_is_there(source):
-    models(source, "new: {adapter: 'x:Y'}\nold: {renamed: nwe}\n")
-    with pytest.raises(
-        SpecError, match=r"models.yaml:2: no model is named .nwe.; did you mean new"
-    ):
-        load_catalog([source])
+OURS, MODEL, NEW = TASK.format(tag="ours"), "zz: {adapter: 'x:Y'}", "new: {adapter: 'x:Y'}\n"
+MODELS, FINDINGS = "model_adapters/models.yaml", "findings/zz_ours.yaml"
+BROKEN = {
+    "two-tasks": (
+        {"a/tasks/zz.yaml": OURS, "b/tasks/zz.yaml": OURS},
+        r"task 'zz' is in /\S+/a/tasks/zz\.yaml and /\S+/b/tasks/zz\.yaml",
+    ),
+    "two-models": (
+        {f"a/{MODELS}": MODEL, f"b/{MODELS}": MODEL},
+        rf"model 'zz' is in /\S+/a/{MODELS} and /\S+/b/{MODELS}",
+    ),
+    "no-task": (
+        {"a/tasks/zz.yaml": "tags: [x]\ngroup: [nowhere]"},
+        r"zz\.yaml:2: no task 'nowhere'",
+    ),
+    "group": (
+        {"a/tasks/b.yaml": "group: [few_shot_digits]", "a/tasks/zz.yaml": "group: [b]"},
+        r"zz\.yaml:1: no task 'b'",
+    ),
+    "all": (
+        {"a/tasks/a.yaml": "papr: x", "a/tasks/b.yaml": "a: 1\na: 2", f"a/{MODELS}": "m: {}"},
+        r"(?s)a\.yaml:1: .*b\.yaml:2: .*models\.yaml:1: ",
+    ),
+    "no-finding": (
+        {"a/tasks/zz_one.yaml": OURS, f"a/tasks/{FINDINGS}": CLAIMS.replace("zz_one", "zz_on")},
+        r"zz_ours\.yaml:2: no task is named 'zz_on'; did you mean",
+    ),
+    "two-findings": (
+        {"a/tasks/zz_one.yaml": OURS, **{f"a/tasks/{x}/{FINDINGS}": CLAIMS for x in "ab"}},
+        r"findings 'zz_ours' is in .*a/findings.* and .*b/findings",
+    ),
+    "no-model": (
+        {f"a/{MODELS}": NEW + "old: {renamed: nwe}"},
+        r"models\.yaml:2: no model is named .nwe.; did you mean new",
+    ),
+    "two-old": ({f"a/{MODELS}": NEW + "tiny-clip: {renamed: new}"}, "model 'tiny-clip' is in "),
+}
 
 
-def test_an_old_name_of_two_sources_is_an_error(source):
-    models(source, "new: {adapter: 'x:Y'}\ntiny-clip: {renamed: new}\n")
-    with pytest.raises(SpecError, match="model 'tiny-clip' is in "):
-        load_catalog([source])
+@pytest.mark.parametrize(("files", "message"), BROKEN.values(), ids=BROKEN)
+def test_what_is_wrong_in_sources_is_told_with_its_files(tmp_path, files, message):
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    sources = sorted(tmp_path.iterdir())
+    with pytest.raises(SpecError, match=message):
+        load_all_findings(load_catalog(sources), sources)
 
 
 @pytest.mark.parametrize("name", ["tiny-clip", "tiny-rn", "clip-rn50"])

@@ -56,6 +56,12 @@ def test_a_score_that_is_another_one_is_shown_and_ends_with_1(boards, source, tm
     assert "differs: torch: 1.0 on the board" in shown.err
 
 
+def test_a_file_of_a_board_that_is_not_there_is_an_error_with_the_nearest(boards, capsys):
+    assert cli.main(["rerun", str(boards / "few_shot_colour.json"), "ours"]) == 2
+    told = f"no board in {boards} is named 'few_shot_colour'; did you mean few_shot_colours?"
+    assert told in capsys.readouterr().err
+
+
 def test_a_row_that_was_skipped_is_an_error_that_says_why(boards, source, tmp_path, capsys):
     def skip(row):
         row.update(status="skipped", scores=[], counts={}, artifacts={}, reason="no Classifier")

@@ -134,28 +134,23 @@ def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
     )
 
 
-def test_an_absent_test_folder_names_what_there_is(tmp_path):
-    put(tmp_path, "train/cat/a.png", "val/cat/a.png")
-    with pytest.raises(DataError, match=r"no folder 'test' .*; there are \['train', 'val'\]"):
-        image_folder(root=tmp_path)
-
-
-def test_a_class_that_train_lacks_is_named(tmp_path):
-    put(tmp_path, "train/cat/a.png", "test/cat/a.png", "test/yak/a.png")
-    with pytest.raises(DataError, match="'test' has the class 'yak', which the train folder lacks"):
-        image_folder(root=tmp_path)
-
-
-def test_an_empty_class_folder_is_named(tmp_path):
-    put(tmp_path, "train/cat/a.png", "test/cat/a.png")
-    (tmp_path / "train/dog").mkdir()
-    with pytest.raises(DataError, match="'train/dog' holds no image"):
-        image_folder(root=tmp_path)
-
-
-def test_a_folder_without_classes_is_named(tmp_path):
-    (tmp_path / "test").mkdir()
-    with pytest.raises(DataError, match="'test' has no class folders"):
+@pytest.mark.parametrize(
+    ("names", "empty", "message"),
+    [
+        ("train/cat val/cat", ".", r"no folder 'test' .*; there are \['train', 'val'\]"),
+        (
+            "train/cat test/cat test/yak",
+            ".",
+            "'test' has the class 'yak', which the train folder lacks",
+        ),
+        ("train/cat test/cat", "train/dog", "'train/dog' holds no image"),
+        ("", "test", "'test' has no class folders"),
+    ],
+)
+def test_what_a_folder_lacks_is_named(tmp_path, names, empty, message):
+    put(tmp_path, *(f"{name}/a.png" for name in names.split()))
+    (tmp_path / empty).mkdir(exist_ok=True)
+    with pytest.raises(DataError, match=message):
         image_folder(root=tmp_path)
 
 

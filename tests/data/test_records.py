@@ -49,41 +49,14 @@ def test_equal_values_have_one_key_and_others_another():
     assert value_column([1, 2]).key != value_column([2, 1]).key
 
 
-def test_values_that_cannot_be_digested_are_refused():
-    with pytest.raises(TypeError, match=r"cannot digest a builtins\.object"):
-        value_column([object()])
-
-
 def test_a_split_selects_all_its_columns():
     chosen = numbered(2, 2).select([3, 0])
     assert (numbers(chosen), labels(chosen).tolist(), len(chosen)) == ([3, 0], [1, 0], 2)
 
 
-def test_a_row_that_is_not_there_cannot_be_selected():
-    with pytest.raises(IndexError, match="out of range"):
-        numbered(2, 2).select([4])
-
-
 def test_labels_are_an_array_of_int64():
     found = labels(numbered(1, 2))
     assert (found.dtype, found.tolist()) == (np.int64, [0, 1, 1])
-
-
-def test_columns_of_different_length_are_refused():
-    with pytest.raises(
-        ValueError, match=r"columns of one split differ in length: \{'a': 1, 'b': 2"
-    ):
-        Split({"a": value_column([1]), "b": value_column([1, 2])})
-
-
-def test_a_split_without_columns_is_refused():
-    with pytest.raises(ValueError, match="columns of one split differ in length"):
-        Split({})
-
-
-def test_a_missing_column_is_named_with_those_there_are():
-    with pytest.raises(DataError, match=r"^the data have no column 'caption'; they have label"):
-        numbered(1, 1)["caption"]
 
 
 def test_the_digest_knows_content_rows_columns_splits_and_classes():
@@ -180,11 +153,6 @@ def test_a_limit_shares_the_stored_column():
     assert data.limited(4).splits["test"]["number"].key == data.splits["test"]["number"].key
 
 
-def test_a_limit_below_zero_is_refused():
-    with pytest.raises(ValueError, match="-1"):
-        Data(splits={"test": numbered(3, 2)}).limited(-1)
-
-
 def test_examples_keep_their_identity_in_a_selection():
     column = Column("key", "image", "abc", range(3), ["a.jpg", "b.jpg", "c.jpg"], ["1", "2", "3"])
     found = column.select([2, 0]).examples()
@@ -255,6 +223,31 @@ def test_without_known_content_nothing_is_shared():
     assert set(overlaps(Data(splits={"train": plain, "test": plain})).values()) == {0}
 
 
-def test_each_class_has_one_category():
-    with pytest.raises(ValueError, match="2 categories of 1 classes"):
-        Data(splits={}, classes=["dog"], categories=["animal", "animal"])
+LENGTHS, CATEGORIES = "columns of one split differ in length", ["animal", "animal"]
+REFUSED = {
+    "values": (lambda: value_column([object()]), TypeError, r"cannot digest a builtins\.object"),
+    "row": (lambda: numbered(2, 2).select([4]), IndexError, "out of range"),
+    "lengths": (
+        lambda: Split({"a": value_column([1]), "b": value_column([1, 2])}),
+        ValueError,
+        rf"{LENGTHS}: \{{'a': 1, 'b': 2",
+    ),
+    "empty": (lambda: Split({}), ValueError, LENGTHS),
+    "column": (
+        lambda: numbered(1, 1)["caption"],
+        DataError,
+        "^the data have no column 'caption'; they have label",
+    ),
+    "limit": (lambda: Data(splits={"test": numbered(3, 2)}).limited(-1), ValueError, "-1"),
+    "categories": (
+        lambda: Data(splits={}, classes=["dog"], categories=CATEGORIES),
+        ValueError,
+        "2 categories of 1 classes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_data_is_refused(ask, error, message):
+    with pytest.raises(error, match=message):
+        ask()

@@ -36,16 +36,18 @@ def test_a_part_of_the_set_says_what_it_lacks(tmp_path):
     assert data.classes[0] == "zero"
 
 
-@pytest.mark.parametrize("label", [0, 11])
-def test_a_label_that_is_no_digit_is_named(tmp_path, label):
-    with pytest.raises(DataError, match=rf"test_32x32\.mat: label {label} is not in 1\.\.10"):
-        svhn(root=put(tmp_path, y=np.array([[1], [2], [label]])))
+FORM, NOT_SVHN = r"X is .*, not uint8 \[32, 32, 3, N\]", " is not a file of SVHN"
+REFUSED = [
+    *(({"y": np.array([[1], [2], [y]])}, rf": label {y} is not in 1\.\.10") for y in (0, 11)),
+    *(({"x": x}, f": {FORM}") for x in (X.astype(float), X[:31], X[..., 0])),
+    *(({"y": y}, NOT_SVHN) for y in ("ten", np.array([1, "a", 2], object), Y * 1j)),
+]
 
 
-@pytest.mark.parametrize("x", [X.astype(float), X[:31], X[..., 0]])
-def test_images_of_another_form_are_named(tmp_path, x):
-    with pytest.raises(DataError, match=r"^test_32x32\.mat: X is .*, not uint8 \[32, 32, 3, N\]"):
-        svhn(root=put(tmp_path, x))
+@pytest.mark.parametrize(("wrong", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_images_and_labels_of_another_form_are_named(tmp_path, wrong, message):
+    with pytest.raises(DataError, match=rf"^test_32x32\.mat{message}"):
+        svhn(root=put(tmp_path, **wrong))
 
 
 @pytest.mark.parametrize("keep", [60, 200])
@@ -99,12 +101,6 @@ def test_a_file_without_labels_is_named(tmp_path):
     savemat(tmp_path / "test_32x32.mat", {"X": X})
     with pytest.raises(DataError, match=r"not a file of SVHN \(KeyError\)"):
         svhn(root=tmp_path)
-
-
-@pytest.mark.parametrize("y", ["ten", np.array([1, "a", 2], object), Y * 1j])
-def test_labels_that_are_no_numbers_are_named(tmp_path, y):
-    with pytest.raises(DataError, match=r"^test_32x32\.mat is not a file of SVHN"):
-        svhn(root=put(tmp_path, y=y))
 
 
 def test_a_file_of_matlab_7_3_says_what_to_do(tmp_path):

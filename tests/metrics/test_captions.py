@@ -148,31 +148,24 @@ def test_a_caption_of_ten_thousand_words_is_scored():
     assert found["bleu_1"].statistics[0, [0, 8]].tolist() == [1, 10_000]
 
 
-@pytest.mark.parametrize("given", [["a", "b"], [], "ab"])
-def test_an_image_has_one_caption(given):
-    with pytest.raises(DataError, match=r"image 2 has \d captions; wanted a list of one"):
-        pure({1: ["a dog"], 2: given})
+DOG, ONE = {1: ["a dog"]}, r"image 2 has \d captions; wanted a list of one"
+REFUSED = [
+    *((DOG | {2: given}, REFERENCES, DataError, ONE) for given in (["a", "b"], [], "ab")),
+    *(
+        (DOG | {2: ["cats"]}, DOG | given, DataError, "image 2 has no list of references")
+        for given in ({}, {2: []}, {2: "two cats"})
+    ),
+    (DOG | {2: ["cats"]}, DOG | {2: ["", " "]}, DataError, "image 2: no reference has a word"),
+    # They would move the idf.
+    (DOG, REFERENCES, DataError, "1 image with references and without a caption, 2 first"),
+    (DOG, DOG, TooFewRows, "need two images; there are 1"),
+]
 
 
-@pytest.mark.parametrize("given", [{}, {2: []}, {2: "two cats"}])
-def test_an_image_needs_references(given):
-    with pytest.raises(DataError, match="image 2 has no list of references"):
-        pure({1: ["a dog"], 2: ["cats"]}, {1: ["a dog"]} | given)
-
-
-def test_a_reference_needs_a_word():
-    with pytest.raises(DataError, match="image 2: no reference has a word"):
-        pure({1: ["a dog"], 2: ["cats"]}, {1: ["a dog"], 2: ["", " "]})
-
-
-def test_references_without_a_caption_would_move_the_idf():
-    with pytest.raises(DataError, match="1 image with references and without a caption, 2 first"):
-        pure({1: ["a dog"]})
-
-
-def test_one_image_is_too_few():
-    with pytest.raises(TooFewRows, match="need two images; there are 1"):
-        pure({1: ["a dog"]}, {1: ["a dog"]})
+@pytest.mark.parametrize(("given", "wanted", "error", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_an_image_has_one_caption_and_references(given, wanted, error, message):
+    with pytest.raises(error, match=message):
+        pure(given, wanted)
 
 
 @pytest.mark.parametrize("names", [["bleu_5"], []])

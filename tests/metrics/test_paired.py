@@ -332,19 +332,18 @@ def test_the_interval_of_a_corpus_score_is_that_of_scipys_bootstrap():
     assert found.detectable == pytest.approx(2.802 * theirs.standard_error, rel=0.08)
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "clusters"),
-    [([1], [1, 0], [0]), ([], [], []), ([1, 0], [1, 0], [0]), ([[[1]]], [[[1]]], [0])],
-)
-def test_shapes_that_do_not_fit_are_refused(a, b, clusters):
-    with pytest.raises(ValueError, match=r"wanted two equal ones and a cluster for each item"):
-        compare_items(a, b, clusters)
+UNEQUAL = [([1], [1, 0], [0]), ([], [], []), ([1, 0], [1, 0], [0]), ([[[1]]], [[[1]]], [0])]
+EMPTY = [[[1, math.nan], [0, math.nan]], [[1, 1], [math.nan] * 2]]
+REFUSED = [
+    *((given, "wanted two equal ones and a cluster for each item") for given in UNEQUAL),
+    *(((x, x, alone(2)), "an item is in no trial, or a trial has no item") for x in EMPTY),
+]
 
 
-@pytest.mark.parametrize("trials", [[[1, math.nan], [0, math.nan]], [[1, 1], [math.nan] * 2]])
-def test_an_item_of_no_trial_and_a_trial_of_no_item_are_refused(trials):
-    with pytest.raises(ValueError, match="an item is in no trial, or a trial has no item"):
-        compare_items(trials, trials, alone(2))
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_shapes_that_do_not_fit_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        compare_items(*given)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -122,30 +122,22 @@ def test_percentages_that_do_not_rise_to_100_are_refused(percent):
         block_ends(50, percent)
 
 
-@pytest.mark.parametrize("ends", [[], [0, 4], [2, 2, 4], [1, 3]])
-def test_ends_that_do_not_rise_to_all_examples_are_refused(ends):
-    with pytest.raises(ValueError, match="wanted rising numbers from 1 to 4"):
-        online_code(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]), 2, counts, ends)
-
-
-def test_a_single_class_needs_no_code():
-    with pytest.raises(ValueError, match="1 classes; a code needs 2 or more"):
-        online_code(torch.zeros(4, 1), torch.zeros(4, dtype=torch.int64), 1, counts, [1, 4])
-
-
 def test_one_block_has_no_probe():
     with pytest.raises(TooFewRows, match="2 examples in one block, 2 needed"):
         online_code(torch.zeros(2, 1), torch.tensor([0, 1]), 2, counts, [2])
 
 
-@pytest.mark.parametrize(
-    ("fit", "message"),
-    [
-        (always(0.5, 0.6), "do not sum to 1"),
-        (always(1.0, 0.0), "a true label has probability 0"),
-        (always(0.5, 0.25, 0.25), r"log-probabilities \[3, 3\] of 3 x 2"),
-    ],
-)
-def test_a_probe_that_gives_no_probabilities_is_refused(fit, message):
+ENDS = [[], [0, 4], [2, 2, 4], [1, 3]]
+REFUSED = [
+    *((2, counts, ends, "wanted rising numbers from 1 to 4") for ends in ENDS),
+    (1, counts, [1, 4], "1 classes; a code needs 2 or more"),
+    (2, always(0.5, 0.6), [1, 4], "do not sum to 1"),
+    (2, always(1.0, 0.0), [1, 4], "a true label has probability 0"),
+    (2, always(0.5, 0.25, 0.25), [1, 4], r"log-probabilities \[3, 3\] of 3 x 2"),
+]
+
+
+@pytest.mark.parametrize(("classes", "fit", "ends", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_makes_no_code_is_refused(classes, fit, ends, message):
     with pytest.raises(ValueError, match=message):
-        online_code(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]), 2, fit, [1, 4])
+        online_code(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]), classes, fit, ends)

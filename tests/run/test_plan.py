@@ -27,16 +27,12 @@ def test_all_problems_stand_in_one_message(source):
     assert "few_shots" in str(caught.value)
 
 
-def test_a_name_is_for_one_model(source):
-    with pytest.raises(UnknownNameError, match="--name is for one model, not 2"):
-        evaluate(source, model="mean-colour,words", name="both")
-
-
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
         ("mean-colour", {"data_dir": {"few_shot_color": "x"}}, "did you mean few_shot_colours"),
         ("mean-colour", {"device": "meta"}, "no device 'meta' here"),
+        ("mean-colour,words", {"name": "both"}, "--name is for one model, not 2"),
         (ConstantModel, {}, "give a model's name with its arguments, or an object"),
         (ConstantModel(), {"model_args": {"size": 3}}, "or an object made with them"),
         ([ConstantModel(), ConstantModel()], {}, "two models would have rows named ConstantModel"),

@@ -73,14 +73,6 @@ def test_two_rows_of_one_image_are_refused_and_both_are_named(tmp_path, other, n
         region_features(file, numbered=numbered)
 
 
-@pytest.mark.parametrize("size", [{}, {"image_w": 40, "image_h": 30}])
-def test_a_box_that_leaves_its_image_is_named_with_both_sizes(tmp_path, size):
-    np.savez(tmp_path / "42.npz", x=VECTORS, boxes=BOXES + np.array([0, 0, 11.5, 0]), **size)
-    message = r"^42\.npz: region 1, box .*41\.5.* leaves the image of \(40, 30\)"
-    with pytest.raises(DataError, match=message):
-        region_features(tmp_path, {"42": (40, 30)})["42"]
-
-
 def test_a_box_may_be_rounded_beyond_its_image(tmp_path):
     np.savez(tmp_path / "42.npz", x=VECTORS, boxes=BOXES + np.array([-0.5, 0, 10.5, 0]))
     assert region_features(tmp_path).of("42", (40, 30)).boxes[1, 2] == 40.5
@@ -107,26 +99,25 @@ def test_a_region_that_is_no_box_or_no_vector_is_named_with_its_image(tmp_path, 
         features["42"]
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"x": VECTORS, "boxes": BOXES[:1]}, r"^42\.npz: 1 boxes, but 2 vectors$"),
-        ({"x": VECTORS[:0], "boxes": BOXES[:0]}, r"^42\.npz has no regions$"),
-        ({"x": VECTORS, "boxes": BOXES[:, :3]}, r"^42\.npz: boxes of \[2, 3\], not \[N, 4\]$"),
-        (
-            {"x": VECTORS, "boxes": BOXES, "conf": np.array([0.5])},
-            r"^42\.npz: not one finite score per region$",
-        ),
-        (
-            {"x": VECTORS, "boxes": BOXES, "conf": np.array([0.5, np.nan])},
-            r"^42\.npz: not one finite score per region$",
-        ),
-    ],
-)
-def test_regions_that_do_not_fit_each_other_are_named(tmp_path, arrays, message):
-    np.savez(tmp_path / "42.npz", **arrays, image_w=40, image_h=30)
-    with pytest.raises(DataError, match=message):
-        region_features(tmp_path)["42"]
+SIZE, OUTSIDE = {"image_w": 40, "image_h": 30}, BOXES + np.array([0, 0, 11.5, 0])
+LEAVES = r": region 1, box .*41\.5.* leaves the image of \(40, 30\)"
+SCORES = ": not one finite score per region$"
+REFUSED = [
+    ({"boxes": OUTSIDE}, LEAVES),
+    (SIZE | {"boxes": OUTSIDE}, LEAVES),
+    (SIZE | {"boxes": BOXES[:1]}, ": 1 boxes, but 2 vectors$"),
+    (SIZE | {"x": VECTORS[:0], "boxes": BOXES[:0]}, " has no regions$"),
+    (SIZE | {"boxes": BOXES[:, :3]}, r": boxes of \[2, 3\], not \[N, 4\]$"),
+    (SIZE | {"conf": np.array([0.5])}, SCORES),
+    (SIZE | {"conf": np.array([0.5, np.nan])}, SCORES),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_regions_that_do_not_fit_each_other_or_their_image_are_named(tmp_path, arrays, message):
+    np.savez(tmp_path / "42.npz", **{"x": VECTORS, "boxes": BOXES, **arrays})
+    with pytest.raises(DataError, match=rf"^42\.npz{message}"):
+        region_features(tmp_path, {"42": (40, 30)})["42"]
 
 
 def test_what_is_no_features_is_told(tmp_path):
