@@ -12,7 +12,7 @@ from caption_world import PAIRS, SETTINGS, VOCABULARY, SeesPairs, features, netw
 from caption_world import LikesPairs as Likes
 from caption_world import pairs as world
 from caption_world import word_count as length
-from one_thread import forks
+from forks import forks
 
 from vlbench.data.records import Split
 from vlbench.engine import Engine, training
