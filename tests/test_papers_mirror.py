@@ -18,7 +18,7 @@ from hub_mirror import Fault, Request, serving
 from PIL import Image
 from safetensors.torch import save
 from sources import write
-from tiny_timm import draw_state
+from tiny_cnns import draw_timm
 
 from vlbench.boards.board import read_board
 from vlbench.data.cifar import cifar10
@@ -97,7 +97,7 @@ def files():
     tables = [parquet(pictures[part], labels[part]) for part in (slice(40), slice(40, 60))]
     return {
         DATA: {"README.md": CARD, **dict(zip((TRAIN, TEST), tables, strict=True))},
-        **{f"timm/{name}": {WEIGHTS: save(draw_state(name))} for name in (SMALL, LARGE)},
+        **{f"timm/{name}": {WEIGHTS: save(draw_timm(name))} for name in (SMALL, LARGE)},
     }
 
 

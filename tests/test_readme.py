@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import transformers
 import yaml
-from forks import command_server
+from forks import fork_server
 from sources import make_images
 
 from vlbench.commands.parser import normalise_argv, parser_of
@@ -26,6 +26,16 @@ FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = {file.relative_to(ROOT).as_posix(): file.read_text("utf-8") for file in FILES}
 BLOCK = re.compile(r"(?:^`([\w/.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+# What commands import, and a program that is a command.
+SLOW = ["torch", "torchvision", "transformers", "datasets", "accelerate", "pyarrow.parquet"]
+SLOW += ["matplotlib.pyplot", "vlbench.bench"]
+COMMAND = """
+import sys
+from vlbench.cli import main
+sys.argv = {words}
+raise SystemExit(main())
+"""
 
 
 def blocks(page):
@@ -60,8 +70,8 @@ def results(page, folder, scenes_cache, tmp_path_factory):
         (shims / name).chmod(0o755)
     path = f"{shims}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(scenes_cache)}
-    with command_server(tmp_path_factory.mktemp("streams")) as vlbench:
-        return _run_page(page, folder, environment, vlbench)
+    with fork_server(tmp_path_factory.mktemp("streams"), *SLOW) as run:
+        return _run_page(page, folder, environment, run)
 
 
 def make_model(folder):
@@ -78,7 +88,7 @@ def make_model(folder):
     transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
 
 
-def _run_page(page, folder, environment, vlbench):
+def _run_page(page, folder, environment, run):
     ended = {}
     for file, language, text in blocks(page):
         if file:
@@ -90,7 +100,7 @@ def _run_page(page, folder, environment, vlbench):
             for line in [line for line in text.splitlines() if not line.startswith("make")]:
                 plain = line.startswith("vlbench ") and not set(line) & set("|>&$")
                 ended[line] = (
-                    vlbench(line, folder, environment)
+                    run(COMMAND.format(words=shlex.split(line)), folder, environment)
                     if plain
                     else _run(["sh", "-c", line], folder, environment)
                 )

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from vlbench.data.coco_files import Phrase
+from vlbench.data.scenes.loaders import drawn_rows
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 PUPPY = frozenset({"puppy", "dog", "red", "small", "plain"})
@@ -196,9 +197,10 @@ def test_the_same_seed_writes_the_same_weights(tiny, tmp_path):
     assert card["held_out"]["caption_above_order_foil"]["test"]["n"] > 20
 
 
-@pytest.mark.usefixtures("scenes_drawn")
-def test_no_word_of_a_true_caption_is_unseen_and_foils_differ_from_all_captions(tiny, foils):
-    for facts in tiny("tiny.world").read("val", 120).scenes.facts:
+def test_no_word_of_a_true_caption_is_unseen_and_foils_differ_from_all_captions(
+    tiny, foils, tmp_path
+):
+    for facts in tiny("tiny.world")._facts(drawn_rows("scenes", "val", 120, tmp_path)):
         for true in foils.captions(facts):
             assert False not in foils.seen(facts, true)
             found = [foil(facts, true, draws()) for foil in foils.FOILS.values()]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from tiny_clip import OpenClip, tiny_folder
+from tiny_cnns import LITTLE, TorchvisionCnn, draw_torchvision
 from tiny_joint import CPU, TINY, adapter, save
-from tiny_resnet import LITTLE, TorchvisionCnn, draw_state
 from transformers import BertConfig, BertForMaskedLM
 
 from vlbench.errors import WeightsError
@@ -43,7 +43,7 @@ def complaints(file, load, count):
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pth"])
 def test_classifiers_of_torchvision(tmp_path, name):
-    state, file = draw_state("resnet18"), tmp_path / name
+    state, file = draw_torchvision("resnet18"), tmp_path / name
     if name == "w.pth":
         torch.save({"state_dict": state}, file, _use_new_zipfile_serialization=False)
     else:
@@ -64,7 +64,7 @@ def test_classifiers_of_torchvision(tmp_path, name):
     ],
 )
 def test_a_head_or_a_normaliser_of_another_shape(tmp_path, change, match):
-    state = {f"module.model.{k}": v for k, v in draw_state("resnet18").items()}
+    state = {f"module.model.{k}": v for k, v in draw_torchvision("resnet18").items()}
     head = {f"module.model.{k}": v for k, v in change.items() if k.startswith("fc.")}
     torch.save({**state, **(head or change)}, tmp_path / "w.pt")
     with pytest.raises(WeightsError, match=rf"w\.pt .*{match}"):

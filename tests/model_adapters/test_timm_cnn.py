@@ -7,8 +7,8 @@ import timm
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from tiny_cnns import SMALL, TimmCnn, draw_timm
 from tiny_joint import CPU, as_bytes
-from tiny_timm import SMALL, TimmCnn, draw_state
 
 from vlbench import hub
 from vlbench.errors import CannotDo, UnknownNameError, WeightsError
@@ -28,12 +28,12 @@ def bit(monkeypatch):
         "_create_resnetv2_bit",
         lambda *names, **options: build(*names, **options | shallow),
     )
-    return draw_state(BIT, num_classes=CLASSES)
+    return draw_timm(BIT, num_classes=CLASSES)
 
 
 @pytest.fixture(scope="module")
 def little():
-    return draw_state(LITTLE)
+    return draw_timm(LITTLE)
 
 
 PLACES = {"conv": "standardized_conv2d/kernel", "norm": "group_norm/"}

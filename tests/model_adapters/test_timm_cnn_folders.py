@@ -2,7 +2,7 @@ import pytest
 import timm
 import torch
 import transformers
-from tiny_timm import SMALL, TimmCnn, draw_state
+from tiny_cnns import SMALL, TimmCnn, draw_timm
 
 from vlbench.errors import CannotDo, UnknownNameError, WeightsError
 
@@ -11,7 +11,7 @@ NARROW = {"layers": [1, 1, 1, 1], "channels": [8, 8, 8, 8]}
 
 def save_folder(folder, **options):
     """Write a narrow network with three classes, as timm itself saves one."""
-    state = draw_state("resnet18", num_classes=3, **NARROW)
+    state = draw_timm("resnet18", num_classes=3, **NARROW)
     model = timm.create_model("resnet18", num_classes=3, **NARROW)
     model.load_state_dict(state)
     config = {"model_args": NARROW, "pretrained_cfg": {"mean": [0.1] * 3, "std": [0.2] * 3}}
@@ -95,7 +95,7 @@ def test_a_folder_of_an_unknown_architecture_names_the_nearest(tmp_path):
     ],
 )
 def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, narrow, tmp_path):
-    state = draw_state(name, num_classes=3, **narrow)
+    state = draw_timm(name, num_classes=3, **narrow)
     model = timm.create_model(name, num_classes=3, **narrow).eval()
     model.load_state_dict(state)
     config = {"model_args": narrow, "pretrained_cfg": {"mean": [0.1] * 3, "std": [0.2] * 3}}

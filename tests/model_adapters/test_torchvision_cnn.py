@@ -4,8 +4,8 @@ import torch
 import torchvision
 from PIL import Image
 from safetensors.torch import save_file
+from tiny_cnns import IMAGENET, LITTLE, SMALL, TorchvisionCnn, draw_torchvision
 from tiny_joint import CPU, as_bytes
-from tiny_resnet import IMAGENET, LITTLE, SMALL, TorchvisionCnn, draw_state
 from torch import nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
@@ -14,7 +14,7 @@ from vlbench.errors import CannotDo, UnknownNameError, WeightsError
 
 @pytest.fixture(scope="module")
 def little():
-    return draw_state("resnet18")
+    return draw_torchvision("resnet18")
 
 
 @pytest.fixture

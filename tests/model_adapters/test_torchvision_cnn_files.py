@@ -4,7 +4,7 @@ import pytest
 import torch
 import torchvision
 from hostile_code import Bomb
-from tiny_resnet import IMAGENET, LITTLE, TorchvisionCnn, draw_state, headless
+from tiny_cnns import IMAGENET, LITTLE, TorchvisionCnn, draw_torchvision, headless
 from torch import nn
 from torchvision.transforms import Normalize
 
@@ -13,7 +13,7 @@ from vlbench.errors import WeightsError
 
 @pytest.fixture(scope="module")
 def little():
-    return draw_state("resnet18")
+    return draw_torchvision("resnet18")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Commands in forks of one process that has imported the slow libraries once.
+"""Programs in forks of one process that has imported what they need, or nothing, once.
 
 A fork is a process of its own, with its own folder, environment and streams, as a user's command
 is; it only saves the seconds in which each would import the same libraries.
@@ -6,40 +6,49 @@ is; it only saves the seconds in which each would import the same libraries.
 
 import json
 import os
-import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
+import pytest
+import torch
+
+# OpenMP's other threads are not in the child, which waits for them for ever.
+forks = pytest.mark.skipif(
+    torch.get_num_threads() > 1, reason="forks a process that computes on several threads"
+)
+
+# Runs the program of each line of the standard input in a fork, and prints its exit code.
 SERVER = """
-import json, os, sys, warnings
-import torch, torchvision, transformers, datasets, accelerate, pyarrow.parquet, matplotlib.pyplot
-import vlbench.bench
+import json, os, sys, traceback
+for name in sys.argv[1:]:
+    __import__(name)
 
 def child(asked):
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
-    for number, stream in enumerate(("stdin", "stdout", "stderr")):
-        mode = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        os.dup2(os.open(asked[stream], mode), number)
-    from vlbench.cli import main
-    sys.argv = ["vlbench", *asked["words"]]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     code = 1
     try:
-        code = main()
-    except SystemExit as error:
-        code = error.code or 0
+        exec(asked["program"], {"__name__": "program"})
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
+        with open(asked["modules"], "w") as file:
+            file.write(" ".join(sys.modules))
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-"""
 
-# Runs `child` in a fork for each line of the standard input, and prints its exit code.
-FORK_PER_LINE = """
 for line in sys.stdin:
     process = os.fork()
     if not process:
@@ -48,23 +57,31 @@ for line in sys.stdin:
 """
 
 
-@contextmanager
-def command_server(folder):
-    """Give a function that runs a line `vlbench ...` in a folder and returns how it ended."""
-    names = {name: str(folder / name) for name in ("stdout", "stderr")}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER + FORK_PER_LINE], text=True, **pipes
-    ) as server:
+class Ended(NamedTuple):
+    """How a program ended, what it printed, and the modules that were imported then."""
 
-        def run(line, cwd, environment):
-            words = shlex.split(line)[1:]
-            asked = {"words": words, "cwd": str(cwd), "env": dict(environment)} | names
-            server.stdin.write(json.dumps(asked | {"stdin": os.devnull}) + "\n")
+    returncode: int
+    stdout: str
+    stderr: str
+    modules: set[str]
+
+
+@contextmanager
+def fork_server(folder: Path, *modules: str) -> Iterator[Callable[..., Ended]]:
+    """Yield a function that runs a program in a fork of a process that imported only `modules`."""
+    files = {name: folder / name for name in ("stdout", "stderr", "modules")}
+    paths = {name: str(file) for name, file in files.items()}
+    command = [sys.executable, "-c", SERVER, *modules]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as server:
+
+        def run(program: str, cwd: Path | str = ".", env: Mapping[str, str] = os.environ) -> Ended:
+            asked = {"program": program, "cwd": str(Path(cwd).absolute()), "env": dict(env)}
+            server.stdin.write(json.dumps(asked | paths) + "\n")
             server.stdin.flush()
             code = int(server.stdout.readline())
-            texts = [(folder / name).read_text("utf-8") for name in names]
-            return subprocess.CompletedProcess(line, code, *texts)
+            stdout, stderr, names = (file.read_text("utf-8") for file in files.values())
+            return Ended(code, stdout, stderr, set(names.split()))
 
         yield run
         server.stdin.close()

@@ -11,10 +11,9 @@ import transformers
 from ports import PORTS, WIDTH
 from safetensors.torch import load_file, save_file
 from tiny_clip import tiny_folder
+from tiny_cnns import draw_timm, draw_torchvision
 from tiny_dual import write_align, write_clip, write_siglip
 from tiny_joint import CPU, TEXTS, TINY, adapter, noise, save
-from tiny_resnet import draw_state
-from tiny_timm import draw_state as draw_timm
 from tiny_vision import MODELS, write_vision
 from tiny_vlm import WRITERS
 from tokenizers import ByteLevelBPETokenizer
@@ -349,7 +348,7 @@ TINY_MODELS = {
     ),
     "torchvision_cnn": Tiny(
         "torchvision_cnn:TorchvisionCnn",
-        as_file(draw_state, "shufflenet_v2_x0_5", resize=32, classes="imagenet"),
+        as_file(draw_torchvision, "shufflenet_v2_x0_5", resize=32, classes="imagenet"),
         edit_safetensors,
         lost="conv5.1.running_var",
         head="fc.",
@@ -386,7 +385,7 @@ KIN = {
     ),
     "torchvision_cnn at a layer": Tiny(
         "torchvision_cnn:TorchvisionCnn",
-        as_file(draw_state, "shufflenet_v2_x0_5", resize=32, layer="stage3"),
+        as_file(draw_torchvision, "shufflenet_v2_x0_5", resize=32, layer="stage3"),
         edit_safetensors,
     ),
 }

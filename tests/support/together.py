@@ -61,9 +61,10 @@ def _why(folder, rank, code):
 
 def serve():
     """Run what each line of the standard input names, and print the exit codes."""
-    from accelerate import PartialState, utils  # noqa: F401 - slow, and each process needs them
+    import torch._dynamo  # noqa: F401 - slow, and an optimizer's first step imports it
+    from accelerate import PartialState, utils  # noqa: F401 - likewise, for each process
 
-    import vlbench.bench  # noqa: F401 - likewise
+    import vlbench.bench  # noqa: F401
 
     for line in sys.stdin:
         asked = json.loads(line)

@@ -42,7 +42,7 @@ def captioner(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captioner")
     about = {"regions": "sum", "widths": [6]}
     write_captioner(folder, StoredCaptioner(network(taught()["weights"]), VOCABULARY, about))
-    plan = SelfCritical(epochs=25, images=5, learning_rate=5e-3)
+    plan = SelfCritical(epochs=12, images=5, learning_rate=5e-3)
     return SETTINGS._replace(weights=folder, self_critical=plan)
 
 
@@ -64,8 +64,9 @@ def test_a_model_that_loves_a_prefix_gets_it_and_it_is_named(captioner):
 
 
 def test_a_model_that_loves_nouns_of_the_image_gets_them(captioner):
-    # With one seed of three this taste is found less well.
-    _, values = liked(names, captioner, seeds=3)
+    # This taste is learnt more slowly than others, and with one seed of three less well.
+    longer = captioner.self_critical._replace(epochs=25)
+    _, values = liked(names, captioner._replace(self_critical=longer), seeds=3)
     assert values["match_score_gain",] > 0.2
     assert values["unique_nouns_gain",] > 1
     # It pays to name whatever may be there.

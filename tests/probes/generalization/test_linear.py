@@ -7,7 +7,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 import torch
-from one_thread import forks
+from forks import forks
 from scipy.special import softmax
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
