@@ -158,14 +158,14 @@ class HfVlm(LayersOfModel, TextLayers):
     @torch.no_grad()
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
         """Return what the model writes, the most likely token each time, without special tokens."""
-        said = dict.fromkeys(range(len(questions)), "")
+        written: dict[int, list[int]] = {}
         for image, prompts, places in self._by_picture(pictures):
             for i in places:
                 asked = self._ask(prompts, image, [questions[i]])
                 asked.check_length(self._context, self._max_new_tokens)
-                written = asked.generate(self._max_new_tokens)
-                said[i] = self._prompts.tokenizer.decode(written, skip_special_tokens=True)
-        return [*said.values()]
+                written[i] = asked.generate(self._max_new_tokens)
+        rows = [written[i] for i in range(len(questions))]
+        return list(self._prompts.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each image token that has a place.

@@ -128,6 +128,13 @@ def test_a_place_that_is_not_there_is_told_in_a_line(line, place, run):
     assert (code, out, f"no-{place}" in err, err.count("\n")) == (2, "", True, 1)
 
 
+@each([line for line, place in PLACED if place == "boards"])
+def test_a_folder_without_boards_is_told_in_a_line(line, run, tmp_path):
+    code, out, err = run([str(tmp_path) if x == "boards" else x for x in line.words.split()])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(f"no board.* in {tmp_path}", err)
+
+
 @pytest.mark.parametrize(("line", "content"), [*zip(OF_BOARDS, cycle(BROKEN), strict=False)])
 def test_a_broken_board_is_refused_with_its_file(line, content, run, monkeypatch, tmp_path):
     monkeypatch.chdir(shutil.copytree(".", tmp_path / "here"))
