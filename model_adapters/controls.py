@@ -42,6 +42,7 @@ class Control:
     """
 
     is_control = True
+    reads_text_alone = True
 
     # Outputs that mean nothing are of any classes, in any order.
     class_order = "any"
@@ -144,6 +145,19 @@ class Control:
         """Return float32 [N]."""
         pairs = zip(pictures, texts, strict=True)
         return torch.cat([self._each(_bytes(picture), [text], 1)[:, 0] for picture, text in pairs])
+
+    def score_answers(
+        self, pictures: Sequence[Picture], questions: Sequence[str], answers: Sequence[str]
+    ) -> Tensor:
+        """Return float32 [N], below 0."""
+        pairs = zip(questions, answers, strict=True)
+        asked = [f"{question}\n{answer}" for question, answer in pairs]
+        return functional.logsigmoid(self.score_pairs(pictures, asked))
+
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
+        """Return yes to every question; with `noise`, yes or no at random."""
+        scores = self.score_pairs(pictures, questions).tolist()
+        return ["yes" if score > 0 else "no" for score in scores]
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each word to each region; the softmax is over the regions."""

@@ -43,6 +43,7 @@ ROUNDED = {"syntactic_grounding_scenes": 1e-8, "entity_grounding_scenes": 1e-8}
 
 # Correlations are no means over items.
 WITHOUT_ITEMS = {"rsa_scenes", "rsa_scenes_text"}
+WITHOUT_ITEMS |= {"similarity_scenes", "text_similarity_scenes", "caption_similarity_scenes"}
 # Nor is a ratio.
 NO_MEAN = {"robustness_digits", "robustness_scenes", "description_length_scenes"}
 

@@ -192,8 +192,7 @@ def measure_uniter(folder: Path, world: World) -> dict[str, Measure]:
     def states(regions: RegionBatch) -> Tensor:
         nothing = torch.full((len(regions.mask), 1), words.START)
         everything = torch.cat([torch.ones_like(nothing), regions.mask], 1)
-        inputs = load_object("uniter:Inputs", ADAPTERS)(nothing, regions, everything)
-        return model.network(inputs).states[-1][:, 1:]
+        return model.network(uniter.inputs(nothing, regions, everything)).states[-1][:, 1:]
 
     measured = {
         "linear_probe_accuracy": _probed(states, world.scenes),

@@ -29,10 +29,15 @@ from tiny.foils import FOILS, MISPLACED, OPPOSITE, Caption
 from tiny.training import Batch, Plan, Training, train
 from tiny.world import Examples, Facts, World
 from vlbench.adapter_kit.bert_ports import run_layers
+from vlbench.adapter_kit.one_stream_ports import Inputs
+from vlbench.adapter_kit.regions import RegionBatch, box_geometry
 from vlbench.code.functions import load_object
 
 ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 WEIGHTS = "model.safetensors"
+
+# Corners, width, height and area of a box.
+BOX_NUMBERS = 7
 
 SHAPE = bert.SHAPE | {
     "hidden_size": 128,
@@ -76,12 +81,16 @@ class Lesson(NamedTuple):
     spelling: dict[str, list[int]]
 
 
+def inputs(ids: Tensor, regions: RegionBatch, mask: Tensor) -> Inputs:
+    """Return what the network reads, of ids [N, T], regions, and a mask [N, T + R] of both."""
+    return Inputs(ids, regions.vectors, box_geometry(regions.corners, BOX_NUMBERS), mask)
+
+
 class Learner(nn.Module):
     """The network, `inputs` that it reads, and what only its training needs."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.inputs = load_object("uniter:Inputs", ADAPTERS)
         self.network = load_object("uniter:Network", ADAPTERS)(config, ["itm_output"])
         for part in self.network.modules():
             if isinstance(part, nn.Linear | nn.Embedding):
@@ -109,7 +118,7 @@ class Learner(nn.Module):
         regions = seen.show(rows)
         nothing = torch.full((len(rows), 1), words.START)
         mask = torch.cat([torch.ones_like(nothing), regions.mask], 1)
-        _, states = self.apart(self.inputs(nothing, regions, mask))
+        _, states = self.apart(inputs(nothing, regions, mask))
         return self.namer(states, seen.names[rows, : states.shape[1]])
 
 
@@ -188,18 +197,18 @@ def _loss(learner: Learner, lesson: Lesson, batch: Batch) -> Tensor:
     if batch.done < NAMING:
         more = rng.choices(range(len(lesson.facts)), k=MORE * len(rows))
         return learner.name(lesson.seen, torch.tensor([*rows, *more]))
-    contrast = _contrast(learner, _inputs(learner, lesson, single))
+    contrast = _contrast(learner, _inputs(lesson, single))
     if batch.done < CONTRAST:
         return contrast + learner.name(lesson.seen, batch.rows)
     texts = draw(lesson, rows, rng, MISPLACED if batch.done < ORDER else tuple(FOILS))
-    inputs = _inputs(learner, lesson, texts)
-    states = learner.network(inputs).states
+    read = _inputs(lesson, texts)
+    states = learner.network(read).states
     logits = learner.network.itm_output(learner.network.uniter["pooler"](states[-1]))
     true = torch.tensor([text.true for text in texts])
     # Label 1 is a match.
     judged = _balanced(logits[:, 1] - logits[:, 0], true.float())
     answers = _answers_of_tokens(lesson, texts)
-    length = inputs.ids.shape[1]
+    length = read.ids.shape[1]
     asked = [
         _asked(question(layer[:, :length]), answers)
         for question, layer in zip(learner.questions, states, strict=True)
@@ -221,7 +230,8 @@ def _contrast(learner: Learner, inputs: Any) -> Tensor:
     asking, asked = attention.query(text), attention.key(regions)
     heads = attention.num_attention_heads
     logits = torch.einsum("atd,brd->atbr", asking, asked) / (asking.shape[-1] * heads) ** 0.5
-    best = logits.masked_fill(inputs.regions.mask[None, None] == 0, -torch.inf).amax(-1)
+    shown = inputs.mask[:, inputs.ids.shape[1] :]
+    best = logits.masked_fill(shown[None, None] == 0, -torch.inf).amax(-1)
     fits = (best * (inputs.ids >= len(words.SPECIAL))[:, :, None]).sum(1)
     own = torch.arange(len(fits))
     return (cross_entropy(fits, own) + cross_entropy(fits.T, own)) / 2
@@ -242,14 +252,14 @@ def _balanced(logits: Tensor, true: Tensor) -> Tensor:
     return torch.stack([side.sum() / max(1, len(side)) for side in sides]).mean()
 
 
-def _inputs(learner: Learner, lesson: Lesson, texts: Sequence[Text]) -> Any:
+def _inputs(lesson: Lesson, texts: Sequence[Text]) -> Any:
     """Return what the network reads: tokens and regions."""
     ids = pad_sequence(
         [torch.tensor([words.START, *_spelt(lesson, t), words.END]) for t in texts],
         batch_first=True,
     )
     regions = lesson.seen.show(torch.tensor([text.row for text in texts]))
-    return learner.inputs(ids, regions, torch.cat([(ids != words.PAD).long(), regions.mask], 1))
+    return inputs(ids, regions, torch.cat([(ids != words.PAD).long(), regions.mask], 1))
 
 
 def _spelt(lesson: Lesson, text: Text) -> list[int]:

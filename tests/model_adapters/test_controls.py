@@ -40,6 +40,8 @@ def test_the_same_answer_is_given_for_every_input():
     assert len(constant.logits(pixels).unique(dim=0)) == 1
     assert len(constant.encode_texts(["a cat", "two dogs"]).unique(dim=0)) == 1
     assert constant.score_pairs(pictures, ["a cat", "two dogs"]).unique().tolist() == [1]
+    assert len(constant.score_answers(pictures, ["a cat?"] * 2, ["yes", "no"]).unique()) == 1
+    assert constant.answer(pictures, ["a cat?", "two dogs?"]) == ["yes", "yes"]
     assert constant.attend(pictures, ["a cat", "dogs"])[0].weights.unique().tolist() == [
         pytest.approx(1 / 3)
     ]

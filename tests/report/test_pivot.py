@@ -138,7 +138,7 @@ def test_named_tasks_and_models_are_one_table_with_n_and_intervals_in_its_captio
     assert text.index("b & - & 75.0") < text.index(r"a & 0.500 & 50.0 \%")
     assert r"T: accuracy (shots 5), n 300, 95 \% intervals reach at most 10.0 points" in text
     assert "c &" not in text
-    with pytest.raises(UnknownNameError, match="no model with scores is named 'd'"):
+    with pytest.raises(UnknownNameError, match="no model is named 'd'; there are a, b, c"):
         exported(tmp_path, "tex", models=["d"])
 
 
