@@ -258,7 +258,8 @@ class HfVlm(LayersOfModel, TextLayers):
         self, pictures: Sequence[Picture], *, alone: bool = True
     ) -> Iterator[tuple[Image | None, Prompts, list[int]]]:
         """Yield each image, None for none if that is allowed, its prompts and its places."""
-        is_alone = [alone and self.reads_text_alone and one.image is None for one in pictures]
+        may = alone and self.reads_text_alone
+        is_alone = [may and one.image is None and one.regions is None for one in pictures]
         if any(is_alone):
             yield None, self._alone, [i for i, one in enumerate(is_alone) if one]
         shown = [i for i, one in enumerate(is_alone) if not one]

@@ -42,6 +42,9 @@ def test_items_that_all_are_there_twice_have_the_error_of_one_half():
 def test_without_copies_a_score_stays_as_it_is():
     score, items = measured(CREDIT, [*"abcdefghij"])
     assert counting_copies_once(score, items) is score
+    doubled, twice = measured(np.tile(CREDIT, 2), [*"abcdefghij"] * 2)
+    by_halves = replace(doubled, halves=[0.5, 0.7])
+    assert counting_copies_once(by_halves, twice) is by_halves
     other = replace(score, metric="without items")
     assert counting_copies_once(other, items) is other
 

@@ -14,7 +14,7 @@ from tiny_joint import CPU, adapter, noise
 from tiny_vlm import WRITERS
 
 from vlbench.adapter_kit.vlm.asked_images import family
-from vlbench.capabilities import Picture
+from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
@@ -192,6 +192,12 @@ def test_what_is_answered_is_what_the_library_generates(made):
         ids = written[0, inputs["input_ids"].shape[1] :]
         assert answer == made.processor.tokenizer.decode(ids, skip_special_tokens=True)
     assert any(said)
+
+
+def test_regions_without_their_image_are_no_question_without_a_picture(gemma):
+    bare = Picture(None, Regions(torch.zeros(1, 4), None, None, None, (4, 4)))
+    with pytest.raises(DataError, match="picture 0 of the batch has no image"):
+        gemma.score_answers([bare], ["What is shown?"], ["Yes"])
 
 
 @pytest.mark.parametrize("answer", ["a <image>", ""])

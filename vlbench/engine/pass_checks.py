@@ -161,7 +161,9 @@ class Repeating:
         if not isinstance(outputs, Tensor) and _count(outputs) == len(values[0]):
             for i, output in enumerate(outputs):
                 if not _is_finite(output):
-                    example = repr(values[-1][i]) if isinstance(values[-1][i], str) else f"row {i}"
+                    example = (
+                        f"{values[-1][i]!r:.60}" if isinstance(values[-1][i], str) else f"row {i}"
+                    )
                     message = (
                         f"{self.__name__} gave NaN or infinite values for {example} of a batch"
                     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vlbench.metrics.intervals import (
@@ -17,7 +16,7 @@ from vlbench.metrics.intervals import (
     student_quantile,
     variance_of_ratios,
 )
-from vlbench.metrics.items import BOTH, STATISTICS, at_text, credit_of, groups_of
+from vlbench.metrics.items import BOTH, STATISTICS, credit_of, groups_of, of_score
 from vlbench.results import Score
 
 
@@ -27,13 +26,12 @@ def counting_copies_once(score: Score, items: pa.Table) -> Score:
     Items of equal digests are one group, and so are the clusters that share one. To the score's
     variance adds what the groups have more than the clusters do, each left out once; the interval
     is that of `fraction`, or Student's t, with the groups' degrees of freedom. A score without
-    items, without an error or without copies is returned as it is.
+    items, error or copies is returned as it is, and so is one whose error is that of `halves`,
+    which keep copies together.
     """
-    own = items.filter(
-        pc.and_(pc.equal(items["metric"], score.metric), pc.equal(items["at"], at_text(score.at)))
-    )
+    own = of_score(items, score.metric, score.at)
     is_mean = STATISTICS.name not in own.column_names or own[STATISTICS.name].null_count == len(own)
-    if score.stderr is None or not len(own) or not is_mean:
+    if score.stderr is None or score.halves or not len(own) or not is_mean:
         return score
     examples, by_trial = credit_of(own, score.metric, score.at)
     if any(BOTH in cluster for cluster in examples.clusters):

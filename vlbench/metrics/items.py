@@ -163,7 +163,7 @@ def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
 
 def has_items(items: pa.Table | None, metric: str, at: Mapping[str, Any]) -> bool:
     """Return whether a table has items of a score."""
-    return items is not None and _of_score(items, metric, at).num_rows > 0
+    return items is not None and of_score(items, metric, at).num_rows > 0
 
 
 def items_as(
@@ -176,7 +176,7 @@ def items_as(
     """Return the items of a score, or some by their ids, under the name of another metric."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
-    own = _of_score(items, metric, at)
+    own = of_score(items, metric, at)
     if ids is not None:
         own = own.filter(pc.is_in(own["id"].cast(pa.string()), value_set=pa.array(ids)))
     names = _texts([name], np.zeros(own.num_rows, int))
@@ -191,7 +191,7 @@ def credit_of(
     An example without a cluster is a cluster of its own.
     """
     columns = ["id", "digest", "cluster", "trial", "credit"]
-    rows = _of_score(items, metric, at).select(columns).to_pylist()
+    rows = of_score(items, metric, at).select(columns).to_pylist()
     first = {row["id"]: row for row in reversed(rows)}
     ids = sorted(first)
     place = {name: i for i, name in enumerate(ids)}
@@ -218,7 +218,8 @@ def groups_of(examples: Examples) -> NDArray[np.intp]:
     return groups
 
 
-def _of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
+def of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
+    """Return the items of one score of a table."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
     is_own = (pc.equal(items["metric"], metric), pc.equal(items["at"], at_text(at)))
