@@ -33,6 +33,16 @@ class Picture(NamedTuple):
     regions: Regions | None
 
 
+class Reply(NamedTuple):
+    """What was said of options that were shown in an `order`, by their numbers from 0.
+
+    `said` is a text, or a score for each option by its number; higher is likelier.
+    """
+
+    order: tuple[int, ...]
+    said: str | Sequence[float]
+
+
 class TokenVectors(NamedTuple):
     """Vectors float32 [T, D] of T spans of a text, in ascending order."""
 

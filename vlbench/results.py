@@ -45,6 +45,9 @@ ITEMS = "items"
 CODED = ("metric", "at", "trial", "prediction", "target")
 PAGE = 1 << 24
 
+# How a model that generates is asked. Scores and similarities are what rows have without a word.
+ASKED = ("likelihood", "letter", "words")
+
 # A fraction that exceeds 1 by less is 1.
 ROUNDING = 1e-9
 
@@ -192,6 +195,8 @@ class Outcome:
     """What a probe returns: scores, counts, artifacts to save, notes for the reader, and items.
 
     `items` has the credit of each example behind the scores that are means over examples.
+    `asked_by` says how a model that can be asked in several ways was: by similarity, score,
+    likelihood, letter or words.
     """
 
     scores: Sequence[Score]
@@ -199,12 +204,13 @@ class Outcome:
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: Sequence[str] = ()
     items: pa.Table | None = None
+    asked_by: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what a board cannot hold."""
         _require_types(list(self.counts.values()), int)
         _require_texts([*self.counts, *self.artifacts])
-        _require_types(self.notes, str)
+        _require_types([*self.notes, self.asked_by], str)
         for name, artifact in self.artifacts.items():
             module = type(artifact).__module__.partition(".")[0]
             if not isinstance(artifact, Path) and module not in {"torch", "pyarrow"}:
@@ -279,6 +285,14 @@ class Result:
     def is_control(self) -> bool:
         """Whether the adapter says that it knows nothing (`is_control`): no evidence, no rival."""
         return bool(self.provenance.get("control"))
+
+    @property
+    def label(self) -> str:
+        """The model's name, whether it is a control, and how a model that generates was asked."""
+        how = str(self.provenance.get("asked_by", ""))
+        said = ["control"] if self.is_control else []
+        said += [f"by {how}" if how != "words" else "in words"] if how in ASKED else []
+        return f"{self.model} ({', '.join(said)})" if said else self.model
 
     @property
     def is_mostly_tied(self) -> bool:

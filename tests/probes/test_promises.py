@@ -28,7 +28,7 @@ from vlbench.metrics.copies import counting_copies_once
 
 # What a model gives of each example: a row of a tensor, or one of these parts of what is listed.
 PARTS = {
-    "encode_images": "", "encode_texts": "", "logits": "", "score_pairs": "",
+    "encode_images": "", "encode_texts": "", "logits": "", "score_pairs": "", "score_answers": "",
     "encode_tokens": "vectors", "encode_regions": "", "detect": "vectors", "attend": "weights",
 }  # fmt: skip
 
@@ -70,7 +70,8 @@ def content(value):
         return str(value.tolist())
     if isinstance(value, Picture):
         boxes = value.regions and value.regions.boxes
-        return content((value.image and value.image.tobytes(), boxes))
+        seen = getattr(value.image, "tobytes", lambda: value.image)()
+        return content((seen, boxes))
     return "".join(map(content, value)) if isinstance(value, tuple) else repr(value)
 
 

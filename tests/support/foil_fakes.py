@@ -11,6 +11,7 @@ import torch
 
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.data.scenes import pairs
+from vlbench.data.scenes.pair_questions import pair_question
 from vlbench.data.scenes.pairs import CATEGORIES
 from vlbench.data.scenes.world import COLOURS, plural
 
@@ -114,6 +115,64 @@ class Sees:
         true = facts_of_scene(side.scene)
         told = [fact in true for fact in facts_of_text(text) if fact[0] != self.blind_to]
         return float(2 * sum(told) - len(told))
+
+
+def question_rows(of=range(PAIRS)):
+    asked = [(i, side, pair_question(pair(0, "test", i))) for i in of for side in (0, 1)]
+    asked = [one for one in asked if one[2]]
+    sides = [(number, side) for number, side, _ in asked]
+    columns = {
+        "image": column(sides, "image"),
+        "picture": column(sides, "picture"),
+        "question": value_column([one.text for *_, one in asked], "text"),
+        "options": value_column([list(one.options) for *_, one in asked]),
+        "right_answers": value_column([[one.right[side]] for _, side, one in asked]),
+        "category": value_column([one.category for *_, one in asked]),
+        "cluster": value_column([str(number) for number, *_ in asked]),
+    }
+    return Data(splits={"test": Split(columns)})
+
+
+SAID = sorted([*COLOURS, *NUMBERS, "left", "right", "yes", "no"])
+
+
+class Answers:
+    """Answers questions about pairs in words, by letter and by likelihood.
+
+    It `looks`, or has priors alone: things are two, and else the first option in the alphabet.
+    """
+
+    reads_text_alone = True
+
+    def __init__(self, *, looks=True):
+        self.looks = looks
+
+    def known(self, picture, options):
+        """Return what it would say."""
+        if self.looks:
+            number, side = picture.image or (None, None)
+            return picture.image and pair_question(pair(0, "test", number)).right[side]
+        return "two" if "two" in options else min(options)
+
+    def score_answers(self, pictures, questions, answers):
+        given = zip(pictures, questions, answers, strict=True)
+        return torch.tensor([self._score(*one) for one in given])
+
+    def _score(self, picture, question, answer):
+        if self.looks:
+            return -1.0 if answer == self.known(picture, []) else -3.0
+        return 0.0 if answer == "two" else -1.0 - SAID.index(answer)
+
+    def answer(self, pictures, questions):
+        return [self._say(*one) for one in zip(pictures, questions, strict=True)]
+
+    def _say(self, picture, question):
+        listed = re.findall(r"^([A-J])\. (.*)$", question, re.MULTILINE)
+        if not listed:
+            return f"{self.known(picture, [])}.".capitalize()
+        letters = {text: letter for letter, text in listed}
+        said = self.known(picture, [text for _, text in listed])
+        return f"({letters.get(said, 'none')})"
 
 
 class ReadsAlone:

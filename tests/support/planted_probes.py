@@ -19,7 +19,7 @@ import torch
 from attack_fakes import SmallNet
 from attack_fakes import noise as noise_images
 from fakes import PlantedFeatures, labelled_images
-from foil_fakes import Sees, foil_rows
+from foil_fakes import Answers, Sees, foil_rows, question_rows
 from grounding_fakes import Plan, Planted, data_of, two_things
 from question_fakes import toy_model, toy_world
 
@@ -58,6 +58,7 @@ from vlbench.probes.grounding.syntactic_grounding import (
     syntactic_grounding_things,
 )
 from vlbench.probes.matching.choice import choice
+from vlbench.probes.matching.questions import questions as matching_questions
 from vlbench.probes.matching.retrieval import retrieval, retrieval_in_pools
 from vlbench.probes.question_generation.question_generation import Questions, question_generation
 from vlbench.probes.question_generation.training import BertGenTraining
@@ -338,6 +339,10 @@ def foils(_folder: Path, _patch: pytest.MonkeyPatch) -> World:
     return World(Sees(), identified_images(foil_rows()))
 
 
+def asked(_folder: Path, _patch: pytest.MonkeyPatch) -> World:
+    return World(Answers(), identified_images(question_rows(range(60))))
+
+
 def towers(scored: bool) -> Callable[..., World]:
     from vlbench.capabilities import Picture
 
@@ -442,6 +447,7 @@ LINES = [
     Line(zero_shot, classes(prompts="{}")),
     Line(zero_shot_projection, projection, NO_ANSWERS),
     Line(choice, foils, NO_ANSWERS),
+    Line(matching_questions, asked, BY_PLACE),
     Line(retrieval, towers(scored=False), NO_ANSWERS | CANDIDATES),
     Line(retrieval_in_pools, towers(scored=True), NO_ANSWERS | CANDIDATES | BY_PLACE),
     Line(caption_templates, captions_of("captions"), IN_A_FILE),

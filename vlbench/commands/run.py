@@ -48,6 +48,9 @@ LAUNCHER = "VLBENCH_LAUNCHER"
 IMAGES = "images"
 IMAGES_ROOT = "$VLBENCH_DATA/images"
 
+# The task that runs on a user's own questions.
+QUESTIONS = "questions_table"
+
 
 def add_options(run: argparse.ArgumentParser) -> None:
     """Add the options of a run."""
@@ -65,6 +68,13 @@ def add_options(run: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="your own images, a folder for each class, or train/ and test/ with those, for "
         f"--tasks that read such a folder, as knn_images does (default: those tagged {IMAGES})",
+    )
+    run.add_argument(
+        "--questions",
+        type=Path,
+        metavar="FILE",
+        help="your own questions, .csv or .parquet with the columns image (a path in --images, by "
+        "default beside FILE), question, A, B and so on (the options; without: yes and no), answer",
     )
     run.add_argument(
         "--config",
@@ -121,7 +131,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     launcher = int(os.environ.pop(LAUNCHER, "0"))
     # A launcher has told the plan, and what came before it.
     logging.disable(logging.CRITICAL if launcher else logging.NOTSET)
-    if arguments.images:
+    if arguments.questions:
+        _take_questions(arguments)
+    elif arguments.images:
         _take_images(arguments)
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
@@ -184,6 +196,17 @@ def _describe_unread(output: Path) -> list[str]:
     own = models_of_ones_own(PUBLISHED) if output == RESULTS and RESULTS.is_dir() else []
     why = f"commands without --output no longer read while ./{RESULTS} is there"
     return [f"vlbench: ./{PUBLISHED} holds rows of {few(own)}, which {why}"] if own else []
+
+
+def _take_questions(arguments: argparse.Namespace) -> None:
+    """Let the task on questions of one's own read the file that is named."""
+    if not arguments.questions.is_file():
+        raise UnknownNameError(f"--questions: there is no file {arguments.questions}")
+    folder = arguments.images or arguments.questions.parent
+    if not folder.is_dir():
+        raise UnknownNameError(f"--images: there is no folder {folder}")
+    arguments.tasks = arguments.tasks or QUESTIONS
+    arguments.data_dir = [*arguments.data_dir, f"{QUESTIONS}={folder}"]
 
 
 def _take_images(arguments: argparse.Namespace) -> None:

@@ -29,7 +29,15 @@ from vlbench.errors import DataError, counted, unknown
 # A column, several, or none: an empty name.
 Named = str | Sequence[str]
 # What is said of an image, and the columns of its first text and of all of them.
-TEXTS = {"caption": "captions", "question": "questions", "foil": "foils"}
+TEXTS = {
+    "caption": "captions",
+    "question": "questions",
+    "foil": "foils",
+    "option": "options",
+    "answer": "right_answers",
+}
+# With these a row asks something of its own: rows of one image stay apart.
+OWN = {"foil", "option", "answer"}
 IMAGES = ("image", "image_2")
 # What an example has one of: the caption of a second image, and the names of what it belongs to.
 NAMES = ("caption_2", "category", "cluster")
@@ -42,9 +50,10 @@ Columns = Mapping[str, Sequence[str]]
 class RowOptions(TypedDict, total=False):
     """What a task's `data` may say of rows, whatever source they come from (see docs/data.md).
 
-    `image`, `label`, `item`, `caption`, `question`, `foil`, `image_2`, `caption_2`, `category` and
-    `cluster` name columns; an empty name leaves one out. Of captions, questions, foils and second
-    images there may be several, each a list or a column. `classes` are the names of the classes in
+    `image`, `label`, `item`, `caption`, `question`, `foil`, `option`, `answer`, `image_2`,
+    `caption_2`, `category` and `cluster` name columns; an empty name leaves one out. Of captions,
+    questions, foils, options, right answers and second images there may be several, each a list or
+    a column. `classes` are the names of the classes in
     their order. `regions` are region features of the images (see `vlbench.data.regions`), by their
     items or else by the names of their files. `texts` are a corpus and word tests: then only the
     test images are read, and the first name of each class is their visual word (see
@@ -57,6 +66,8 @@ class RowOptions(TypedDict, total=False):
     caption: str | Sequence[str]
     question: str | Sequence[str]
     foil: str | Sequence[str]
+    option: str | Sequence[str]
+    answer: str | Sequence[str]
     image_2: str | Sequence[str]
     caption_2: str
     category: str
@@ -264,8 +275,7 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
     said = {kind: _read(rows, kind, columns[kind], known) for kind in columns if kind not in IMAGES}
     if items := said.pop("item", []):
         images = replace(images, names=items)
-    # Rows that have wrong captions or second images ask something of their own.
-    if "foil" not in said and not more:
+    if not said.keys() & OWN and not more:
         images, said = _by_image(images, said)
     if items and (twice := first_repeated(images.names)) is not None:
         raise DataError(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
+from string import ascii_uppercase
 from typing import Any, TextIO, Unpack
 
 from vlbench.data.gate import (
@@ -52,6 +53,51 @@ def images(
     columns = columns_of(options)
     tables = {split: partial(_read, root, name, columns) for split, name in names.items()}
     return data_of_rows(options, columns, tables)
+
+
+def questions(
+    *,
+    root: Path,
+    test: str,
+    image: str = "image",
+    question: str = "question",
+    answer: str = "answer",
+    option: Sequence[str] = (),
+    category: str = "",
+    cluster: str = "",
+) -> Data:
+    """Return the questions of a table about images in `root`, each with its right answer.
+
+    The other arguments name columns. Options are by default the columns A, B and so on that there
+    are; without any, answers are yes and no. Errors are those of `images`.
+    """
+    require_files(f"the table {test}", "your own questions", root / test)
+    begin({})
+    listed = [letter for letter in ascii_uppercase if letter in _names(root / test, test)]
+    return images(
+        root=root,
+        test=test,
+        label="",
+        image=image,
+        question=question,
+        answer=answer,
+        option=option or listed,
+        category=category,
+        cluster=cluster,
+    )
+
+
+def _names(path: Path, name: str) -> Sequence[str]:
+    """Return the names of the columns of a table."""
+    if path.suffix.lower() == ".parquet":
+        from pyarrow import parquet  # noqa: PLC0415 - only who reads parquet waits
+
+        return [*parquet.read_schema(path).names]
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            return next(csv.reader(_lines(file, []), strict=True), [])
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{name}, line 1, cannot be read as CSV: {error}") from error
 
 
 def _read(root: Path, name: str, columns: Columns) -> Rows:

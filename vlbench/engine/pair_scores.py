@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vlbench.capabilities import (
+    LOG_LIKELIHOOD,
     LOGIT,
     PROBABILITY,
+    Answerer,
+    AnswerScorer,
     DualEncoder,
     ImageTextScorer,
     is_log_odds,
@@ -38,15 +42,22 @@ class PairScorer:
 
     A model of two towers whose similarity is its matching score sees each image once, however many
     texts are scored for it, now or in later calls. One without matching scores goes by its
-    similarity. `kind` is that of the scores, as `score_kind` says.
+    similarity. With a `question`, a text's score is its log-likelihood as the answer. `kind` is
+    that of the scores, as `score_kind` says.
     """
 
-    def __init__(self, model: ImageTextScorer | DualEncoder, split: Split, engine: Engine) -> None:
-        self.rows, self.kind = split, score_kind(model)
-        self._model, self._engine = model, engine
+    def __init__(
+        self,
+        model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
+        split: Split,
+        engine: Engine,
+        question: str = "",
+    ) -> None:
+        self.rows, self.kind = split, LOG_LIKELIHOOD if question else score_kind(model)
+        self._model, self._engine, self._question = model, engine, question
         self._by_towers: bool | None = None
-        if not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
-            self._by_towers = isinstance(model, DualEncoder)
+        if question or not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
+            self._by_towers = isinstance(model, DualEncoder) and not question
         self._images: Tensor | None = None
 
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
@@ -89,18 +100,18 @@ class PairScorer:
         return bool(gap <= TOLERANCE * own.abs().max())
 
     def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return what `score_pairs` gives, the texts of an image with the same picture."""
-        model = self._model
-        assert isinstance(model, ImageTextScorer)
+        """Return what the model gives, the texts of an image with the same picture."""
         rows = dict.fromkeys(row for row, _ in pairs)
         pictures = {row: self.rows["picture"][row] for row in rows}
         texts = [text for _, text in pairs]
-        score_pairs = self._engine.checked(model.score_pairs)
-        scores = score_pairs([pictures[row] for row, _ in pairs], texts)
+        model: Any = self._model
+        method = model.score_answers if self._question else model.score_pairs
+        asked = [[self._question] * len(pairs)] if self._question else []
+        score = self._engine.checked(method)
+        scores = score([pictures[row] for row, _ in pairs], *asked, texts)
         if scores.shape != (len(pairs),):
-            raise ValueError(
-                f"score_pairs of {self._name} gave {list(scores.shape)} for {len(pairs)} pairs"
-            )
+            gave = f"gave {list(scores.shape)} for {len(pairs)} pairs"
+            raise ValueError(f"{method.__name__} of {self._name} {gave}")
         return self._require_finite(pairs, scores)
 
     @torch.no_grad()
@@ -175,3 +186,16 @@ def other_images(rows: int | Split, seed: int) -> list[int]:
         row: images[other][0] for own, other in zip(images, others, strict=True) for row in own
     }
     return [drawn[row] for row in range(len(drawn))]
+
+
+def rows_of_other_clusters(clusters: Sequence[str], seed: int) -> list[int]:
+    """Return for each row the first one of another cluster, the same for all of a cluster.
+
+    Raises TooFewRows for fewer than two clusters.
+    """
+    first: dict[str, int] = {}
+    for row, cluster in enumerate(clusters):
+        first.setdefault(cluster, row)
+    names, rows = [*first], [*first.values()]
+    others = dict(zip(names, other_images(len(names), seed), strict=True))
+    return [rows[others[cluster]] for cluster in clusters]

@@ -48,8 +48,8 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The model's name, and whether it is a control."""
-        return f"{self.row.model}{' (control)' if self.row.is_control else ''}"
+        """The model's name, whether it is a control, and how a model that generates was asked."""
+        return self.row.label
 
     @property
     def reference(self) -> Published | None:

@@ -73,6 +73,7 @@ class Keywords(TypedDict, total=False):
     limit: int | None
     offline: bool
     overwrite: bool
+    questions: str | Path | None
     trust: bool
 
 
@@ -93,6 +94,7 @@ class Options:
     limit: int | None = None
     offline: bool = False
     overwrite: bool = False
+    questions: Path | None = None  # the table that a task on questions of one's own reads
     trust: bool = False
 
     def __post_init__(self) -> None:
@@ -116,7 +118,7 @@ class Options:
         """
         known = cls.__dataclass_fields__
         require_known("option", words, known)
-        for name in ("output", "cache_dir"):
+        for name in ("output", "cache_dir", "questions"):
             words[name] = words.get(name) and Path(words[name])
         include, folders = words.get("include_path", ()), words.get("data_dir", {})
         one = isinstance(include, str | Path)

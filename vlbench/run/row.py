@@ -214,7 +214,9 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
 
         stated = [counting_copies_once(score, outcome.items) for score in stated]
     scores = [with_width(score.within_limits()) for score in stated]
-    scored = replace(row, scores=scores, counts=counts, run=run)
+    asked = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
+    provenance = {**row.provenance, **asked}
+    scored = replace(row, scores=scores, counts=counts, provenance=provenance, run=run)
     notes += [
         *_tie_notes(scored),
         *_interval_notes(scored),

@@ -38,6 +38,9 @@ from vlbench.schema import (
 PROBE_FILLED = ("model", "data", "engine")
 LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
 
+# The loader of questions of one's own, whose table `--questions` names.
+QUESTIONS = "vlbench.data.table:questions"
+
 
 @contextmanager
 def note_problems(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
@@ -287,6 +290,8 @@ def _read_data(
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
     if root is not None:
         given["root"] = str(root.absolute())
+    if options.questions and spec.data["loader"] == QUESTIONS:
+        given["test"] = str(options.questions.absolute())
     # Regions are filled in model by model, where the task has some.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
     arguments: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Loaders of the drawn world: `objects`, `scenes`, and pairs of scenes as `foils` or `twins`."""
+"""Loaders of the drawn world: `objects`, `scenes`, and pairs of them as foils and twins."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from vlbench.data.coco_files import Arc, Named, phrases_of
 from vlbench.data.crops import crop_box
 from vlbench.data.images import decode_image
 from vlbench.data.records import LISTED, Column, Data, Split, value_column
+from vlbench.data.scenes.pair_questions import pair_question
 from vlbench.data.scenes.pairs import Pair, count_pairs, pair
 from vlbench.data.scenes.rows import PAIRED, SEEN, object_noun, places, row
 from vlbench.data.scenes.storage import open_rows, write_once
@@ -149,6 +150,26 @@ def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
     columns = {name: first[name] for name in (*kept, "category")}
     columns |= {f"{name}_2": second[name] for name in kept}
     return Data(splits={**data.splits, "test": Split(columns)})
+
+
+def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
+    """Return 2,500 images of `foils` with a question of two options each, 500 of 5 categories.
+
+    Of colour, place, number and presence, both images of a pair have the same question and opposite
+    answers, so that whoever does not look is right in exactly one half; the `total` of things is
+    always two. `cluster` is the pair. `cache_dir` is that of `scenes`.
+    """
+    pairs = [(number, pair_question(both)) for number, both in enumerate(_pairs(seed, "test"))]
+    asked = [(number, one, side) for number, one in pairs if one for side in (0, 1)]
+    columns = _columns(world_table(PAIRED, "test", seed, cache_dir))
+    rows = [2 * number + side for number, _, side in asked]
+    split = {name: columns[name].select(rows) for name in ("image", "picture")}
+    split["question"] = value_column([one.text for _, one, _ in asked], "text")
+    split["options"] = value_column([list(one.options) for _, one, _ in asked])
+    split["right_answers"] = value_column([[one.right[side]] for _, one, side in asked])
+    split["category"] = value_column([one.category for _, one, _ in asked])
+    split["cluster"] = value_column([str(number) for number, _, _ in asked])
+    return Data(splits={"test": Split(split)})
 
 
 def _pairs(seed: int, split: str) -> list[Pair]:

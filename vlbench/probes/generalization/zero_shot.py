@@ -9,22 +9,30 @@ as the model returns them, so that long vectors count more, and normalised only 
 
 A model without vectors that it can compare chooses the class whose prompts have the highest mean
 matching score. Its `accuracy` is also named `accuracy_scored`, which no other model has.
+
+A model that generates is asked `question`: the score of a prompt is its log-likelihood as the
+answer; or it is asked by letter, of at most 10 classes. What the same model chooses for the text
+alone and for another image are floors, and `accuracy_gain_over_text_alone` and
+`accuracy_gain_from_image` the differences to them, paired by image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import (
+    Answerer,
+    AnswerScorer,
     DualEncoder,
     ImageTextScorer,
     Picture,
+    Reply,
     count_truncated,
     is_log_odds,
     score_kind,
@@ -32,10 +40,14 @@ from vlbench.capabilities import (
 from vlbench.data.names import spoken_names
 from vlbench.data.records import Data, Split, TestRows, labels, require_classes, value_column
 from vlbench.engine import Engine
+from vlbench.engine.asking import CANNOT, Asker, Question, Way, way_of
+from vlbench.engine.pair_scores import other_images
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
+from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
+from vlbench.metrics.replies import judge
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.probes.generalization.class_pairs import names_of_classes
@@ -48,6 +60,9 @@ PROMPT_SETS = {
 }
 NAME_SETS = {"openai_imagenet": "IMAGENET_CLASSNAMES"}
 
+# What a model that generates is asked.
+QUESTION = "What does the image show?"
+
 # Similarities computed at a time, however many images there are.
 BLOCK = 1 << 20
 
@@ -58,13 +73,15 @@ EQUAL_VECTORS_NOTE = "the vectors of all images are the same: none tells classes
 
 
 def zero_shot(
-    model: DualEncoder | ImageTextScorer,
+    model: DualEncoder | ImageTextScorer | AnswerScorer | Answerer,
     data: TestRows,
     engine: Engine,
     *,
     prompts: list[str] | str = "a photo of a {}.",
     class_names: list[str] | dict[str, str] | str | None = None,
     floors: dict[str, str] | None = None,
+    asked: Literal["", "likelihood", "letter"] = "",
+    question: str = QUESTION,
 ) -> Outcome:
     """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
@@ -75,9 +92,13 @@ def zero_shot(
     openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
     tied; so are classes whose texts have the same vector. `floors` names floors of `accuracy`, and
     the column that each is that of: an image has the class whose other images are nearest to it by
-    that column, on average.
+    that column, on average. A model with a similarity or matching scores is asked for these unless
+    `asked` says otherwise.
     """
-    outcome = _zero_shot(model, data, engine, prompts, class_names)
+    if asked or not isinstance(model, DualEncoder | ImageTextScorer):
+        outcome = _ask(model, data, engine, prompts, class_names, question, way_of(model, asked))
+    else:
+        outcome = _zero_shot(model, data, engine, prompts, class_names)
     blind = {
         name: nearest_mean_accuracy(data.splits["test"], column, engine)
         for name, column in (floors or {}).items()
@@ -114,7 +135,8 @@ def _zero_shot(
     measured = _measure(test, first, ranked["accuracy"].top5, right, names)
     counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
     counts |= count_truncated(model, texts)
-    return outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
+    found = outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
+    return replace(found, asked_by="similarity")
 
 
 def _measure(
@@ -170,7 +192,60 @@ def _outcome_of_scores(
     top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
     measured = _measure(test, rules, top5, right, names)
     counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
-    return outcome_of(measured, counts)
+    return replace(outcome_of(measured, counts), asked_by="score")
+
+
+def _ask(
+    model: Any,
+    data: Data,
+    engine: Engine,
+    prompts: list[str] | str,
+    class_names: list[str] | dict[str, str] | str | None,
+    question: str,
+    way: Way,
+) -> Outcome:
+    """Return the accuracy of the class that a model names, and what it gains from the image.
+
+    By likelihood a class has the mean of its prompts, by letter its name.
+    """
+    require_classes(data)
+    test, names = data.splits["test"], _class_names(class_names, data)
+    right, asker = torch.from_numpy(labels(test)), Asker(model, test, engine, way)
+    templates = _prompts(prompts) if way == "likelihood" else ["{}"]
+    options = [prompt.replace("{}", name) for name in names for prompt in templates]
+    asked = Question(question, options)
+
+    def replies(rows: Sequence[int | None]) -> list[list[Reply]]:
+        said = asker.replies(rows, [asked] * len(rows))
+        return [[_of_classes(one, len(templates)) for one in own] for own in said]
+
+    of_images = replies(range(len(test)))
+    shown = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
+    if asker.reads_text_alone:
+        shown[ALONE] = replies([None]) * len(test)
+    true = [[label] for label in right.tolist()]
+    judged = {
+        name: judge(said, [names] * len(test), true, asker.labels) for name, said in shown.items()
+    }
+    own = judged.pop("")
+    credit, examples = own.choice.credit, test["image"].examples()
+    score = guess_score("accuracy", credit, right, len(names))
+    floors = {name: one.choice.credit for name, one in judged.items()}
+    means = {name: float(floor.mean()) for name, floor in floors.items()}
+    score = replace(score, floors={**score.floors, **means})
+    said = Measured(score, examples, credit, Answers(names, own.choice.chosen, right))
+    counts = {"n": len(test), "ties": int(own.choice.tied.sum()), "unparsed": own.unparsed}
+    notes = [] if asker.reads_text_alone else [CANNOT]
+    found = outcome_of([said, *gains("accuracy", credit, floors, examples)], counts, notes)
+    return replace(found, asked_by=way)
+
+
+def _of_classes(reply: Reply, prompts: int) -> Reply:
+    """Return a reply of scores with the mean score of each class's prompts; a text as it is."""
+    if isinstance(reply.said, str):
+        return reply
+    means = torch.tensor(reply.said, dtype=torch.float64).view(-1, prompts).mean(1)
+    return Reply(tuple(range(len(means))), means.tolist())
 
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:

@@ -17,6 +17,10 @@ are right, as to the first question. Who answers all items alike has no set righ
 Tied candidates share the credit, as if each order of theirs were as likely; so do the group score
 and sets. Items of one `cluster` (by default of one image) depend on each other.
 
+A model that generates is asked `question`: the score of a text is its log-likelihood as the answer
+(VisualGPTScore, Lin et al. 2024, arXiv:2306.01879); or it is asked by letter, which can be done
+where one image has several texts. Beside the accuracy stands what it gains from the image.
+
 Floors are what is chosen without looking: the longest or the shortest text, the most probable one
 under a trigram model of the captions of the splits `language_model`, and what the model itself
 chooses for the image of another cluster (`another_image`), or for a caption of another one
@@ -28,18 +32,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain, count, takewhile
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
+from vlbench.capabilities import (
+    Answerer,
+    AnswerScorer,
+    DualEncoder,
+    ImageTextScorer,
+    count_truncated,
+)
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer, other_images
-from vlbench.errors import DataError, TooFewRows
+from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, way_of
+from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
+from vlbench.errors import CannotDo, DataError, TooFewRows
+from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
@@ -55,14 +68,19 @@ TextRule = Callable[[list[str]], Tensor]
 # The rule whose scores are log-likelihoods.
 TRIGRAM = "trigram"
 
+# What a model that generates is asked.
+QUESTION = "Which caption fits the image?"
+
 WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `caption`"
 
 
 def choice(  # noqa: PLR0913 - tasks fill them by name
-    model: ImageTextScorer | DualEncoder,
+    model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
     data: ChoiceRows,
     engine: Engine,
     *,
+    asked: Literal["", "likelihood", "letter"] = "",
+    question: str = QUESTION,
     floors: dict[str, str] | None = None,
     language_model: Sequence[str] = (),
     omitted: Sequence[str] = (),
@@ -72,6 +90,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how often the right text, the right image, or both score highest.
 
+    A model with matching scores or a similarity is asked for these unless `asked` says otherwise.
     Items of `omitted` categories are left out. Categories with fewer than `least` items have no
     score of their own, and no part in the mean over categories, `..._macro`. `sets` has by metric
     the column that names the set of each item. The seed draws other
@@ -80,19 +99,40 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     """
     every = data.splits["test"]
     rows = _without(every, omitted)
-    scorers = [RowScorer(model, rows, suffix, engine) for suffix in _suffixes(rows)]
-    questions = Questions(rows, scorers, _text_rules(data, language_model))
-    asked = questions.asked(floors or {}, seed)
-    if not asked:
+    pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
+    way = "" if pairs else way_of(model, asked)
+    rules, asker = _text_rules(data, language_model), None
+    if way == "letter":
+        asker = Asker(model, rows, engine, "letter")
+        scorers = []
+    else:
+        of_likelihood = question if way else ""
+        scorers = [RowScorer(model, rows, end, engine, of_likelihood) for end in _suffixes(rows)]
+        if way and getattr(model, "reads_text_alone", False):
+            rules[ALONE] = partial(_alone, model, question, engine)
+    questions = Questions(rows, scorers, rules, asker, question)
+    asks = questions.asked(floors or {}, seed)
+    if not asks:
         columns = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows ask for no choice: wanted is {WANTED}; they have {columns}")
     counts = {"omitted": len(every) - len(rows)} if omitted else {}
     counts |= count_truncated(model, questions.texts)
+    counts |= {"unparsed": questions.unparsed} if asker else {}
     grouped = [
-        all_right(asked[0], metric, [*map(str, rows[column])])
+        all_right(asks[0], metric, [*map(str, rows[column])])
         for metric, column in (sets or {}).items()
     ]
-    return report(asked, questions.categories, least, counts, grouped)
+    more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
+    notes = [] if not way or getattr(model, "reads_text_alone", False) else [CANNOT]
+    how = way or ("score" if isinstance(model, ImageTextScorer) else "similarity")
+    return report(
+        asks, questions.categories, least, counts, grouped, more if way else (), notes, asked_by=how
+    )
+
+
+def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tensor:
+    """Return the log-likelihood of texts without an image, float64 [N]."""
+    return torch.tensor(likelihoods_alone(model, question, texts, engine), dtype=torch.float64)
 
 
 def _suffixes(rows: Split) -> list[str]:
@@ -127,7 +167,12 @@ class RowScorer:
     """Scores texts for the images of rows; an image that several rows have is seen once."""
 
     def __init__(
-        self, model: ImageTextScorer | DualEncoder, rows: Split, suffix: str, engine: Engine
+        self,
+        model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
+        rows: Split,
+        suffix: str,
+        engine: Engine,
+        question: str = "",
     ) -> None:
         """Take the columns `image` and `picture` whose names end in a suffix."""
         image, picture = rows["image" + suffix], rows["picture" + suffix]
@@ -139,7 +184,7 @@ class RowScorer:
         places = {key: place for place, key in enumerate(first)}
         self._places = [places[key] for key in keys]
         distinct = Split({"image": image, "picture": picture}).select([*first.values()])
-        self._scorer = PairScorer(model, distinct, engine)
+        self._scorer = PairScorer(model, distinct, engine, question)
         self.log_odds = self._scorer.log_odds
 
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
@@ -150,16 +195,24 @@ class RowScorer:
 class Questions:
     """What the rows of a split ask; `scorers` has those of `image`, `image_2` and so on, in order.
 
-    `rules` choose a text without an image, by their names.
+    `rules` choose a text without an image, by their names. An `asker` is asked by letter, in place
+    of scorers.
     """
 
     def __init__(
-        self, rows: Split, scorers: Sequence[RowScorer], rules: Mapping[str, TextRule]
+        self,
+        rows: Split,
+        scorers: Sequence[RowScorer],
+        rules: Mapping[str, TextRule],
+        asker: Asker | None = None,
+        question: str = "",
     ) -> None:
         self._rows, self._scorers, self._rules = rows, scorers, rules
+        self._asker, self._question = asker, question
+        self.unparsed = 0
         # The scores that are on a logarithmic scale, by the name of a floor, the model's without.
-        of_model = scorers[0].log_odds
-        self._log_odds = {"": of_model, "another_image": of_model, TRIGRAM: True}
+        of_model = bool(scorers) and scorers[0].log_odds
+        self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
         self._captions = [*rows["caption"]]
         self._foils = [*rows["foils"]] if "foils" in rows.columns else []
         self._seconds = [*rows["caption_2"]] if "caption_2" in rows.columns else []
@@ -174,7 +227,9 @@ class Questions:
 
     def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
         """Return what each metric asks; `seen` has the column of each floor that sees words."""
-        others = self._other_rows(seed)
+        others = rows_of_other_clusters(self._examples.clusters, seed)
+        if self._asker and (self._seconds or not self._foils or len(_suffixes(self._rows)) > 1):
+            raise CannotDo("asked by letter, it can choose among texts for one image only")
         if self._seconds and len(self._scorers) > 1:
             return self._twins(seen, others)
         texts = [self._choose_texts(seen, others)] if self._foils else []
@@ -196,13 +251,15 @@ class Questions:
 
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in seen.items()}
-        tables["another_image"] = of_images(others)
         sizes = [len(own) for own in texts]
-        tables[""] = of_images(rows)
+        if not self._asker:
+            tables |= {ANOTHER: of_images(others), "": of_images(rows)}
         choices = {
             name: _first_of(table, sizes, log_odds=self._log_odds.get(name, False))
             for name, table in tables.items()
         }
+        if self._asker:
+            choices |= self._ask_for_letters(self._asker, texts, others)
         own = choices.pop("")
         return MetricItems(
             "text_accuracy",
@@ -214,6 +271,18 @@ class Questions:
             blind=tuple(self._rules),
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
         )
+
+    def _ask_for_letters(
+        self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
+    ) -> dict[str, Choice]:
+        """Return the choices of a model among lettered texts, under "", and of its floors."""
+        asked, right = [Question(self._question, own) for own in texts], [[0]] * len(texts)
+        shown: dict[str, Sequence[int | None]] = {"": range(len(texts)), ANOTHER: others}
+        if asker.reads_text_alone:
+            shown[ALONE] = [None] * len(texts)
+        judged = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
+        self.unparsed = judged[""].unparsed
+        return {name: one.choice for name, one in judged.items()}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among others."""
@@ -234,7 +303,7 @@ class Questions:
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         _refuse_equal(pairs)
         tables = {"": self._tables(pairs, range(len(pairs)))}
-        tables["another_image"] = self._tables(pairs, others)
+        tables[ANOTHER] = self._tables(pairs, others)
         for name, rule in self._rules.items():
             by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
             tables[name] = by_text[:, None].expand(-1, 2, -1)
@@ -273,15 +342,6 @@ class Questions:
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
         return ["/".join(several) for several in zip(*columns, strict=True)]
-
-    def _other_rows(self, seed: int) -> list[int]:
-        """Return for each row the first one of another cluster, the same for all of a cluster."""
-        first: dict[str, int] = {}
-        for row, cluster in enumerate(self._examples.clusters):
-            first.setdefault(cluster, row)
-        names, rows = [*first], [*first.values()]
-        others = dict(zip(names, other_images(len(names), seed), strict=True))
-        return [rows[others[cluster]] for cluster in self._examples.clusters]
 
 
 def twin_questions(

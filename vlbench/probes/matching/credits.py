@@ -16,7 +16,7 @@ from torch import Tensor
 from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
-from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
+from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, tie_margin
 from vlbench.results import At, Outcome, Score
 
@@ -37,7 +37,8 @@ class MetricItems(NamedTuple):
     """What a metric asks of M items: the model's choice, credit float64 [M] of floors, and chance.
 
     `rows` has the row of each item, whose category it has; `blind` are the floors into which no
-    image enters, and `same_words` says which items have candidates of the same words.
+    image enters, and `same_words` says which items have candidates of the same words. `answers` are
+    what was said of each item.
     """
 
     metric: str
@@ -48,6 +49,7 @@ class MetricItems(NamedTuple):
     rows: Sequence[int]
     blind: Sequence[str] = ()
     same_words: Sequence[bool] = ()
+    answers: Answers | None = None
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
@@ -111,18 +113,22 @@ def report(
     least: int,
     counts: Mapping[str, int],
     sets: Sequence[MetricItems] = (),
+    more: Sequence[Measured] = (),
+    notes: Sequence[str] = (),
+    *,
+    asked_by: str = "",
 ) -> Outcome:
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
     Categories with fewer than `least` rows have no score of their own. For the first metric, the
-    mean over categories is added. `sets` have no score by category. Raises TooFewRows if no
-    category has as many.
+    mean over categories is added. `sets` have no score by category. `more` scores follow, and
+    `notes`; `asked_by` is that of the outcome. Raises TooFewRows if no category has as many.
     """
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
-    measured, table, notes, counts_by_rule = (
+    measured, table, of_floors, counts_by_rule = (
         list[Measured](),
         list[Measured](),
         list[str](),
@@ -140,8 +146,9 @@ def report(
         beside, by_rule = _where_blind_fails(one)
         measured += beside
         counts_by_rule |= by_rule
-        notes += _notes(one, by_category)
+        of_floors += _notes(one, by_category)
     measured += [score(one, {}, np.ones(len(one.rows), bool)) for one in sets]
+    measured += more
     first = asked[0]
     pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
@@ -154,7 +161,8 @@ def report(
         **counts,
     }
     artifacts = {"categories": _table([one.score for one in table])} if table else {}
-    return outcome_of(measured, counts, notes, artifacts)
+    outcome = outcome_of(measured, counts, [*of_floors, *notes], artifacts)
+    return replace(outcome, asked_by=asked_by)
 
 
 def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
@@ -170,7 +178,7 @@ def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measur
         floors={name: float(floor[places].mean()) for name, floor in asked.floors.items()},
         **estimate._asdict(),
     )
-    return Measured(mean, examples, credit)
+    return Measured(mean, examples, credit, _select_answers(asked.answers, places))
 
 
 def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
@@ -241,6 +249,13 @@ def _mean(credit: Floats, clusters: Sequence[str]) -> Estimate:
 
 def _select(examples: Examples, places: Tensor) -> Examples:
     return Examples(*([column[i] for i in places.tolist()] for column in examples))
+
+
+def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
+    if answers is None:
+        return None
+    kept = places.numpy()
+    return Answers(answers.names, np.asarray(answers.chosen)[kept], np.asarray(answers.right)[kept])
 
 
 def _table(scores: Sequence[Score]) -> pa.Table:

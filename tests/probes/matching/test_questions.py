@@ -1,0 +1,200 @@
+"""Planted answerers, whose accuracy and gains were written before any of them ran."""
+
+import pytest
+import torch
+from foil_fakes import Answers, column, question_rows
+
+from vlbench.data.records import Data, Split, value_column
+from vlbench.engine import Engine
+from vlbench.errors import DataError, SpecError
+from vlbench.probes.matching.questions import questions, read_items
+
+WAYS = ("likelihood", "letter", "words")
+ROWS = question_rows()
+
+
+def ask(model, data=ROWS, **params):
+    return questions(model, data, Engine.for_tests(), **params)
+
+
+def values(outcome, metric):
+    return {s.at.get("category", ""): s.value for s in outcome.scores if s.metric == metric}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_looks_is_always_right_and_gains_it_from_the_image(way):
+    found = ask(Answers(), asked=way)
+    assert set(values(found, "accuracy").values()) == {1.0}
+    by_category = values(found, "accuracy_gain_from_image")
+    assert by_category[""] > 0.3
+    assert found.asked_by == way
+    assert found.counts["unparsed"] == 0
+
+
+# Four categories are balanced within each pair, and things are always two.
+PRIORS = {"colour": 0.5, "place": 0.5, "number": 0.5, "presence": 0.5, "total": 1.0, "": 0.6}
+
+
+@pytest.mark.parametrize("way", ["likelihood", "letter"])
+def test_who_has_priors_alone_is_right_where_these_are_and_gains_nothing(way):
+    found = ask(Answers(looks=False), asked=way)
+    assert values(found, "accuracy") == pytest.approx(PRIORS)
+    assert values(found, "accuracy_gain_over_text_alone") == {"": 0.0}
+    assert values(found, "accuracy_gain_from_image") == {"": 0.0}
+
+
+def test_the_text_alone_and_the_frequent_answer_are_floors():
+    (score,) = [s for s in ask(Answers()).scores if s.metric == "accuracy" and not s.at]
+    # By likelihood, all answers are tied without an image.
+    assert score.floors["text_alone"] == pytest.approx(0.5)
+    # In other pairs, both answers of the four balanced categories are as frequent, or nearly.
+    assert score.floors["frequent_answer"] == pytest.approx(0.6, abs=0.05)
+    assert score.chance == 0.5
+
+
+class Says:
+    """Says the same to everything."""
+
+    def __init__(self, said):
+        self.said = said
+
+    def answer(self, pictures, questions):
+        return [self.said] * len(questions)
+
+
+@pytest.mark.parametrize("letter", "AB")
+def test_a_letter_by_its_place_earns_chance(letter):
+    found = ask(Says(letter))
+    assert set(values(found, "accuracy").values()) == {0.5}
+    assert "the model cannot be asked without an image" in found.notes[-1]
+
+
+def test_an_answer_that_names_no_option_earns_nothing_and_is_counted():
+    found = ask(Says("I cannot help with that."))
+    assert set(values(found, "accuracy").values()) == {0.0}
+    assert found.counts["unparsed"] == found.counts["replies"] == 2 * len(ROWS.splits["test"])
+
+
+def test_items_say_what_was_said_and_what_is_right():
+    items = ask(Answers(looks=False)).items.to_pylist()
+    own = [row for row in items if row["metric"] == "accuracy" and row["at"] == "{}"]
+    assert {(row["prediction"] == row["target"]) == row["credit"] for row in own} == {True}
+    assert {row["prediction"] for row in own} >= {"two", "no", "left", "blue"}
+
+
+def presence(*answers, clusters=None):
+    """Return questions of yes and no, one for each image."""
+    rows = [(i, 0) for i in range(len(answers))]
+    columns = {
+        "image": column(rows, "image"),
+        "picture": column(rows, "picture"),
+        "question": value_column(["is it there ?"] * len(rows), "text"),
+        "right_answers": value_column([[answer] for answer in answers]),
+    }
+    if clusters:
+        columns["cluster"] = value_column(clusters)
+    return Data(splits={"test": Split(columns)})
+
+
+HALF = presence("yes", "no", "yes", "no")
+
+
+class Listed:
+    """Says the i-th of these of image i."""
+
+    def __init__(self, *said):
+        self.said = said
+
+    def answer(self, pictures, questions):
+        return [self.said[picture.image[0]] for picture in pictures]
+
+
+# Accuracy, F1 and share of yes: by our rule, and by that of POPE's code.
+POPE = {
+    "always yes": (["Yes."] * 4, (0.5, 2 / 3, 1.0), (0.5, 2 / 3, 1.0)),
+    "always no": (["No"] * 4, (0.5, 0.0, 0.0), (0.5, 0.0, 0.0)),
+    "right": (["yes", "No, none.", "Yes", "no"], (1.0, 1.0, 0.5), (1.0, 1.0, 0.5)),
+    # A refusal is no answer, and yes by the published rule; so is one in its second sentence.
+    "refuses": (["I see a car."] * 4, (0.0, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
+    "no later": (["Well. No."] * 4, (0.5, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
+    "not": (["It is not there"] * 4, (0.0, 0.0, 0.0), (0.5, 0.0, 0.0)),
+    # tp 1, fp 1, fn 1: F1 1/2.
+    "half": (["yes", "yes", "no", "no"], (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "ours", "published"), POPE.values(), ids=[*POPE])
+def test_yes_and_no_by_our_rule_and_by_the_published_one(said, ours, published):
+    found = ask(Listed(*said), HALF, asked="words", positive="yes")
+    for rule, expected in (("", ours), ("_published_rule", published)):
+        given = [
+            values(found, f"{name}{rule}")[""] for name in ("accuracy", "f1", "positive_share")
+        ]
+        assert given == pytest.approx(expected), rule
+    (f1,) = [s for s in found.scores if s.metric == "f1"]
+    assert f1.floors == {"always_positive": pytest.approx(2 / 3)}
+
+
+def test_letters_have_no_positive_answer():
+    with pytest.raises(SpecError, match="not by letter"):
+        ask(Says("A"), HALF, positive="yes", asked="letter")
+
+
+def test_both_of_a_pair_are_right_or_the_pair_is_not():
+    data = presence("yes", "no", "yes", "no", clusters=["0", "0", "1", "1"])
+    found = ask(
+        Listed("yes", "no", "yes", "yes"), data, asked="words", sets={"pair_accuracy": "cluster"}
+    )
+    assert values(found, "accuracy")[""] == 0.75
+    (pair,) = [s for s in found.scores if s.metric == "pair_accuracy"]
+    assert (pair.value, pair.n, pair.chance) == (0.5, 2, 0.25)
+
+
+def rows(options, answer):
+    columns = presence("yes", "yes").splits["test"].columns
+    own = {
+        "options": value_column([options] * 2),
+        "right_answers": value_column([answer] * 2),
+    }
+    return Split({**columns, **own})
+
+
+RIGHT = {
+    "text": (["cat", "dog"], ["dog"], [1]),
+    "text in other case": (["Cat", "Dog"], ["dog "], [1]),
+    "letter": (["cat", "dog"], ["B"], [1]),
+    "letter in brackets": (["cat", "dog"], ["(b)"], [1]),
+    "letter and point": (["cat", "dog"], ["A."], [0]),
+    "several": (["cat", "dog", "cow"], ["cat", "C"], [0, 2]),
+    "an option that is its own letter": (["A", "B"], ["B"], [1]),
+}
+
+
+@pytest.mark.parametrize(("options", "answer", "right"), RIGHT.values(), ids=[*RIGHT])
+def test_the_right_answer_is_the_text_or_the_letter_of_an_option(options, answer, right):
+    assert read_items(rows(options, answer)).right == [right] * 2
+
+
+WRONG = {
+    "no option": (["cat", "dog"], ["cow"], "row 1: the right answer 'cow' is no option and no"),
+    "no letter": (["cat", "dog"], ["C"], "row 1: the right answer 'C' is no option and no letter"),
+    "two options": (["B", "A"], ["B"], "row 1: the right answer 'B' means two options"),
+    "the same twice": (["cat", "cat", "dog"], ["dog"], "asks nothing: two options are the same"),
+    "all right": (["cat", "dog"], ["cat", "dog"], "asks nothing: every option is right"),
+}
+
+
+@pytest.mark.parametrize(("options", "answer", "why"), WRONG.values(), ids=[*WRONG])
+def test_rows_that_ask_nothing_are_refused(options, answer, why):
+    with pytest.raises(DataError, match=why):
+        read_items(rows(options, answer))
+
+
+def test_per_byte_changes_what_is_likeliest():
+    class Prefers(Answers):
+        def score_answers(self, pictures, questions, answers):
+            return torch.tensor([-float(len(answer)) - 1 for answer in answers])
+
+    data = Data(splits={"test": rows(["a long one", "b"], ["a long one"])})
+    found = [values(ask(Prefers(), data, per_byte=each), "accuracy")[""] for each in (False, True)]
+    assert found == [0.0, 1.0]

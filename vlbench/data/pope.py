@@ -1,0 +1,65 @@
+"""POPE: is there such an object in the image? Li et al. 2023, arXiv:2305.10355.
+
+The files are the three lists of github.com/AoiDragon/POPE (MIT), folder output/coco: 3,000
+questions each about 500 images of COCO's val2014, half of them about objects that are there. The
+others are drawn at random, are the most popular of COCO, or occur most often with those that are
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vlbench.data.foils import image_file, read_json_lines, said
+from vlbench.data.images import file_images
+from vlbench.data.pictures import pictures
+from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.records import Data, Split, value_column
+
+HOME = "github.com/AoiDragon/POPE (folder output/coco)"
+COCO_VAL2014 = "cocodataset.org/#download (val2014.zip)"
+
+# How objects that are not there are chosen, and the questions of each list.
+NEGATIVES = ("random", "popular", "adversarial")
+EACH = 3000
+
+
+class _Asked(NamedTuple):
+    """A question of a list: the name of its image, its text, and yes or no."""
+
+    image: str
+    text: str
+    answer: str
+
+
+def pope(*, root: Path, images: Path) -> Data:
+    """Return the questions of the three lists, one after the other; `category` is the list.
+
+    `root` holds the files, `images` is COCO's folder val2014. Columns: `image`, `picture`,
+    `question`, `options` (yes, no), `right_answers`, `category`. Raises DataAbsent and DataError.
+    """
+    files = {name: root / f"coco_pope_{name}.json" for name in NEGATIVES}
+    require_files("POPE", HOME, *files.values())
+    require_folder("COCO's val2014", COCO_VAL2014, images)
+    begin_reading()
+    asked = [(name, one) for name, file in files.items() for one in read_json_lines(file, _asked)]
+    names = list(dict.fromkeys(one.image for _, one in asked))
+    listed = f"coco_pope_{NEGATIVES[0]}.json to coco_pope_{NEGATIVES[-1]}.json"
+    stored = pictures(file_images(images, names, listed=listed), names, None)
+    place = {name: i for i, name in enumerate(names)}
+    rows = [place[one.image] for _, one in asked]
+    split = {name: column.select(rows) for name, column in stored.items()}
+    split["question"] = value_column([one.text for _, one in asked], "text")
+    split["options"] = value_column([["yes", "no"]] * len(asked))
+    split["right_answers"] = value_column([[one.answer] for _, one in asked])
+    split["category"] = value_column([name for name, _ in asked])
+    return Data(splits={"test": Split(split)}, expected={"test": len(NEGATIVES) * EACH})
+
+
+def _asked(entry: Mapping[str, Any]) -> _Asked:
+    answer = said(entry["label"])
+    if answer not in ("yes", "no"):
+        raise ValueError(f"the label {answer!r:.40} is neither yes nor no")
+    return _Asked(image_file(entry["image"]), said(entry["text"]), answer)

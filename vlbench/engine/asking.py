@@ -1,0 +1,185 @@
+"""Asking a model that generates about images: by the likelihood of answers, by letter, in words.
+
+How the replies are judged is said in `vlbench.metrics.replies`, and is the same for all models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from vlbench.capabilities import Answerer, AnswerScorer, Picture, Reply
+from vlbench.data.records import Split, value_column
+from vlbench.engine.engine import Engine
+from vlbench.errors import CannotDo, DataError
+from vlbench.metrics.replies import MOST_LETTERS, Judged, Labels, judge, letters, words
+
+# How a model is asked: the log-likelihood of each option as the answer; the options with a letter
+# each, in all cyclic orders; or without the options, for an answer in words.
+Way = Literal["likelihood", "letter", "words"]
+
+# What a row says of a model that always needs an image.
+CANNOT = "the model cannot be asked without an image: its own priors are no floor here"
+
+ASK_FOR_LETTER = "Answer with the letter of the right option only."
+
+
+class Question(NamedTuple):
+    """What is asked of one image: a question, and the texts of its options."""
+
+    text: str
+    options: Sequence[str]
+
+
+def way_of(model: Any, asked: Literal["", Way]) -> Way:
+    """Return how a model is asked: as `asked` says, else by likelihood, else by letter.
+
+    Raises CannotDo if the model lacks what that takes.
+    """
+    way: Way = asked or ("likelihood" if isinstance(model, AnswerScorer) else "letter")
+    needed = AnswerScorer if way == "likelihood" else Answerer
+    if not isinstance(model, needed):
+        raise CannotDo(f"it is no {needed.__name__}, which `asked: {way}` needs")
+    return way
+
+
+def likelihoods_alone(
+    model: AnswerScorer, question: str, texts: Sequence[str], engine: Engine
+) -> list[float]:
+    """Return the log-likelihood of each text as the answer to a question without an image."""
+    no_rows = Split({"question": value_column([question], "text")})
+    different = list(dict.fromkeys(texts))
+    asker = Asker(model, no_rows, engine, "likelihood")
+    ((own,),) = asker.replies([None], [Question(question, different)])
+    assert not isinstance(own.said, str)
+    known = dict(zip(different, own.said, strict=True))
+    return [known[text] for text in texts]
+
+
+class Asker:
+    """Asks a model about the images of a split; the work is spread over the processes.
+
+    `instruction` follows each question. `per_byte` divides the log-likelihood of an option by the
+    length of its text in UTF-8, as lm-eval's `acc_norm` does.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        rows: Split,
+        engine: Engine,
+        way: Way,
+        *,
+        instruction: str = "",
+        per_byte: bool = False,
+    ) -> None:
+        self._model, self._rows, self._engine, self.way = model, rows, engine, way
+        self._instruction, self._per_byte = instruction, per_byte
+        self.labels: Labels = words if way == "words" else letters
+        self.reads_text_alone = bool(getattr(model, "reads_text_alone", False))
+
+    def judge(
+        self,
+        rows: Sequence[int | None],
+        asked: Sequence[Question],
+        right: Sequence[Sequence[int]],
+    ) -> Judged:
+        """Return what the model's replies earn; a row of None is asked without a picture."""
+        options = [one.options for one in asked]
+        return judge(self.replies(rows, asked), options, right, self.labels)
+
+    def replies(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
+        """Return the replies to each question about the image of its row.
+
+        By letter there is one for each cyclic order of the options, otherwise one. Raises DataError
+        for more than 10 options by letter.
+        """
+        if self.way == "likelihood":
+            return self._likelihoods(rows, asked)
+        turns = [self._orders(one.options) for one in asked]
+        pairs = [
+            (row, self._shown(one, order))
+            for row, one, orders in zip(rows, asked, turns, strict=True)
+            for order in orders
+        ]
+        said = iter(self._each(pairs, self._answers))
+        return [[Reply(order, next(said)) for order in orders] for orders in turns]
+
+    def _orders(self, options: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return the orders in which options are shown: each option is in each place once."""
+        places = range(len(options))
+        if self.way == "words":
+            return [tuple(places)]
+        if len(options) > MOST_LETTERS:
+            most = f"at most {MOST_LETTERS} options have a letter"
+            raise DataError(f"{most}, not {len(options)}; ask by likelihood")
+        return [(*places[turn:], *places[:turn]) for turn in places]
+
+    def _shown(self, asked: Question, order: Sequence[int]) -> str:
+        """Return the text that the model gets."""
+        question = f"{asked.text} {self._instruction}".strip()
+        if self.way == "words":
+            return question
+        options = [asked.options[number] for number in order]
+        lines = [f"{label}. {text}" for label, text in zip(letters(options), options, strict=True)]
+        return "\n".join([question, *lines, ASK_FOR_LETTER])
+
+    def _likelihoods(
+        self, rows: Sequence[int | None], asked: Sequence[Question]
+    ) -> list[list[Reply]]:
+        triples = [
+            (row, f"{one.text} {self._instruction}".strip(), option)
+            for row, one in zip(rows, asked, strict=True)
+            for option in one.options
+        ]
+        scores = iter(self._each(triples, self._scores))
+        replies = []
+        for one in asked:
+            own = [next(scores) for _ in one.options]
+            if self._per_byte:
+                sizes = (len(option.encode()) for option in one.options)
+                own = [score / size for score, size in zip(own, sizes, strict=True)]
+            replies.append([Reply(tuple(range(len(own))), own)])
+        return replies
+
+    def _each(self, wanted: Sequence[Any], ask: Callable[[Any], list[Any]]) -> list[Any]:
+        """Return what `ask` gives for each; what is asked twice is asked once, by picture."""
+        each = sorted(dict.fromkeys(wanted), key=lambda one: (one[0] is not None, one[0] or 0))
+        given = dict(zip(each, self._engine.spread(ask, each), strict=True))
+        return [given[one] for one in wanted]
+
+    def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str]:
+        said = self._model.answer(self._pictures(pairs), [text for _, text in pairs])
+        self._require(
+            len(said) == len(pairs) and all(isinstance(one, str) for one in said), "texts"
+        )
+        return list(said)
+
+    def _scores(self, triples: Sequence[tuple[int | None, str, str]]) -> list[float]:
+        score = self._engine.checked(self._model.score_answers)
+        questions, options = ([one[i] for one in triples] for i in (1, 2))
+        found = score(self._pictures(triples), questions, options)
+        self._require(tuple(found.shape) == (len(triples),), "numbers")
+        values = found.float().cpu()
+        if not values.isfinite().all():
+            bad = int((~values.isfinite()).nonzero()[0])
+            what = f"the answer {options[bad]!r:.80} to {questions[bad]!r:.80}"
+            raise DataError(f"{self._name} gave the score {values[bad].item()} to {what}")
+        return list(values.tolist())
+
+    def _require(self, fits: bool, what: str) -> None:
+        if not fits:
+            raise ValueError(f"{self._name} gave other than one of {what} for each question")
+
+    def _pictures(self, asked: Sequence[Sequence[Any]]) -> list[Picture]:
+        """Return the picture of each; that of a row is opened once."""
+        shown = "picture" if "picture" in self._rows.columns else "image"
+        pictures: dict[int | None, Picture] = {None: Picture(None, None)}
+        for row in dict.fromkeys(one[0] for one in asked if one[0] is not None):
+            value = self._rows[shown][row]
+            pictures[row] = value if isinstance(value, Picture) else Picture(value, None)
+        return [pictures[one[0]] for one in asked]
+
+    @property
+    def _name(self) -> str:
+        return self._engine.name_of(self._model)

@@ -1,0 +1,129 @@
+"""Replies to questions with options: which option a reply names, and what that earns.
+
+Asking and judging are apart: a reply is judged alike whether a model of this run gave it or a file
+has it. An item may be asked several times, with its options in another order each time. It earns
+the mean over its replies, so that who always names the same place earns what guessing does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from string import ascii_uppercase
+from typing import NamedTuple
+
+import torch
+
+from vlbench.capabilities import Reply
+from vlbench.metrics.ranking import Choice, choose_any
+
+# What names each of some options in a reply, in the order in which they are shown.
+Labels = Callable[[Sequence[str]], Sequence[str]]
+
+# An item that is asked by letter has at most so many options.
+MOST_LETTERS = 10
+
+
+def letters(options: Sequence[str]) -> str:
+    """Return a letter for each option, from A."""
+    return ascii_uppercase[: len(options)]
+
+
+def numbers(options: Sequence[str]) -> list[str]:
+    """Return the number of each option, from 1."""
+    return [str(i + 1) for i in range(len(options))]
+
+
+def words(options: Sequence[str]) -> Sequence[str]:
+    """Return the options themselves: a reply names one in its own words."""
+    return options
+
+
+def named_option(said: str, labels: Sequence[str]) -> int | None:
+    """Return the place of the only label that occurs in a reply; None for none, or for several.
+
+    A label is no part of a longer word, or of a longer label. Letters are capitals, and "A" before
+    a word in small letters is the article, unless the word is "is", "or" or "and"; other labels may
+    be written in any case.
+    """
+    found = []
+    for place in sorted(range(len(labels)), key=lambda place: -len(labels[place])):
+        pattern, flags = _pattern(labels[place])
+        if re.search(pattern, said, flags):
+            found.append(place)
+            said = re.sub(pattern, " ", said, flags=flags)
+    return found[0] if len(found) == 1 else None
+
+
+def _pattern(label: str) -> tuple[str, int]:
+    word = rf"(?<!\w){re.escape(label)}(?!\w)"
+    if len(label) == 1 and label in ascii_uppercase:
+        return word + (r"(?! (?!(is|or|and)\b)[a-z])" if label == "A" else ""), 0
+    return word, re.IGNORECASE
+
+
+class Judged(NamedTuple):
+    """The choices of N items, and how many of all replies name no option, or several.
+
+    An item's `chosen` is the option that all its replies name, else -1. `by_reply` has the credit
+    of each reply, by item.
+    """
+
+    choice: Choice
+    by_reply: Sequence[Sequence[float]]
+    unparsed: int
+
+
+def judge(
+    replies: Sequence[Sequence[Reply]],
+    options: Sequence[Sequence[str]],
+    right: Sequence[Sequence[int]],
+    labels: Labels,
+) -> Judged:
+    """Return what the replies to N items earn; `right` are the numbers of each one's right options.
+
+    A text that names a right option earns 1, one that names no option or several earns nothing. Of
+    scores the highest is chosen; tied options share the credit. Raises ValueError for an item
+    without replies, and for texts among scores.
+    """
+    flat = [(row, one) for row, own in enumerate(replies) for one in own]
+    scored = [not isinstance(one.said, str) for _, one in flat]
+    if any(not own for own in replies) or (any(scored) and not all(scored)):
+        raise ValueError("each item has replies, and these are all texts or all scores")
+    if any(scored):
+        choice = _choose([one.said for _, one in flat], [right[row] for row, _ in flat])
+    else:
+        named = [_named(one, options[row], labels) for row, one in flat]
+        hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
+        untied = torch.zeros(len(flat), dtype=torch.bool)
+        credit = torch.tensor(hits, dtype=torch.float64)
+        choice = Choice(credit, untied, torch.tensor(named))
+    return _by_item(choice, [len(own) for own in replies], texts=not any(scored))
+
+
+def _by_item(choice: Choice, sizes: Sequence[int], *, texts: bool) -> Judged:
+    """Return the choices of items that have so many replies each, in order."""
+    credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
+    means = torch.stack([own.mean() for own in credit])
+    one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
+    unparsed = int((choice.chosen < 0).sum()) if texts else 0
+    item = Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
+    return Judged(item, [own.tolist() for own in credit], unparsed)
+
+
+def _named(reply: Reply, options: Sequence[str], labels: Labels) -> int:
+    """Return the number of the option that a text names, else -1."""
+    shown = [options[number] for number in reply.order]
+    place = named_option(str(reply.said), labels(shown))
+    return -1 if place is None else reply.order[place]
+
+
+def _choose(scores: Sequence[str | Sequence[float]], right: Sequence[Sequence[int]]) -> Choice:
+    """Return the choices by log-likelihoods, of which each reply has one per option."""
+    table = torch.zeros(len(scores), max(map(len, scores)), dtype=torch.float64)
+    is_option, is_right = torch.zeros(2, *table.shape, dtype=torch.bool)
+    for i, (own, true) in enumerate(zip(scores, right, strict=True)):
+        table[i, : len(own)] = torch.tensor(own, dtype=torch.float64)
+        is_option[i, : len(own)] = True
+        is_right[i, list(true)] = True
+    return choose_any(table, is_right, candidates=is_option, log_odds=True)

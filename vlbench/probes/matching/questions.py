@@ -1,0 +1,277 @@
+"""Questions about images, whose answers are among given options.
+
+A model that generates is asked by the log-likelihood of each option as the answer; by letter, with
+the options listed, once in each cyclic order of them, so that a letter's place earns nothing; or in
+words, without the options. A reply that names no option, or several, earns nothing and is counted.
+
+Who does not look has priors: `text_alone` is what the same model earns when it is asked without the
+image, `another_image` with that of another cluster, and `frequent_answer` what the option that is
+right most often in other clusters earns. `accuracy_gain_over_text_alone` and
+`accuracy_gain_from_image` are the differences to the first two, paired by item.
+
+Of questions with a `positive` answer, such as yes, the F1 of that answer and how often it is said
+stand beside (POPE, Li et al. 2023, arXiv:2305.10355, section 4). Replies in words are also read by
+the rule of POPE's code: "no" where the first sentence, without its commas, has the word No, no or
+not, and else "yes". By that rule a refusal says yes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vlbench.capabilities import Answerer, AnswerScorer, Reply
+from vlbench.data.records import Split, TestRows
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.asking import CANNOT, Asker, Question, way_of
+from vlbench.engine.pair_scores import rows_of_other_clusters
+from vlbench.errors import DataError, SpecError
+from vlbench.metrics.gains import ALONE, ANOTHER, gains
+from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
+from vlbench.metrics.items import DIGITS, Answers, Examples, Measured
+from vlbench.metrics.replies import judge, letters
+from vlbench.probes.matching.credits import MetricItems, all_right, report
+from vlbench.results import Outcome, Positive, Score
+
+# The options of questions that come without any.
+YES_NO = ("yes", "no")
+
+# A right answer that names an option by its letter, as in B, b. or (b).
+LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
+
+FREQUENT = "frequent_answer"
+NO_DIRECTION = "a share is neither good nor bad by itself"
+
+
+def questions(  # noqa: PLR0913 - tasks fill them by name
+    model: AnswerScorer | Answerer,
+    data: TestRows,
+    engine: Engine,
+    *,
+    asked: Literal["", "likelihood", "letter", "words"] = "",
+    instruction: str = "",
+    per_byte: bool = False,
+    positive: str = "",
+    least: Positive = 1,
+    sets: dict[str, str] | None = None,
+    seed: int = 0,
+) -> Outcome:
+    """Return how often the reply to a question names a right option.
+
+    Rows have an `image`, a `question`, `right_answers`, each the text of an option or its letter,
+    and `options`; without these, they are yes and no. By default a model is asked by likelihood if
+    it can, else by letter. `instruction` follows each question. `per_byte` divides log-likelihoods
+    by the length of the option in UTF-8. `sets` has by metric the column that names the set of each
+    item, all of which must be right. Categories with fewer than `least` items have no score of
+    their own. The seed draws other images.
+
+    Raises DataError for a row whose right answer is no option, and TooFewRows for fewer than two
+    clusters.
+    """
+    rows, way = data.splits["test"], way_of(model, asked)
+    if positive and way == "letter":
+        raise SpecError("`positive` answers are asked by likelihood or in words, not by letter")
+    items = read_items(rows)
+    others = rows_of_other_clusters(items.examples.clusters, seed)
+    asker = Asker(model, rows, engine, way, instruction=instruction, per_byte=per_byte)
+    every = [*range(len(rows))]
+    replies = asker.replies(every, items.asked)
+    options = [one.options for one in items.asked]
+    own = judge(replies, options, items.right, asker.labels)
+    floors = {ANOTHER: asker.judge(others, items.asked, items.right).choice.credit}
+    if asker.reads_text_alone:
+        alone = asker.judge([None] * len(rows), items.asked, items.right)
+        floors[ALONE] = alone.choice.credit
+    floors[FREQUENT] = _frequent(items)
+    asks = MetricItems(
+        "accuracy",
+        own.choice,
+        floors,
+        torch.tensor([len(r) / len(o) for r, o in zip(items.right, options, strict=True)]).double(),
+        items.examples,
+        every,
+        blind=tuple(name for name in (ALONE, FREQUENT) if name in floors),
+        answers=_answers(items, own.choice.chosen),
+    )
+    more = gains(asks.metric, asks.own.credit, asks.floors, asks.examples)
+    if positive:
+        more += _of_positive(asks, items, replies, positive)
+    grouped = [
+        all_right(asks, metric, [*map(str, rows[column])])
+        for metric, column in (sets or {}).items()
+    ]
+    counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
+    notes = [] if asker.reads_text_alone else [CANNOT]
+    return report([asks], items.categories, least, counts, grouped, more, notes, asked_by=way)
+
+
+class Items(NamedTuple):
+    """What rows ask: questions, the numbers of right options, examples, categories if any."""
+
+    asked: Sequence[Question]
+    right: Sequence[Sequence[int]]
+    examples: Examples
+    categories: Sequence[str]
+
+
+def read_items(rows: Split) -> Items:
+    """Return what rows ask. Raises DataError, with the row, where they do not ask something."""
+    texts, answers = [*rows["question"]], [*rows["right_answers"]]
+    listed = "options" in rows.columns
+    options = [*rows["options"]] if listed else [YES_NO] * len(rows)
+    asked = [Question(text, own) for text, own in zip(texts, options, strict=True)]
+    right = []
+    for row, (own, given) in enumerate(zip(options, answers, strict=True), 1):
+        try:
+            right.append(sorted({_place(own, one) for one in given}))
+        except ValueError as error:
+            raise DataError(f"row {row}: {error}") from None
+        if len({*own}) < len(own) or len(right[-1]) == len(own):
+            what = "two options are the same" if len({*own}) < len(own) else "every option is right"
+            raise DataError(f"row {row} asks nothing: {what}, {', '.join(own):.80}")
+    images = rows["image"].examples()
+    content = zip(images.digests, texts, options, strict=True)
+    digests = [digest([*map(_plain, one)]).removeprefix("sha256:")[:DIGITS] for one in content]
+    ids = [f"{a}/{b}" for a, b in zip(images.ids, rows["question"].examples().ids, strict=True)]
+    named = "cluster" in rows.columns
+    clusters = [*rows["cluster"]] if named else images.digests
+    categories = [*rows["category"]] if "category" in rows.columns else []
+    return Items(asked, right, Examples(ids, digests, clusters), categories)
+
+
+def _plain(value: str | Sequence[str]) -> str | list[str]:
+    return value if isinstance(value, str) else list(value)
+
+
+def _place(options: Sequence[str], answer: str) -> int:
+    """Return the number of the option that is a right answer, given as its text or its letter."""
+    said = answer.strip().casefold()
+    by_text = [i for i, option in enumerate(options) if option.strip().casefold() == said]
+    letter = LETTER.fullmatch(answer.strip())
+    by_letter = (
+        [letters(options).index(letter[1].upper())]
+        if (letter and letter[1].upper() in letters(options))
+        else []
+    )
+    found = {*by_text, *by_letter}
+    if len(found) == 1:
+        return found.pop()
+    how = "is no option and no letter of one" if not found else "means two options"
+    raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
+
+
+def _frequent(items: Items) -> Tensor:
+    """Return the credit of the option that is right most often in other clusters, float64 [N]."""
+    of_clusters: dict[str, Counter[str]] = {}
+    for one, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
+        own = of_clusters.setdefault(cluster, Counter())
+        own.update(one.options[number] for number in right)
+    total = sum(of_clusters.values(), Counter[str]())
+    counts = [
+        [float(total[option] - of_clusters[cluster][option]) for option in one.options]
+        for one, cluster in zip(items.asked, items.examples.clusters, strict=True)
+    ]
+    replies = [[Reply(tuple(range(len(own))), own)] for own in counts]
+    options = [one.options for one in items.asked]
+    return judge(replies, options, items.right, letters).choice.credit
+
+
+def _answers(items: Items, chosen: Tensor) -> Answers:
+    """Return what was said, and the first right option, as texts."""
+    names = list(dict.fromkeys(option for one in items.asked for option in one.options))
+    place = {name: i for i, name in enumerate(names)}
+    pairs = zip(items.asked, chosen.tolist(), items.right, strict=True)
+    both = [
+        (place[one.options[said]] if said >= 0 else -1, place[one.options[right[0]]])
+        for one, said, right in pairs
+    ]
+    said, right = np.array(both).T
+    return Answers(names, said, right)
+
+
+def _of_positive(
+    asks: MetricItems,
+    items: Items,
+    replies: Sequence[Sequence[Reply]],
+    positive: str,
+) -> list[Measured]:
+    """Return the F1 of a positive answer and its share, over all items and by category."""
+    places = [_place(one.options, positive) for one in items.asked]
+    truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
+    chosen, credit = asks.own.chosen.numpy(), asks.own.credit.numpy()
+    # Tied likelihoods say both by half; a text that names nothing says neither.
+    tied = asks.own.tied.numpy()
+    says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
+    read = {"": (says, credit)}
+    if isinstance(replies[0][0].said, str):
+        yes = np.array([_says_yes(str(own[0].said)) for own in replies], float)
+        read["_published_rule"] = yes, (yes == truth).astype(float)
+    kept = {"": np.ones(len(truth), bool)}
+    kept |= {name: np.array(items.categories) == name for name in sorted({*items.categories})}
+    measured = []
+    for category, rows in kept.items():
+        at = {"category": category} if category else {}
+        examples = Examples(
+            *([part[i] for i in np.flatnonzero(rows).tolist()] for part in items.examples)
+        )
+        for rule, (said, earned) in read.items():
+            measured += _rates(rule, at, examples, said[rows], truth[rows])
+            if rule:
+                measured.append(_accuracy(f"accuracy{rule}", at, examples, earned[rows]))
+    return measured
+
+
+def _says_yes(text: str) -> bool:
+    """Return what POPE's code reads in a reply."""
+    sentence = text.partition(".")[0].replace(",", "")
+    return not {"No", "no", "not"} & {*sentence.split(" ")}
+
+
+def _rates(
+    rule: str,
+    at: Mapping[str, str],
+    examples: Examples,
+    said: NDArray[np.float64],
+    truth: NDArray[np.float64],
+) -> list[Measured]:
+    """Return the F1 of the positive answer, and the share of it, each image a cluster.
+
+    F1 is 2 TP / (2 TP + FP + FN); always saying it, the floor, has 2 p / (1 + p) where p of the
+    items are positive.
+    """
+    _, places = np.unique(examples.clusters, return_inverse=True)
+    sizes = np.bincount(places)
+    measured = []
+    if truth.sum() + said.sum() > 0:
+        hits, both = np.bincount(places, 2 * said * truth), np.bincount(places, said + truth)
+        estimate = clustered_ratio(hits, both)
+        share = float(truth.mean())
+        always = {"always_positive": 2 * share / (1 + share)}
+        f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
+        measured.append(Measured(f1))
+    estimate = clustered_fraction(np.bincount(places, said), sizes)
+    share_of_yes = Score(
+        f"positive_share{rule}",
+        at=at,
+        n=len(truth),
+        no_chance=NO_DIRECTION,
+        **estimate._asdict(),
+    )
+    return [*measured, Measured(share_of_yes, examples, said)]
+
+
+def _accuracy(
+    metric: str, at: Mapping[str, str], examples: Examples, credit: NDArray[np.float64]
+) -> Measured:
+    _, places = np.unique(examples.clusters, return_inverse=True)
+    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    score = Score(metric, at=at, n=len(credit), chance=0.5, **estimate._asdict())
+    return Measured(score, examples, credit)
