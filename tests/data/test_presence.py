@@ -46,7 +46,6 @@ IDX = [
     for kind in ("images-idx3", "labels-idx1")
 ]
 COCO = [f"annotations/{kind}_val2017.json" for kind in ("instances", "captions")]
-TEXTS = {"corpus": "corpus.txt", "analogies": "analogies.txt", "word_pairs": ["pairs.tsv"]}
 LOADERS = {
     "cifar10": (cifar.cifar10, ["batches.meta", "test_batch", *BATCHES], {}),
     "cifar100": (cifar.cifar100, ["meta", "train", "test"], {}),

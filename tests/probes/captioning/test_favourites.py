@@ -297,11 +297,6 @@ def square():
         yield crossed(COUNTS, SHORT, SAME, LONG, seeds=2)
 
 
-def test_each_score_has_something_to_compare_with_or_says_why_not(liked, square):
-    for score in (*liked.scores, *square.scores):
-        assert score.chance is not None or score.floors or score.no_chance, score
-
-
 def test_each_scorer_scores_the_favourites_and_the_captions_before(square):
     found = values(square)
     assert found["match_score", "nouns", "favourites"] == 1.0
