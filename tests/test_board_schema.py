@@ -47,10 +47,11 @@ def refusal(folder, content):
     return str(caught.value).removeprefix(f"{folder}/")
 
 
-@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
-def test_rows_that_are_read_and_written_again_are_the_same_bytes(file):
-    rows = json.loads(file.read_text("utf-8"))["rows"]
-    assert json.dumps([row.row() for row in read_board(file).results]) == json.dumps(rows)
+def test_rows_that_are_read_and_written_again_are_the_same_bytes():
+    for file in BOARDS:
+        rows = json.loads(file.read_text("utf-8"))["rows"]
+        again = [row.row() for row in read_board(file).results]
+        assert json.dumps(again) == json.dumps(rows), file
 
 
 def test_a_board_is_what_its_file_says():

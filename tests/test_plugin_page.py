@@ -5,8 +5,6 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 from vlbench import capabilities
 from vlbench.commands.init import TEMPLATE
 
@@ -53,10 +51,10 @@ def is_text(node):
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_name_on_the_page_is_there(name):
-    module, _, attribute = name.partition(":")
-    assert hasattr(import_module(module), attribute)
+def test_the_names_on_the_page_are_there():
+    parts = [name.split(":") for name in sorted(NAMES)]
+    assert len(parts) > 50
+    assert [part for part in parts if not hasattr(import_module(part[0]), part[1])] == []
 
 
 def test_every_capability_is_on_the_page():

@@ -172,15 +172,18 @@ def anchors(text):
 LINKED = [*FILES, *sorted((ROOT / "docs").glob("tutorials/*.md")), ROOT / "CONTRIBUTING.md"]
 
 
-@pytest.mark.parametrize("file", LINKED, ids=lambda file: file.name)
-def test_every_link_between_pages_leads_somewhere(file):
-    links = [link for link in LINK.findall(file.read_text("utf-8")) if "://" not in link]
+def leads_somewhere(file, link):
+    name, _, anchor = link.partition("#")
+    target = file.parent / name if name else file
+    return target.exists() and (not anchor or anchor in anchors(target.read_text("utf-8")))
+
+
+def test_every_link_between_pages_leads_somewhere():
+    links = [(file, link) for file in LINKED for link in LINK.findall(file.read_text("utf-8"))]
     # A page that is made at build is looked for when the site is built.
-    for link in (one for one in links if not one.startswith("generated/")):
-        name, _, anchor = link.partition("#")
-        target = file.parent / name if name else file
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target.read_text("utf-8")), link
+    inner = [(f, link) for f, link in links if "://" not in link and link[:10] != "generated/"]
+    assert len(inner) > 50
+    assert [(file.name, link) for file, link in inner if not leads_somewhere(file, link)] == []
 
 
 # The boards whose primary scores are the columns of the table of example rows, and of real ones.

@@ -11,8 +11,8 @@ from vlbench.adapter_kit.images import image_features
 from vlbench.adapter_kit.vlm.image_tokens import LAYOUTS, TokenGrid, TokenView, _place, locate
 from vlbench.errors import CannotDo
 
-# Square, wide, tall, and odd pictures; the last is enlarged.
-SIZES = [(128, 128), (190, 64), (70, 200), (131, 97), (40, 30)]
+# Wide, tall, and odd pictures; the last is enlarged.
+SIZES = [(190, 64), (70, 200), (131, 97), (40, 30)]
 # How far inside a block resizing can hide its edges, and how far outside show them, as a share of
 # the picture's side. A token of these models is a quarter of a view wide.
 HIDDEN, SHOWN = 0.06, 0.12

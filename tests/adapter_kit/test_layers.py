@@ -92,13 +92,6 @@ def test_tokens_without_a_class_are_averaged_wherever_the_batch_is(pixels, batch
     assert torch.allclose(found["blocks.1_mean"], model(pixels), atol=1e-6)
 
 
-class ChannelsLast(Convolutions):
-    def forward(self, pixels):
-        for block in self.blocks:
-            pixels = block(pixels)
-        return pixels
-
-
 class Moved(nn.Module):
     def __init__(self, *inner):
         super().__init__()

@@ -1,7 +1,6 @@
 """What is printed at a terminal of 80 and of 120 columns, and into a file: nothing is cut."""
 
 import re
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -27,14 +26,6 @@ BOARD_WORDS = [
     ["leaderboard", "reproduce", "arXiv:2104.08313", *BOARDS],
     ["items", "zero_shot_scenes", "tiny-clip", "--wrong", *BOARDS],
 ]
-HELPS = [
-    [*words, "--help"]
-    for words in (
-        *([], ["run"], ["ls"], ["show"], ["check"], ["items"], ["data"], ["rerun"], ["validate"]),
-        *(["leaderboard", word] for word in ("show", "build", "compare", "merge", "export")),
-        *(["leaderboard", word] for word in ("reproduce", "page", "rate")),
-    )
-]
 
 
 @pytest.fixture
@@ -48,8 +39,7 @@ def printed(capsys, monkeypatch):
                 monkeypatch.setenv(name, str(value))
         monkeypatch.delenv("NO_COLOR", raising=False)
         capsys.readouterr()
-        with suppress(SystemExit):  # of --help
-            main(words)
+        main(words)
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
 
     return run
@@ -73,13 +63,6 @@ def test_no_word_and_no_number_is_cut_and_what_goes_into_a_file_is_not_padded(wo
     wide = printed(words)
     assert wide.strip()
     assert [line for line in wide.splitlines() if line != line.rstrip()] == []
-    for width in (80, 120):
-        require_whole(printed(words, width), wide, width)
-
-
-@pytest.mark.parametrize("words", HELPS, ids=" ".join)
-def test_help_cuts_no_word(words, printed):
-    wide = printed(words, 2000)
     for width in (80, 120):
         require_whole(printed(words, width), wide, width)
 

@@ -99,10 +99,10 @@ def test_an_image_is_found_in_either_spelling_of_its_file(listed, stored, tmp_pa
 
 
 @pytest.mark.parametrize("name", LABELLED)
-@pytest.mark.parametrize("given", ["cat\u200dfish", "חתול", "a.b", "CAT", "c" * 200])
-def test_a_name_may_have_any_letters(name, given, tmp_path):
-    data = load(name, tmp_path / "set", [row(1, given), row(2, "zebra")], ["label"])
-    assert sorted(data.classes) == sorted([given, "zebra"])
+def test_a_name_may_have_any_letters(name, tmp_path):
+    given = ["cat\u200dfish", "חתול", "a.b", "CAT", "c" * 200]
+    rows = [row(i, text) for i, text in enumerate(given)]
+    assert sorted(load(name, tmp_path / "set", rows, ["label"]).classes) == sorted(given)
 
 
 @pytest.mark.parametrize("name", LABELLED)

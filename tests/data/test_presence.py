@@ -46,7 +46,6 @@ IDX = [
     for kind in ("images-idx3", "labels-idx1")
 ]
 COCO = [f"annotations/{kind}_val2017.json" for kind in ("instances", "captions")]
-TEXTS = {"corpus": "corpus.txt", "analogies": "analogies.txt", "word_pairs": ["pairs.tsv"]}
 LOADERS = {
     "cifar10": (cifar.cifar10, ["batches.meta", "test_batch", *BATCHES], {}),
     "cifar100": (cifar.cifar100, ["meta", "train", "test"], {}),
@@ -116,20 +115,15 @@ def test_each_loader_of_files_has_a_line():
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_loader_whose_files_are_there_reads_none_of_them(name, tmp_path):
+def test_a_loader_says_what_to_get_and_reads_no_file_that_is_there(name, tmp_path):
     loader, files, arguments = LOADERS[name]
+    missing = absence(lambda: loader(root=tmp_path / "none", **arguments))
+    assert missing.where_to_get
+    assert missing.where_to_put
     for file in (tmp_path / file for file in files):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     assert absence(lambda: loader(root=tmp_path, **arguments)) is None
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_a_loader_whose_files_are_absent_says_what_to_get(name, tmp_path):
-    loader, _, arguments = LOADERS[name]
-    missing = absence(lambda: loader(root=tmp_path / "none", **arguments))
-    assert missing.where_to_get
-    assert missing.where_to_put
 
 
 @pytest.mark.parametrize("loader", INSIDE[:-1])

@@ -65,11 +65,17 @@ def test_more_digits_than_the_set_has_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("place", "new"),
-    [(144, b"\x01"), (145, b"\x08"), (184, b"\x00"), (184, b"\xff"), (156, b"\xff\xff\xff\xff")],
-    ids=["cells", "complex", "no type", "another type", "a long part"],
+    ("place", "new", "packed"),
+    [
+        (144, b"\x01", False),
+        (144, b"\x01", True),
+        (145, b"\x08", False),
+        (184, b"\x00", False),
+        (184, b"\xff", False),
+        (156, b"\xff\xff\xff\xff", False),
+    ],
+    ids=["cells", "packed cells", "complex", "no type", "another type", "a long part"],
 )
-@pytest.mark.parametrize("packed", [True, False])
 def test_a_header_that_would_end_the_process_is_refused(tmp_path, place, new, packed):
     savemat(tmp_path / "test_32x32.mat", {"X": X, "y": Y})
     content = bytearray((tmp_path / "test_32x32.mat").read_bytes())

@@ -93,8 +93,7 @@ def test_no_rows_earn_no_credit():
     assert choose(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).credit.tolist() == []
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(("value", "place"), [(torch.nan, 0), (torch.inf, 1), (-torch.inf, 2)])
 def test_a_score_that_is_not_finite_is_refused_with_its_row_by_every_function(value, place):
     scores, right = torch.tensor([[0.2, 0.5, 0.1]] * 4), torch.arange(4) % 3
     scores[2, place] = value

@@ -143,9 +143,17 @@ def test_boxes_of_whole_cells_are_those_of_torchvisions_roi_align(columns):
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
 
 
-@pytest.mark.parametrize("size", [(640, 480), (333, 500), (90, 30), (1, 1), (7, 2)])
-@pytest.mark.parametrize("squash", [False, True])
-@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest"])
+@pytest.mark.parametrize(
+    ("size", "squash", "interpolation"),
+    [
+        ((640, 480), False, "bicubic"),
+        ((333, 500), True, "bilinear"),
+        ((90, 30), False, "nearest"),
+        ((90, 30), True, "bicubic"),
+        ((1, 1), False, "bilinear"),
+        ((7, 2), True, "nearest"),
+    ],
+)
 def test_a_view_is_found_from_what_preprocess_does_alone(size, squash, interpolation):
     steps = resizing(256, 224, squash=squash, interpolation=interpolation)
     found = find_view(steps, size).place(torch.tensor([[0.0, 0, *size]]))

@@ -17,7 +17,7 @@ from vlbench.probes.generalization.classification import classification
 from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.retrieval import retrieval_in_pools
 
-MARGINS = [0, 4, 8, 12, 16, 20, 40, 60]
+MARGINS = [0, 16, 60]
 DATA = {"foils": foil_rows(), "twins": twin_rows()}
 
 

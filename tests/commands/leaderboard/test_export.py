@@ -83,7 +83,7 @@ def test_a_board_without_rows_fails_too(tmp_path):
     assert exported(tmp_path, "csv", rows=[SKIPPED]).code == 1
 
 
-@pytest.mark.parametrize("form", ["md", "csv", "tex", "json"])
+@pytest.mark.parametrize("form", ["csv", "tex", "json"])
 def test_hostile_names_and_reasons_do_no_harm_to_a_terminal(tmp_path, form):
     names = [*HOSTILE, "bell\x07"]
     rows = [result(name, score(), notes=[name]) for name in names]

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from caption_world import Likes, captioned, constant, nouns_of_the_image, things
-from item_means import item_means
 
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
@@ -116,11 +115,3 @@ def test_a_trigram_model_tells_blind_what_is_not_said_by_people():
     assert values["prefers_reference",].floors["text_only"] == 1.0
     _, values, _ = matched(constant, lambda i: f"a {things(i)[0]} and a {things(i)[1]}")
     assert values["prefers_reference",].floors["text_only"] == 0.5
-
-
-def test_the_items_have_the_mean_of_their_scores():
-    found, _, _ = matched(nouns_of_the_image, nothing, everything)
-    means = item_means(found.items)
-    scores = {(s.metric, *sorted(s.at.items())): s.value for s in found.scores}
-    assert means == pytest.approx({key: scores[key] for key in means})
-    assert ("prefers_reference_gain_from_image",) in means

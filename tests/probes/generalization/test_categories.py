@@ -80,13 +80,6 @@ def test_a_model_that_knows_the_seen_classes_alone_is_at_chance_on_the_held_out_
 
 
 @every_probe
-def test_a_constant_model_is_at_chance_on_each_part(probe):
-    outcome = run(probe, ConstantModel(), categories=PARTS)
-    assert {s.at["categories"] for s in outcome.scores} == {"seen", "held_out"}
-    assert [s.value for s in outcome.scores] == pytest.approx([guessed(s) for s in outcome.scores])
-
-
-@every_probe
 def test_a_part_scores_as_data_of_its_classes_alone(probe):
     data = images(6, 9, 12, 8, 10)
     model = PlantedFeatures(torch.randn(90, 6, generator=torch.Generator().manual_seed(0)))
@@ -182,11 +175,10 @@ def test_the_categories_may_stand_in_another_order_than_the_classifiers_outputs(
         ({"a": ["dog"]}, r"categories \['dog'\]: nothing to choose from; name 2 or more"),
     ],
 )
-@every_probe
-def test_classes_that_make_no_problem_are_refused_before_anything_is_encoded(probe, parts, message):
+def test_classes_that_make_no_problem_are_refused_before_anything_is_encoded(parts, message):
     model = CountsImages()
     with pytest.raises(ValueError, match=message):
-        run(probe, model, categories=parts)
+        run(transfer, model, categories=parts)
     assert model.seen == []
 
 

@@ -61,14 +61,6 @@ def test_five_guesses_at_five_classes_are_no_score():
     assert {score.metric for score in outcome.scores} == {"accuracy", "class_accuracy"}
 
 
-def test_items_have_predictions_and_average_to_the_scores():
-    outcome = run(ReadsTheLabel(len(PER_CLASS)))
-    assert outcome.items is not None
-    rows = [row for row in outcome.items.to_pylist() if row["metric"] == "accuracy"]
-    assert len(rows) == sum(PER_CLASS)
-    assert all(row["prediction"] == row["target"] for row in rows)
-
-
 def test_images_of_some_categories_alone_are_classified():
     outcome = run(ReadsTheLabel(3), categories=["class 0", "class 1", "class 2"])
     assert outcome.counts["n"] == sum(PER_CLASS[:3])

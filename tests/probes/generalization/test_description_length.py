@@ -112,11 +112,8 @@ def test_code_and_accuracy_are_those_of_scikit_learn():
     assert accuracies(outcome) == pytest.approx({18: means[0], 36: means[1]})
 
 
-@pytest.mark.parametrize("counts", [(30, 30, 30), (20, 60, 10)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_codes_class_frequencies_and_chooses_by_chance(counts, vector):
-    outcome = probe(ConstantModel(vector), labelled_images(*counts))
-    assert [*accuracies(outcome).values()] == pytest.approx([1 / 3] * (len(outcome.scores) - 2))
+def test_a_constant_model_codes_class_frequencies():
+    outcome = probe(ConstantModel(), labelled_images(20, 60, 10))
     for score in outcome.scores[:2]:
         assert score.value == pytest.approx(score.floors["class_frequencies"], rel=1e-12)
     assert outcome.counts["ties"] == outcome.counts["choices"] > 0
@@ -179,14 +176,6 @@ def test_each_score_says_what_it_takes_to_judge_it():
     assert [(s.n, s.chance, s.floors) for s in accuracy] == [
         (40, 0.5, {"majority_class": 0.75})
     ] * 5
-
-
-def test_a_code_length_is_that_of_its_items():
-    outcome = probe(ReadsTheLabel(), labelled_images(20, 20))
-    rows = [row for row in outcome.items.to_pylist() if row["metric"] == "bits_per_label"]
-    assert len(rows) == 80
-    mean = np.mean([row["credit"] for row in rows])
-    assert score_of(outcome, "bits_per_label").value == pytest.approx(mean)
 
 
 def test_too_few_images_for_two_blocks_say_how_many_it_takes():

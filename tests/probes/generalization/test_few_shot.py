@@ -163,7 +163,7 @@ def test_nothing_to_draw_is_refused(params):
         probe(ReadsTheLabel(), labelled_images(2, 2), **params)
 
 
-@pytest.mark.parametrize("exponent", [-49, 0, 46])
+@pytest.mark.parametrize("exponent", [-49, 46])
 def test_the_scale_of_features_changes_nothing(exponent):
     data = labelled_images(20, 20, 20)
     features = random_features(data) * 2.0**exponent

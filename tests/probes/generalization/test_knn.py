@@ -79,11 +79,10 @@ def test_the_order_of_train_images_does_not_matter():
     assert values(probe(PlantedFeatures(train, test), data, k=[1, 3])) == {1: 0.5, 3: 0.5}
 
 
-@pytest.mark.parametrize("factor", [2.0**-40, 3.0])
-def test_the_length_of_a_feature_does_not_matter(factor):
+def test_the_length_of_a_feature_does_not_matter():
     data = labelled_images(20, 20, 20)
     features = random_features(data)
-    found = values(probe(PlantedFeatures(features * factor), data, k=[5]))
+    found = values(probe(PlantedFeatures(features * 2.0**-40), data, k=[5]))
     assert found == values(probe(PlantedFeatures(features), data, k=[5]))
 
 

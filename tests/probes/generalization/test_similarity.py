@@ -196,9 +196,8 @@ def copied(data, every):
     return replace(data, splits={"test": Split({"image": image, "caption": texts})})
 
 
-@pytest.mark.parametrize("every", [2, 4])
-def test_independent_models_are_no_more_similar_for_copies_of_images(every):
-    above = Counter()
+def test_independent_models_are_no_more_similar_for_copies_of_images():
+    above, every = Counter(), 4
     data = copied(IMAGES, every)
     for seed in range(40):
         drawn = [torch.Generator().manual_seed(1000 * kind + seed) for kind in (1, 2)]

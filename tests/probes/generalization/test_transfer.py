@@ -85,12 +85,8 @@ def test_a_model_that_reads_the_label_is_always_right_on_augmented_images():
 
 
 @pytest.mark.parametrize("augment", [False, True])
-@pytest.mark.parametrize("counts", [(5, 5, 5), (1, 12, 2)])
-@pytest.mark.parametrize("vector", [(0.3, -0.7, 0.1), (0.0, 0.0, 0.0)])
-def test_a_constant_model_scores_chance_not_the_frequency_of_the_largest_class(
-    counts, vector, augment
-):
-    outcome = probe(ConstantModel(vector), labelled_images(*counts), augment=augment)
+def test_a_constant_model_scores_chance_not_the_frequency_of_the_largest_class(augment):
+    outcome = probe(ConstantModel(), labelled_images(1, 12, 2), augment=augment)
     assert [score.value for score in outcome.scores] == pytest.approx([1 / 3] * (2 - augment))
     assert outcome.counts == {"n": 15, "choices": 15, "ties": 15}
     assert "the features of all test images are the same" in outcome.notes[0]

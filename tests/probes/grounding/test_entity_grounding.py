@@ -24,7 +24,6 @@ from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.boxes import iou
 from vlbench.metrics.intervals import wilson
 from vlbench.probes.grounding.entity_grounding import entity_grounding
-from vlbench.probes.grounding.scores import MOST_SCORES
 
 ADAPTERS = Path(__file__).resolve().parents[3] / "model_adapters"
 
@@ -226,21 +225,6 @@ def test_a_model_of_patches_scores_regions_by_the_patches_they_cover():
     found = score(outcome, "attention_on_gold").value
     assert found == pytest.approx((thing0 + thing1) / 2)
     assert any("patches of its own" in note for note in outcome.notes)
-
-
-def test_batches_do_not_change_the_table():
-    model, data = Planted({(0, 0): Plan(images=3), (1, 1): Plan(images=7)}), data_of(SCENES)
-    assert probe(model, data, batch=1) == probe(model, data, batch=32)
-
-
-def test_many_heads_leave_their_scores_to_the_table():
-    class Large(Planted):
-        layers, heads = 15, 15
-
-    outcome = probe(Large(), data_of(SCENES))
-    assert len(outcome.scores) <= MOST_SCORES
-    assert outcome.artifacts["heads"].num_rows == 225
-    assert not [s for s in outcome.scores if s.metric == "head_accuracy"]
 
 
 def test_only_the_first_images_are_read():

@@ -14,15 +14,12 @@ from grounding_fakes import (
 
 from vlbench.data.records import value_column
 from vlbench.engine import Engine
-from vlbench.errors import TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.measures import Query
 from vlbench.probes.grounding.pictures import ExampleReader, choose_examples, draw
 from vlbench.probes.grounding.reports import (
-    IMAGE_ALONE,
     NO_CONFIDENCE,
-    OWN_PATCHES,
     Queries,
     report,
 )
@@ -74,30 +71,12 @@ def test_the_best_head_of_each_group_is_noted():
     assert note.endswith("layer-head from 0: r0 1-2, r1 1-2")
 
 
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [({"whole": False}, IMAGE_ALONE), ({"image_share": 0.1}, "no head gives the image over 20%")],
-)
-def test_attention_that_leaves_no_active_heads_is_noted(changes, note):
-    model = type("Changed", (Constant,), changes)()
-    assert any(one.startswith(note) for one in outcome(model, queries(0)).notes)
-
-
-def test_a_model_of_patches_is_noted():
-    assert OWN_PATCHES in outcome(Patches(), queries(0)).notes
-
-
 def test_regions_without_scores_are_noted():
     pictures = data_of([two_things(i, 0, 1) for i in range(4)], confident=False).splits["test"]
     reader = AttentionReader(Constant(), 1)
     engine = Engine.for_tests()
     found = report(reader, pictures["picture"], queries(0), engine, examples=0, seed=0)
     assert NO_CONFIDENCE in found.notes
-
-
-def test_one_image_with_a_query_cannot_be_halved():
-    with pytest.raises(TooFewRows, match="1 image with a word to ask for; two halves need two"):
-        outcome(Planted(), queries(0, words=1))
 
 
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)

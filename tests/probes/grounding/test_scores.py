@@ -60,12 +60,6 @@ def test_without_region_scores_there_is_no_floor_of_the_most_confident_one():
     assert set(best.floors) == {"random_region", "largest_region"}
 
 
-@pytest.mark.parametrize(("attention", "whole"), [(0.19, True), (0.9, False)])
-def test_heads_that_are_inactive_or_unknown_have_no_best_active_one(attention, whole):
-    found = named(sums_of(RIGHT, attention, whole=whole))
-    assert ("best_active_head_accuracy",) not in found
-
-
 def test_the_best_active_head_is_chosen_among_active_ones():
     sums = sums_of(RIGHT)
     sums.heads[..., 0, MEASURES.index("attention")] = 0.1

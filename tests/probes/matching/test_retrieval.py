@@ -136,8 +136,8 @@ def test_recall_and_rank_are_the_same_in_small_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("which", BOTH)
-@pytest.mark.parametrize("counts", [FIVE, (3, 1, 7, 2, 2, 1)])
-def test_a_constant_model_scores_exactly_chance(which, counts):
+def test_a_constant_model_scores_exactly_chance(which):
+    counts = (3, 1, 7, 2, 2, 1)
     # Two vectors whose product is nearly 0, so that it is all rounding.
     image, text = torch.randn(2, 64, generator=torch.Generator().manual_seed(0)).double()
     text -= image * (image @ text - 1e-3) / (image @ image)

@@ -85,14 +85,6 @@ def test_with_an_encoder_of_regions_nothing_else_of_them_is_seen():
     assert nouns["1"].value >= 0.9
 
 
-def test_items_give_the_scores(planted):
-    from vlbench.boards.joins import items_of
-
-    assert len(planted.scores) > 20
-    for score in planted.scores:
-        items_of("toy", planted.items, score)
-
-
 def test_artifacts_have_all_questions_and_what_was_looked_at(planted):
     rows = planted.artifacts["questions"].to_pylist()
     # Two floors of all, five steps, five of another's image or caption, and W untrained.

@@ -83,14 +83,6 @@ def test_noise_leaves_what_the_nearest_direction_finds():
     assert truth - 0.03 < found < truth + 0.01
 
 
-def test_unrelated_vectors_score_chance():
-    data, _ = planted((100, 300, 100, 50))
-    words = PlantedWords(lambda text, word: drawn(WIDTH, seed=crc32(f"{text} {word}".encode())))
-    for score in probe(words, data, epochs=10).scores:
-        if score.metric.startswith("accuracy"):
-            assert score.value == pytest.approx(score.chance, abs=0.12)
-
-
 def test_the_floor_of_shuffled_words_is_near_chance():
     data, directions = planted((200, 300, 10, 10))
     outcome = probe(rotated(directions), data, objects=[2], epochs=10)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from markdown_it import MarkdownIt
 from planted_boards import board, result, score
@@ -42,12 +44,9 @@ def test_a_name_is_shown_as_it_is_and_is_no_markup(tmp_path, name):
     assert shown == name.replace("\n", " ")
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_leaves_no_html_and_no_formula_in_the_source(name):
-    text = escaped(name)
-    assert "<" not in text
-    assert text.count("$") == text.count(r"\$")
-    assert ("www." in text, "https:" in text) == (False, False)
+def test_a_name_leaves_no_html_and_no_formula_in_the_source():
+    texts = [escaped(name) for name in HOSTILE]
+    assert [text for text in texts if re.search(r"<|(?<!\\)\$|www\.|https:", text)] == []
 
 
 def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
