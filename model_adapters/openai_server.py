@@ -57,7 +57,7 @@ class OpenAiServer:
         answer: str = "Yes",
         against: str = "No",
         timeout: float = 120.0,
-        retries: int = 3,
+        retries: int = 6,
         pause: float = 1.0,
         concurrent: int = 8,
     ) -> None:

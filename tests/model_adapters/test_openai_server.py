@@ -297,7 +297,7 @@ def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run)
     ("answer", "reason"),
     [
         ({"choices": [{"logprobs": None}]}, "asked were log-probabilities"),
-        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 4 times"),
+        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 7 times"),
     ],
 )
 def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):
