@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.answers import Answers
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import ABSENT, RefusedError, Server, require_reachable
 from vlbench.capabilities import Picture
@@ -46,6 +47,10 @@ class OpenAiServer:
     at most. The greedy answer is that of `temperature` 0; null sends none. Some servers want
     `max_completion_tokens`: it then replaces the limit of every request, which has the older name.
 
+    What was answered in words and scores is not asked for again while the model is loaded, nor by
+    later runs with the same `answers`, a path: they share the file `answers`.jsonl. It is for a
+    server whose model does not change, as `--name` is.
+
     A picture is sent as PNG in its own size, as often as it has texts. A request may take `timeout`
     seconds and is made up to `retries` times more, `concurrent` at a time; see
     `vlbench.adapter_kit.servers.Server` for these and for `pause`.
@@ -71,6 +76,7 @@ class OpenAiServer:
         max_completion_tokens: int | None = None,
         top_logprobs: int = 20,
         temperature: float | None = 0.0,
+        answers: str | None = None,
         timeout: float = 120.0,
         retries: int = 6,
         pause: float = 1.0,
@@ -84,6 +90,7 @@ class OpenAiServer:
         self._top_logprobs = top_logprobs
         self._temperature = {} if temperature is None else {"temperature": temperature}
         self._lists_logs = False
+        self._known = Answers(answers)
         self._device = device
         self._server = Server(
             address, timeout=timeout, retries=retries, pause=pause, concurrent=concurrent
@@ -136,23 +143,24 @@ class OpenAiServer:
     def _score(self, content: list[Any]) -> float:
         asked = {"logprobs": True, "top_logprobs": self._top_logprobs}
         try:
-            answer = self._ask(content, 1, asked)
+            listed = self._ask(content, 1, _list_tokens, **asked)
         except RefusedError as error:
             if "logprobs" in str(error) and "support" in str(error):
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
-        return log_odds(_list_tokens(answer), *self._answers)
+        return log_odds(listed, *self._answers)
 
     def _answer(self, content: list[Any]) -> str:
-        return _text_of(self._ask(content, self._max_new_tokens, {}))
+        text: str = self._ask(content, self._max_new_tokens, _text_of)
+        return text
 
-    def _ask(self, content: list[Any], limit: int, more: Mapping[str, Any]) -> Any:
-        """Return the answer to a message."""
+    def _ask(self, content: list[Any], limit: int, read: Callable[[Any], Any], **more: Any) -> Any:
+        """Return what is read of the answer to a message, which is asked for once."""
         newer = self._newer_limit
         limits = {"max_tokens": limit} if newer is None else {"max_completion_tokens": newer}
         messages = [{"role": "user", "content": content}]
         asked = {"model": self.served, "messages": messages, **limits, **self._temperature, **more}
-        return self._server.post("chat/completions", asked)
+        return self._known.get(asked, lambda: read(self._server.post("chat/completions", asked)))
 
 
 def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:

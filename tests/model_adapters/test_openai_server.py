@@ -430,6 +430,33 @@ def test_a_server_that_is_busy_twice_is_waited_for(planted, run):
     assert run().primary_score.value == 1.0
 
 
+def test_a_run_after_a_failure_asks_only_what_was_not_answered(planted, run, tmp_path):
+    def answer(request):
+        return (400, {}, b"no") if len(planted.requests) == 5 else cat_is_right(request)
+
+    planted.answers["/chat/completions"] = answer
+    args = {"concurrent": 1, "pause": 0.001, "answers": str(tmp_path / "answers" / "v1")}
+    assert run(name="v1", model_args=args).status == "failed"
+    assert run(name="v1", model_args=args).status == "ok"
+    texts = [(one.text(), one.image().tobytes()) for one in planted.requests]
+    assert texts[4] == texts[5]
+    assert len({*texts}) == len(texts) - 1
+    count = len(planted.requests)
+    assert run(name="v1", model_args=args, overwrite=True).status == "ok"
+    assert len(planted.requests) == count
+    (file,) = (tmp_path / "answers").iterdir()
+    told = file.read_bytes()
+    assert [one for one in (KEY, planted.host, "a cat") if one.encode() in told] == []
+
+
+def test_what_was_answered_is_not_asked_for_again_by_the_same_adapter(planted):
+    planted.answers["/chat/completions"] = chat(Yes=0.5, No=0.5)
+    model = made(planted)
+    assert model.score_pairs(PICTURES, ["a", "b"]).tolist() == [0, 0]
+    assert model.score_pairs(PICTURES, ["a", "c"]).tolist() == [0, 0]
+    assert len(planted.requests) == 3
+
+
 def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):
     planted.answers["/embeddings"] = {"data": [row(0, 1.0)]}
     result = run("word_similarity_wordsim353")

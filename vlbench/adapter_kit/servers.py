@@ -138,7 +138,7 @@ class Server:
         try:
             return [future.result() for future in futures]
         finally:
-            # After an error, nobody waits for the requests under way.
+            # After an interrupt, nobody waits for the requests under way.
             waiting.clear()
 
     def post(self, path: str, asked: Mapping[str, Any]) -> Any:
@@ -240,7 +240,7 @@ class _AnyStatus(urllib.request.HTTPErrorProcessor):
 
 
 def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
-    """Ask what waits, in a thread that does not keep the program from ending."""
+    """Ask what waits, up to an error, in a thread that does not keep the program from ending."""
 
     def work() -> None:
         while waiting:
@@ -249,6 +249,7 @@ def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
                 try:
                     answer = ask(one)
                 except BaseException as error:  # noqa: BLE001 - raised where the future is read
+                    waiting.clear()
                     future.set_exception(error)
                 else:
                     future.set_result(answer)
