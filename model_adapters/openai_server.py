@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -12,16 +12,23 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.answers import Answers
 from vlbench.adapter_kit.images import images_of
-from vlbench.adapter_kit.servers import Server, require_reachable
+from vlbench.adapter_kit.servers import ABSENT, RefusedError, Server, require_reachable
 from vlbench.capabilities import Picture
-from vlbench.errors import ServerError, SpecError
+from vlbench.errors import CannotDo, ServerError, SpecError
 
 # The question of hf_vlm, which is that of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
-# What APIs of this kind list at most.
-TOP = 20
+# Statuses of a path that a server does not have.
+NO_PATH = {404, 405, ABSENT}
+
+# Why there are no scores.
+NO_LOGS = "the server lists no log-probabilities of tokens, so that it only answers in words"
+
+# The most characters of an answer, and those of a token that a message shows.
+MOST_TEXT, MOST_TOKEN = 100_000, 40
 
 # An answer that is not listed counts as 0 if it can move the score by no more than this.
 NEGLIGIBLE = 1e-3
@@ -35,10 +42,18 @@ class OpenAiServer:
 
     `address` is what /chat/completions and /embeddings are added to. `question` has {} in the place
     of a text. A score is the log-odds of `answer` against `against` as the first token, whose
-    probabilities are summed over the listed tokens that differ from it in case and blanks alone.
+    probabilities are summed over the `top_logprobs` listed tokens that differ from it only in case
+    and blanks. `answer` asks a question as it is, without `question`, for `max_new_tokens` tokens
+    at most. The greedy answer is that of `temperature` 0; null sends none. Some servers want
+    `max_completion_tokens`: it then replaces the limit of every request, which has the older name.
 
-    A picture is sent as PNG in its own size, as often as it has texts. Requests may take `timeout`
-    seconds, and are made up to `retries` times more; see `vlbench.adapter_kit.servers.Server`.
+    What was answered in words and scores is not asked for again while the model is loaded, nor by
+    later runs with the same `answers`, a path: they share the file `answers`.jsonl. It is for a
+    server whose model does not change, as `--name` is.
+
+    A picture is sent as PNG in its own size, as often as it has texts. A request may take `timeout`
+    seconds and is made up to `retries` times more, `concurrent` at a time; see
+    `vlbench.adapter_kit.servers.Server` for these and for `pause`.
     """
 
     require_weights = staticmethod(require_reachable)
@@ -46,6 +61,7 @@ class OpenAiServer:
     is_served = True
     score_kind = "logit"
     differentiable = False
+    reads_text_alone = True
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
@@ -56,8 +72,13 @@ class OpenAiServer:
         question: str = QUESTION,
         answer: str = "Yes",
         against: str = "No",
+        max_new_tokens: int = 32,
+        max_completion_tokens: int | None = None,
+        top_logprobs: int = 20,
+        temperature: float | None = 0.0,
+        answers: str | None = None,
         timeout: float = 120.0,
-        retries: int = 3,
+        retries: int = 6,
         pause: float = 1.0,
         concurrent: int = 8,
     ) -> None:
@@ -65,6 +86,11 @@ class OpenAiServer:
             raise SpecError(f"question '{question}' needs {{}} once, in the place of the text")
         self.served = served
         self._question, self._answers = question, (answer, against)
+        self._max_new_tokens, self._newer_limit = max_new_tokens, max_completion_tokens
+        self._top_logprobs = top_logprobs
+        self._temperature = {} if temperature is None else {"temperature": temperature}
+        self._lists_logs = False
+        self._known = Answers(answers)
         self._device = device
         self._server = Server(
             address, timeout=timeout, retries=retries, pause=pause, concurrent=concurrent
@@ -73,40 +99,68 @@ class OpenAiServer:
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return float32 [N], the log-odds of the answer's share of both answers' probabilities.
 
-        Raises ServerError where the server lists no log-probabilities, or not those that tell.
+        The first pair is asked by itself. Raises CannotDo if the server lists no log-probabilities
+        for it, and ServerError if it lists none that tell.
         """
-        images = images_of(pictures)
-        different = {id(image): image for image in images}
-        self._server.announce(images=len(different), texts=len(texts))
-        urls = {key: _data_url(image) for key, image in different.items()}
-        pairs = [(urls[id(image)], text) for image, text in zip(images, texts, strict=True)]
-        scores = self._server.ask_each(self._score, pairs)
+        images_of(pictures)
+        pairs = self._content(pictures, [self._question.replace("{}", text) for text in texts])
+        first = [] if self._lists_logs else self._server.ask_each(self._score, pairs[:1])
+        self._lists_logs |= bool(first)
+        scores = first + self._server.ask_each(self._score, pairs[len(first) :])
         return torch.tensor(scores, dtype=torch.float32, device=self._device)
+
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
+        """Return what the model writes, without an image where the picture has none."""
+        return self._server.ask_each(self._answer, self._content(pictures, questions))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return the server's embeddings, float32 [N, D]."""
         self._server.announce(texts=len(texts))
         asked = {"model": self.served, "input": list(texts), "encoding_format": "float"}
-        vectors = _embeddings(self._server.post("embeddings", asked), len(texts))
+        try:
+            answer = self._server.post("embeddings", asked)
+        except RefusedError as error:
+            if error.status in NO_PATH or "support" in str(error):
+                raise CannotDo(f"the server encodes no texts: {error}") from error
+            raise
+        vectors = _embeddings(answer, len(texts))
         return torch.tensor(vectors, dtype=torch.float32, device=self._device)
 
-    def _score(self, pair: tuple[str, str]) -> float:
-        """Return the score of one picture, as a data URL, and one text."""
-        url, text = pair
-        content = [
-            {"type": "image_url", "image_url": {"url": url}},
-            {"type": "text", "text": self._question.replace("{}", text)},
-        ]
-        asked = {
-            "model": self.served,
-            "messages": [{"role": "user", "content": content}],
-            "max_tokens": 1,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": TOP,
+    def _content(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[list[Any]]:
+        """Return the content of a message for each picture and text. Announces what is sent."""
+        shown = [one for one in pictures if one.image is not None or one.regions is not None]
+        images = {id(image): image for image in images_of(shown)}
+        self._server.announce(images=len(images), texts=len(texts))
+        parts = {
+            key: [{"type": "image_url", "image_url": {"url": _data_url(image)}}]
+            for key, image in images.items()
         }
-        listed = _list_tokens(self._server.post("chat/completions", asked))
+        return [
+            [*parts.get(id(picture.image), []), {"type": "text", "text": text}]
+            for picture, text in zip(pictures, texts, strict=True)
+        ]
+
+    def _score(self, content: list[Any]) -> float:
+        asked = {"logprobs": True, "top_logprobs": self._top_logprobs}
+        try:
+            listed = self._ask(content, 1, _list_tokens, **asked)
+        except RefusedError as error:
+            if "logprobs" in str(error) and "support" in str(error):
+                raise CannotDo(f"{NO_LOGS}: {error}") from error
+            raise
         return log_odds(listed, *self._answers)
+
+    def _answer(self, content: list[Any]) -> str:
+        text: str = self._ask(content, self._max_new_tokens, _text_of)
+        return text
+
+    def _ask(self, content: list[Any], limit: int, read: Callable[[Any], Any], **more: Any) -> Any:
+        """Return what is read of the answer to a message, which is asked for once."""
+        newer = self._newer_limit
+        limits = {"max_tokens": limit} if newer is None else {"max_completion_tokens": newer}
+        messages = [{"role": "user", "content": content}]
+        asked = {"model": self.served, "messages": messages, **limits, **self._temperature, **more}
+        return self._known.get(asked, lambda: read(self._server.post("chat/completions", asked)))
 
 
 def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:
@@ -117,7 +171,7 @@ def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> 
     open by more than NEGLIGIBLE, and if neither answer is listed.
     """
     yes, no = (_log_sum(listed, word) for word in (answer, against))
-    tokens = ", ".join(repr(token) for token, _ in listed[:5])
+    tokens = ", ".join(repr(token[:MOST_TOKEN]) for token, _ in listed[:5])
     asked = f"asked was for '{answer}' or '{against}'; the likeliest first tokens are {tokens}"
     if yes is None and no is None:
         raise ServerError(f"neither answer is among the {len(listed)} tokens listed: {asked}")
@@ -149,26 +203,37 @@ def _sigmoid(x: float) -> float:
 
 
 def _list_tokens(answer: Any) -> list[tuple[str, float]]:
-    """Return the likeliest first tokens of an answer, with their log-probabilities."""
+    """Return the likeliest first tokens of an answer, with their log-probabilities.
+
+    Raises CannotDo if it has no log-probabilities, and ServerError for any that are none.
+    """
     try:
-        (first, *_) = answer["choices"][0]["logprobs"]["content"]
-        listed = [(one["token"], float(one["logprob"])) for one in first["top_logprobs"]]
-    except (KeyError, IndexError, TypeError, ValueError):
-        listed = []
-    if not listed or not all(isinstance(token, str) and log <= 1e-3 for token, log in listed):
-        what = f"asked were log-probabilities of the {TOP} likeliest first tokens"
-        raise ServerError(f"chat/completions: {what}; the answer has {_shape_of(answer)}")
+        logs = answer["choices"][0].get("logprobs")
+        tokens = logs["content"][0]["top_logprobs"] if logs and logs["content"] else []
+        listed = [(one["token"], float(one["logprob"])) for one in tokens]
+        are_logs = all(isinstance(token, str) and log <= 1e-3 for token, log in listed)
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
+        are_logs = False
+    if not are_logs:
+        raise ServerError("chat/completions: the answer has no log-probabilities of that form")
+    if not listed:
+        raise CannotDo(NO_LOGS)
     # A log-probability of minus infinity is a probability of 0.
     return [(token, max(log, -1e4)) for token, log in listed]
 
 
-def _shape_of(answer: Any) -> str:
-    """Return what an answer has in place of log-probabilities, in a few words."""
+def _text_of(answer: Any) -> str:
+    """Return the text of an answer. Raises ServerError if there is none, or it is too long."""
     try:
-        logs = answer["choices"][0].get("logprobs", "none")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        return "no choices"
-    return "no logprobs" if logs == "none" else f"logprobs: {logs!r:.80}"
+        text = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        why = "a model that reasons first may need more max_new_tokens"
+        raise ServerError(f"chat/completions: the answer has no text; {why}")
+    if len(text) > MOST_TEXT:
+        raise ServerError(f"chat/completions: the answer has {len(text):,} characters")
+    return text
 
 
 def _embeddings(answer: Any, count: int) -> list[list[float]]:
@@ -185,7 +250,8 @@ def _embeddings(answer: Any, count: int) -> list[list[float]]:
         raise ServerError(f"{asked}; the answer has {len(answer['data'])}, or other indices")
     if len(lengths) != 1 or 0 in lengths:
         raise ServerError(f"{asked}; the answer has vectors of {len(lengths)} lengths, or empty")
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
+    most = torch.finfo(torch.float32).max
+    if not all(isinstance(value, int | float) and abs(value) <= most for value in numbers):
         raise ServerError(f"{asked}; the answer has values that are no finite numbers")
     return [vectors[i] for i in range(count)]
 

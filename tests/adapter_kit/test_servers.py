@@ -1,13 +1,19 @@
 """Requests to servers: what is retried, refused and said, against a server on the loopback."""
 
 import logging
+import signal
+import subprocess
+import sys
+import threading
 import time
+from email.utils import formatdate
 
 import pytest
 from planted_server import planted_server
 
 from vlbench import hub
-from vlbench.adapter_kit.servers import Server, host_of, require_reachable
+from vlbench.adapter_kit import servers
+from vlbench.adapter_kit.servers import RefusedError, Server, host_of, require_reachable
 from vlbench.errors import ServerError, SpecError, WeightsError
 
 KEY = "planted-key-7f3a"
@@ -72,11 +78,137 @@ def test_numbers_that_make_no_sense_are_refused(planted, wrong):
         server(planted, **wrong)
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_what_may_pass_is_asked_again(planted, status):
     planted.answers["/x"] = in_turn((status, {}, b"busy"), (status, {}, b""), {"a": 1})
     assert server(planted).post("x", {}) == {"a": 1}
     assert len(planted.requests) == 3
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """The pauses that are made, none of which takes any time."""
+    pauses = []
+    monkeypatch.setattr(servers.time, "sleep", pauses.append)
+    return pauses
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(planted, slept, caplog):
+    limit = (429, {"Retry-After": "30"}, b'{"error": {"message": "slow\\n down"}}')
+    planted.answers["/x"] = in_turn(limit, {"a": 1})
+    assert server(planted).post("x", {}) == {"a": 1}
+    assert slept == [30]
+    why = "the server answers 429: slow down"
+    assert caplog.messages == [f"waiting 30 s before {planted.host} is asked again: {why}"]
+
+
+def test_retry_after_may_be_a_date_and_no_pause_is_longer_than_the_cap(planted, slept):
+    soon = formatdate(time.time() + 40, usegmt=True)
+    answers = [(503, {"Retry-After": after}, b"") for after in (soon, "86400", "9" * 5000, "soon")]
+    planted.answers["/x"] = in_turn(*answers, {})
+    server(planted, retries=4).post("x", {})
+    assert slept == [pytest.approx(40, abs=2), 120, 0.002 * 2, 0.001 * 8]
+
+
+def test_pauses_double_and_outlast_a_limit_of_a_minute(planted, slept):
+    planted.answers["/x"] = (429, {}, b"")
+    with pytest.raises(ServerError, match="7 times"):
+        server(planted, retries=6, pause=1.0).post("x", {})
+    assert slept == [1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("error", [{"message": "overloaded"}, "overloaded"])
+def test_an_error_with_the_status_200_is_asked_again(planted, error):
+    planted.answers["/x"] = in_turn({"error": error}, {"a": 1, "error": None})
+    assert server(planted).post("x", {})["a"] == 1
+    planted.answers["/x"] = {"error": error}
+    with pytest.raises(ServerError, match=r"^x: the server answers 200: overloaded, 3 times$"):
+        server(planted).post("x", {})
+
+
+def test_what_a_server_does_not_have_is_asked_once(planted):
+    planted.answers["/x"] = (501, {}, b'{"detail": "none"}')
+    with pytest.raises(RefusedError, match=r'501: {"detail": "none"}$') as caught:
+        server(planted).post("x", {})
+    assert (caught.value.status, len(planted.requests)) == (501, 1)
+
+
+@pytest.fixture
+def proxy(monkeypatch):
+    """A server that the environment names as the proxy."""
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with planted_server() as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{proxy.host}")
+        yield proxy
+
+
+def test_a_server_on_this_machine_is_asked_without_a_proxy(planted, proxy):
+    planted.answers["/x"] = {}
+    server(planted).post("x", {})
+    assert (len(planted.requests), proxy.requests) == (1, [])
+
+
+def test_another_server_is_asked_through_the_proxy_of_the_environment(proxy):
+    proxy.answers["http://example.invalid/x"] = {"a": 1}
+    options = {"timeout": 5.0, "retries": 0, "pause": 0.0, "concurrent": 1}
+    assert Server("http://example.invalid", **options).post("x", {}) == {"a": 1}
+
+
+def drip(event):
+    """Yield an answer that has no end, a byte each time."""
+    while not event.wait(0.05):
+        yield b" "
+
+
+@pytest.mark.parametrize("headers", [{"A": "b"}, {"Content-Length": "99999"}])
+def test_a_request_has_a_time_in_all_however_slowly_its_answer_comes(planted, headers):
+    begin, over = time.monotonic(), threading.Event()
+    planted.answers["/x"] = lambda _: (200, headers, drip(over))
+    with pytest.raises(ServerError, match=r"^x: no answer within 0.3 s, 1 time$"):
+        server(planted, timeout=0.3, retries=0).post("x", {})
+    assert time.monotonic() - begin < 2
+    over.set()
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(planted):
+    planted.answers["/x"] = in_turn((200, {"Content-Length": "9"}, b"{}"), {"a": 1})
+    assert server(planted).post("x", {}) == {"a": 1}
+
+
+def test_an_answer_of_too_many_bytes_is_refused(planted, monkeypatch):
+    monkeypatch.setattr(servers, "MOST_BYTES", 1000)
+    planted.answers["/x"] = b'"' + b"a" * 1000 + b'"'
+    with pytest.raises(ServerError, match="the answer has more than 1,000 bytes"):
+        server(planted).post("x", {})
+    assert len(planted.requests) == 1
+
+
+ASKS = """
+import sys
+from vlbench.adapter_kit.servers import Server
+
+server = Server(sys.argv[1], timeout=60, retries=9, pause=60, concurrent=4)
+print("begin", flush=True)
+server.ask_each(lambda _: server.post("x", {}), range(9))
+"""
+
+
+def test_an_interrupt_ends_at_once_while_the_server_is_silent(planted):
+    silence = threading.Event()
+    planted.answers["/x"] = lambda _: silence.wait(30) or {}
+    words = [sys.executable, "-c", ASKS, planted.address]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, **pipes) as process:
+        process.stdout.readline()
+        while len(planted.requests) < 4:
+            silence.wait(0.01)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        _, errors = process.communicate(timeout=20)
+    silence.set()
+    assert time.monotonic() - begin < 2
+    assert errors.endswith("KeyboardInterrupt\n")
 
 
 def test_retries_come_to_an_end(planted):

@@ -8,6 +8,7 @@ from planted_boards import write as write_boards
 from sources import ADAPTER, TASK, make_source, write
 
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.listed_capabilities import REQUIRED
 from vlbench.cli import main
 from vlbench.commands.show import show_thing
 from vlbench.errors import UnknownNameError
@@ -45,6 +46,16 @@ def test_a_task_that_extends_a_shipped_one_is_shown_merged(source):
 def test_a_model_is_shown_as_its_line_says(source):
     shown = show_thing(load_catalog([source]), "mean-colour", Path())
     assert (shown["adapter"], shown["paper"]) == ("colours:MeanColour", "none")
+
+
+def test_a_model_is_shown_with_the_arguments_that_it_takes(source):
+    shown = show_thing(load_catalog([source]), "mean-colour", Path())
+    assert shown["arguments and defaults"]["shift"] == 0.0
+    served = show_thing(load_catalog(), "openai:tiny@http://localhost:1/v1", Path())
+    takes = served["arguments and defaults"]
+    assert takes.keys() >= {"max_completion_tokens", "top_logprobs", "temperature", "timeout"}
+    assert (takes["served"], takes["answer"], takes["question"]) == (REQUIRED, "Yes", "QUESTION")
+    assert "device" not in takes
 
 
 WAYS = "--batch-size below 32 or --dtype bfloat16"

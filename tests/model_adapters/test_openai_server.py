@@ -16,10 +16,11 @@ from runs import planned
 from tiny_joint import CPU, adapter, noise
 
 import vlbench
+from vlbench.adapter_kit.servers import RefusedError
 from vlbench.capabilities import Picture
 from vlbench.cli import main
 from vlbench.commands.printing import print_plan
-from vlbench.errors import DataError, ServerError, SpecError
+from vlbench.errors import CannotDo, DataError, ServerError, SpecError
 
 OpenAiServer = adapter("openai_server:OpenAiServer")
 KEY = "planted-key-7f3a"
@@ -83,21 +84,48 @@ def test_a_score_that_is_left_open_fails(planted, listed, message):
         scored(planted, chat(**listed))
 
 
+NO_LOGS = [
+    {"choices": [{"message": {}}]},
+    {"choices": [{"logprobs": None}]},
+    {"choices": [{"logprobs": {"content": []}}]},
+    chat(),
+    (400, {}, b'{"error": {"message": "logprobs are not supported by this model"}}'),
+]
+
+
+@pytest.mark.parametrize("answer", NO_LOGS)
+def test_a_server_without_log_probabilities_only_answers_and_is_asked_once(planted, answer):
+    planted.answers["/chat/completions"] = answer
+    with pytest.raises(
+        CannotDo, match=r"^the server lists no log-probabilities of tokens, so that"
+    ):
+        made(planted).score_pairs(PICTURES * 4, ["a cat"] * 8)
+    assert len(planted.requests) == 1
+
+
+def test_a_refusal_of_more_log_probabilities_fails_in_the_words_of_the_server(planted):
+    with pytest.raises(RefusedError, match=r"400: top_logprobs is at most 5$"):
+        scored(planted, (400, {}, b"top_logprobs is at most 5"))
+
+
+def with_logprob(value):
+    answer = chat(Yes=0.5)
+    answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"][0]["logprob"] = value
+    return answer
+
+
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ({"choices": [{"message": {}}]}, "the answer has no logprobs"),
-        ({"choices": [{"logprobs": None}]}, "the answer has logprobs: None"),
-        ({"choices": [{"logprobs": {"content": []}}]}, "the answer has logprobs"),
-        ({"choices": []}, "the answer has no choices"),
-        ([], "the answer has no choices"),
-        (chat(), "the answer has logprobs"),
-        (chat(Yes=2.0, No=0.1), "the answer has logprobs"),
-    ],
+    "answer", [{"choices": []}, [], chat(Yes=2.0, No=0.1), with_logprob("x"), with_logprob(10**400)]
 )
-def test_without_log_probabilities_there_is_no_score(planted, answer, message):
-    with pytest.raises(ServerError, match=f"20 likeliest first tokens; {message}"):
+def test_log_probabilities_of_another_form_are_refused(planted, answer):
+    with pytest.raises(ServerError, match="the answer has no log-probabilities of that form"):
         scored(planted, answer)
+
+
+def test_a_token_of_any_length_is_shown_cut(planted):
+    with pytest.raises(ServerError, match="neither answer") as caught:
+        scored(planted, chat(**{"a" * 10_000: 0.5}))
+    assert len(str(caught.value)) < 300
 
 
 def test_a_question_is_asked_with_the_picture_as_it_is(planted):
@@ -171,6 +199,8 @@ def row(index, *values):
         ([row(0), row(1)], "or empty"),
         ([row(0, 1), row(1, "x")], "no finite numbers"),
         ([row(0, 1), row(1, float("nan"))], "no finite numbers"),
+        ([row(0, 1), row(1, 1e300)], "no finite numbers"),
+        ([row(0, 1), row(1, 10**400)], "no finite numbers"),
         ([{"index": 0}], "has no data of that form"),
         (None, "has no data of that form"),
     ],
@@ -179,6 +209,74 @@ def test_embeddings_of_another_form_are_refused(planted, data, message):
     planted.answers["/embeddings"] = {"data": data}
     with pytest.raises(ServerError, match=message):
         made(planted).encode_texts(["a", "b"])
+
+
+@pytest.mark.parametrize("answer", [(404, {}, b""), (501, {}, b""), (400, {}, b"not supported")])
+def test_a_server_without_embeddings_encodes_no_texts(planted, answer):
+    planted.answers["/embeddings"] = answer
+    with pytest.raises(
+        CannotDo, match=r"^the server encodes no texts: embeddings: the server answ"
+    ):
+        made(planted).encode_texts(["a"])
+    assert len(planted.requests) == 1
+
+
+def test_another_refusal_of_embeddings_is_an_error(planted):
+    planted.answers["/embeddings"] = (400, {}, b"the text is too long")
+    with pytest.raises(RefusedError, match=r"400: the text is too long$"):
+        made(planted).encode_texts(["a"])
+
+
+def says(text):
+    return {"choices": [{"message": {"content": text}}]}
+
+
+def test_a_question_is_answered_in_words_with_and_without_a_picture(planted):
+    def answer(request):
+        (*images, text) = request.asked["messages"][0]["content"]
+        return says(f"{len(images)} {text['text']}")
+
+    planted.answers["/chat/completions"] = answer
+    pictures = [PICTURES[0], Picture(None, None), PICTURES[1]]
+    assert made(planted).answer(pictures, ["a", "b", "c"]) == ["1 a", "0 b", "1 c"]
+    limits = [(one.asked["max_tokens"], one.asked["temperature"]) for one in planted.requests]
+    assert limits == [(32, 0)] * 3
+    assert "logprobs" not in planted.requests[0].asked
+
+
+def test_a_picture_of_regions_without_an_image_is_not_asked_about(planted):
+    with pytest.raises(DataError, match="has no image"):
+        made(planted).answer([Picture(None, (None, None, None))], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (says(None), "no text; a model that reasons first may need more max_new_tokens"),
+        ({"choices": []}, "no text"),
+        ([], "no text"),
+        (says("a" * 100_001), "has 100,001 characters"),
+    ],
+)
+def test_an_answer_without_words_or_of_too_many_is_refused(planted, answer, message):
+    planted.answers["/chat/completions"] = answer
+    with pytest.raises(ServerError, match=message):
+        made(planted).answer(PICTURES[:1], ["a"])
+
+
+def test_what_a_server_refuses_can_be_left_out_or_go_by_another_name(planted):
+    planted.answers["/chat/completions"] = chat(Yes=0.5, No=0.5)
+    options = {"max_completion_tokens": 7, "temperature": None, "top_logprobs": 5}
+    made(planted, **options).score_pairs(PICTURES[:1], ["a"])
+    asked = planted.requests[0].asked
+    assert asked.keys() == {
+        "model",
+        "messages",
+        "max_completion_tokens",
+        "logprobs",
+        "top_logprobs",
+    }
+    assert (asked["max_completion_tokens"], asked["top_logprobs"]) == (7, 5)
 
 
 def test_a_question_has_a_place_for_the_text(planted):
@@ -296,8 +394,8 @@ def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run)
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"choices": [{"logprobs": None}]}, "asked were log-probabilities"),
-        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 4 times"),
+        ({"choices": []}, "the answer has no log-probabilities of that form"),
+        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 7 times"),
     ],
 )
 def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):
@@ -307,6 +405,13 @@ def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer,
     assert reason in result.reason
     board = json.loads((tmp_path / "boards" / "foils_table.json").read_text())
     assert [row["scores"] for row in board["rows"]] == [[]]
+
+
+def test_a_task_of_scores_is_skipped_where_a_server_only_answers(planted, run):
+    planted.answers["/chat/completions"] = NO_LOGS[0]
+    result = run()
+    assert (result.status, len(planted.requests)) == ("skipped", 1)
+    assert result.reason.endswith("so that it only answers in words")
 
 
 def test_a_server_that_is_late_fails_the_task(planted, run):
@@ -323,6 +428,33 @@ def test_a_server_that_is_busy_twice_is_waited_for(planted, run):
 
     planted.answers["/chat/completions"] = answer
     assert run().primary_score.value == 1.0
+
+
+def test_a_run_after_a_failure_asks_only_what_was_not_answered(planted, run, tmp_path):
+    def answer(request):
+        return (400, {}, b"no") if len(planted.requests) == 5 else cat_is_right(request)
+
+    planted.answers["/chat/completions"] = answer
+    args = {"concurrent": 1, "pause": 0.001, "answers": str(tmp_path / "answers" / "v1")}
+    assert run(name="v1", model_args=args).status == "failed"
+    assert run(name="v1", model_args=args).status == "ok"
+    texts = [(one.text(), one.image().tobytes()) for one in planted.requests]
+    assert texts[4] == texts[5]
+    assert len({*texts}) == len(texts) - 1
+    count = len(planted.requests)
+    assert run(name="v1", model_args=args, overwrite=True).status == "ok"
+    assert len(planted.requests) == count
+    (file,) = (tmp_path / "answers").iterdir()
+    told = file.read_bytes()
+    assert [one for one in (KEY, planted.host, "a cat") if one.encode() in told] == []
+
+
+def test_what_was_answered_is_not_asked_for_again_by_the_same_adapter(planted):
+    planted.answers["/chat/completions"] = chat(Yes=0.5, No=0.5)
+    model = made(planted)
+    assert model.score_pairs(PICTURES, ["a", "b"]).tolist() == [0, 0]
+    assert model.score_pairs(PICTURES, ["a", "c"]).tolist() == [0, 0]
+    assert len(planted.requests) == 3
 
 
 def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):

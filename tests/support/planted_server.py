@@ -3,13 +3,11 @@
 import base64
 import json
 import math
-import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from typing import NamedTuple
-from unittest.mock import patch
 
 from PIL import Image
 
@@ -34,7 +32,10 @@ class Request(NamedTuple):
 
 
 class PlantedServer:
-    """Answers a path with a function of the request, or with `(status, headers, bytes)`."""
+    """Answers a path with a function of the request, or with `(status, headers, bytes)`.
+
+    An iterator in the place of the bytes is written part by part.
+    """
 
     def __init__(self):
         self.answers, self.requests, self.host = {}, [], ""
@@ -67,15 +68,15 @@ def planted_server():
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(content)
+                for part in [content] if isinstance(content, bytes) else content:
+                    self.wfile.write(part)
             except ConnectionError:  # who asked has not waited
                 pass
 
         def log_message(self, *_):
             pass
 
-    straight = patch.dict(os.environ, {"no_proxy": "127.0.0.1"})
-    with straight, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         planted.host = f"127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -7,8 +7,8 @@ into tokens with spans and counts, `images` turns pictures into pixels, `regions
 ready-made regions. `attention` returns the attention from text to the parts of an image, `layers`
 and `text_layers` what single layers give. `weights` reads files of weights and fills modules with
 them, and runs nothing of a file; `vector_files` reads word vectors, `class_names` the names of
-outputs. `matching_heads` returns log-odds. `servers` asks models behind an address, and `vlm`
-models that generate.
+outputs. `matching_heads` returns log-odds. `servers` asks models behind an address, `answers` keeps
+what they answered, and `vlm` asks models that generate.
 
 No module imports transformers or torchvision when it is imported: a run reads every adapter's file
 before it loads a model, and those libraries take seconds.

@@ -1,6 +1,6 @@
 """Servers that answer JSON with JSON: addresses, requests that are tried again, and what they send.
 
-What is said of a server names neither its address nor the key.
+An error names neither the address of a server nor the key.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import logging
 import os
 import re
 import time
-import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
-from typing import Any, TypeVar
+from threading import Thread
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from vlbench import hub
@@ -27,14 +30,21 @@ LOGGER = logging.getLogger(__name__)
 # The variable of the environment that holds the key.
 KEY = "OPENAI_API_KEY"
 
-# The status that asks for patience; so do all from 500 on.
-TOO_MANY_REQUESTS = 429
+# Statuses after which another try may succeed (timeout, conflict, too many requests); so may all
+# from 500 on but 501, which is for what the server does not have.
+PASSING, ABSENT = {408, 409, 429}, 501
 
 # The most bytes of an answer that are read, and the most characters of a refusal that are shown.
 MOST_BYTES, MOST_SHOWN = 1 << 28, 200
 
+# The longest pause before another try, and the longest that is not logged, in seconds.
+LONGEST_PAUSE, UNLOGGED_PAUSE = 120.0, 10.0
+
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
+
+# What waits to be asked, and where the answers go.
+Waiting: TypeAlias = "deque[tuple[Future[Any], Any]]"
 
 
 def host_of(address: str) -> str:
@@ -72,12 +82,22 @@ def _is_here(host: str) -> bool:
         return False
 
 
+class RefusedError(ServerError):
+    """A request that the server refuses for good, with this status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Server:
     """A server at an address, asked at most `concurrent` things at a time.
 
-    A request may take `timeout` seconds; without an answer, or with the status 429 or 5xx, it is
-    made up to `retries` times more, the first after `pause` seconds and each other after twice as
-    long as the one before. Redirects are not followed.
+    A request may take `timeout` seconds in all. If there is no answer, the answer is an error, or
+    its status is 408, 409, 429 or 5xx, the request is made up to `retries` times more, the first
+    after `pause` seconds and each other after twice as long as the one before, or later if
+    Retry-After says so, but never more than LONGEST_PAUSE later. Redirects are not followed. A
+    server on this machine is asked without a proxy.
     """
 
     def __init__(
@@ -89,8 +109,11 @@ class Server:
         self._address = address.rstrip("/")
         self._timeout, self._retries, self._pause = timeout, retries, pause
         self._concurrent = concurrent
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        is_here = _is_here(urlsplit(address).hostname or "")
+        proxies = [urllib.request.ProxyHandler({})] if is_here else []
+        self._opener = urllib.request.build_opener(_AnyStatus, *proxies)
         self._announced: set[str] = set()
+        self._waits_until = 0.0
 
     def announce(self, *, images: int = 0, texts: int = 0) -> None:
         """Say on the log that images and texts are about to leave, at the first of each."""
@@ -108,24 +131,36 @@ class Server:
         self, ask: Callable[[Asked], Answered], several: Sequence[Asked]
     ) -> list[Answered]:
         """Return what `ask` answers to each, some at a time. Raises the first one's error."""
-        pool = ThreadPoolExecutor(self._concurrent)
+        waiting: Waiting = deque((Future(), one) for one in several)
+        futures = [future for future, _ in waiting]
+        for _ in range(min(self._concurrent, len(several))):
+            _begin(ask, waiting)
         try:
-            futures = [pool.submit(ask, one) for one in several]
             return [future.result() for future in futures]
         finally:
-            # After an error, nobody waits for the requests under way.
-            pool.shutdown(wait=False, cancel_futures=True)
+            # After an interrupt, nobody waits for the requests under way.
+            waiting.clear()
 
     def post(self, path: str, asked: Mapping[str, Any]) -> Any:
         """Return the JSON that the server answers. Raises ServerError for any other answer."""
         body = json.dumps(asked).encode()
         for attempt in range(self._retries + 1):
-            time.sleep(self._pause * 2 ** (attempt - 1) if attempt else 0)
             try:
                 return self._send(path, body)
             except _RetryableError as error:
                 why = str(error)
+                pause = max(error.pause, self._pause * 2.0 ** min(attempt, 60))
+            if attempt < self._retries:
+                self._wait(min(pause, LONGEST_PAUSE), why)
         raise ServerError(f"{path}: {why}, {counted(self._retries + 1, 'time')}")
+
+    def _wait(self, seconds: float, why: str) -> None:
+        """Sleep, and log it if it takes long and no other request has just logged the same."""
+        now = time.monotonic()
+        if seconds > UNLOGGED_PAUSE and now >= self._waits_until:
+            self._waits_until = now + seconds
+            LOGGER.warning("waiting %.0f s before %s is asked again: %s", seconds, self._host, why)
+        time.sleep(seconds)
 
     def _send(self, path: str, body: bytes) -> Any:
         """Return the answer to one request. Raises _RetryableError if another may do better."""
@@ -133,31 +168,47 @@ class Server:
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         request = urllib.request.Request(f"{self._address}/{path}", body, headers)  # noqa: S310 - http(s), see host_of
+        future: Future[tuple[int, str, bytes]] = Future()
+        # In a thread: the timeout of a socket is that of each read, which a slow server renews.
+        _begin(self._exchange, deque([(future, request)]))
         try:
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                return _read_json(path, answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                why = self._refusal(error)
-            if error.code == TOO_MANY_REQUESTS or error.code >= 500:
-                raise _RetryableError(why) from None
-            raise ServerError(f"{path}: {why}") from None
+            status, retry_after, content = future.result(self._timeout)
         except (OSError, HTTPException) as error:
             cause = getattr(error, "reason", error)
             late = isinstance(cause, TimeoutError)
             why = f"no answer within {self._timeout:g} s" if late else f"no answer: {cause!r}"
             raise _RetryableError(self._without_address(why)) from None
+        if 300 <= status < 400:
+            why = f"the server answers {status}, a redirect, which is not followed"
+            raise RefusedError(f"{path}: {why}", status)
+        answer = _parse(content)
+        if status < 300 and not (isinstance(answer, dict) and answer.get("error")):
+            if answer is None:
+                raise ServerError(f"{path}: the answer is no JSON")
+            return answer
+        says = self._without_address(_message_of(answer, content))[:MOST_SHOWN]
+        why = f"the server answers {status}{says and f': {says}'}"
+        if status < 300 or status in PASSING or (status >= 500 and status != ABSENT):
+            raise _RetryableError(why, _seconds_of(retry_after))
+        raise RefusedError(f"{path}: {why}", status)
 
-    def _refusal(self, error: urllib.error.HTTPError) -> str:
-        """Return the status that a server refuses with, and what it says, on one line."""
-        if 300 <= error.code < 400:
-            return f"the server answers {error.code}, a redirect, which is not followed"
-        try:
-            text = error.read(MOST_SHOWN * 20).decode("utf-8", "replace")
-        except (OSError, HTTPException):
-            text = ""
-        says = self._without_address(" ".join(text.split()))[:MOST_SHOWN]
-        return f"the server answers {error.code}{says and f': {says}'}"
+    def _exchange(self, request: urllib.request.Request) -> tuple[int, str, bytes]:
+        """Return the status of an answer, its Retry-After, and its content.
+
+        Raises OSError and HTTPException if it is late or cut off, ServerError if it is too long.
+        """
+        end = time.monotonic() + self._timeout
+        content = bytearray()
+        with self._opener.open(request, timeout=self._timeout) as answer:
+            while part := answer.read1(1 << 16):
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise ServerError(f"the answer has more than {MOST_BYTES:,} bytes")
+                if time.monotonic() > end:
+                    raise TimeoutError
+            if answer.length:
+                raise ConnectionError("the answer is cut off")
+            return answer.status, answer.headers.get("Retry-After", ""), bytes(content)
 
     def _without_address(self, text: str) -> str:
         """Return a text of the server without its address and without the key."""
@@ -168,22 +219,65 @@ class Server:
 
 
 class _RetryableError(Exception):
-    """A request that another try may answer."""
+    """A request that another try may answer, after a pause of some seconds."""
+
+    def __init__(self, why: str, pause: float = 0.0) -> None:
+        super().__init__(why)
+        self.pause = pause
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which could lead what is sent to another host."""
+class _AnyStatus(urllib.request.HTTPErrorProcessor):
+    """Returns answers of every status. A redirect could lead what is sent to another host."""
 
-    def redirect_request(self, *_: Any) -> None:
-        """Return no request, so that the redirect is an error."""
+    def http_response(
+        self, request: urllib.request.Request, response: HTTPResponse
+    ) -> HTTPResponse:
+        """Return the answer as it is."""
+        del request
+        return response
+
+    https_response = http_response
 
 
-def _read_json(path: str, answer: HTTPResponse) -> Any:
-    """Return the content of an answer. Raises ServerError for one that is no JSON."""
-    content = answer.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ServerError(f"{path}: the answer has more than {MOST_BYTES:,} bytes")
-    try:
+def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
+    """Ask what waits, up to an error, in a thread that does not keep the program from ending."""
+
+    def work() -> None:
+        while waiting:
+            with suppress(IndexError):  # another thread took the last
+                future, one = waiting.popleft()
+                try:
+                    answer = ask(one)
+                except BaseException as error:  # noqa: BLE001 - raised where the future is read
+                    waiting.clear()
+                    future.set_exception(error)
+                else:
+                    future.set_result(answer)
+
+    Thread(target=work, daemon=True).start()
+
+
+def _parse(content: bytes) -> Any:
+    """Return the JSON of an answer; None if it is none."""
+    with suppress(ValueError, RecursionError):
         return json.loads(content)
-    except (ValueError, RecursionError):
-        raise ServerError(f"{path}: the answer is no JSON") from None
+    return None
+
+
+def _message_of(answer: Any, content: bytes) -> str:
+    """Return the message of an error in the forms that servers have, else the whole text."""
+    for key in ("error", "message"):
+        answer = answer.get(key, answer) if isinstance(answer, dict) else answer
+    text = (
+        answer if isinstance(answer, str) else content[: MOST_SHOWN * 20].decode(errors="replace")
+    )
+    return " ".join(text.split())
+
+
+def _seconds_of(retry_after: str) -> float:
+    """Return the seconds from now that Retry-After names, as a number or a date; 0 for neither."""
+    with suppress(ValueError):
+        if retry_after.isdigit():
+            return int(retry_after)
+        return parsedate_to_datetime(retry_after).timestamp() - time.time()
+    return 0.0

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from vlbench.catalog.sources import (
     PACKAGE,
@@ -19,6 +21,9 @@ from vlbench.catalog.sources import (
     top_level,
 )
 from vlbench.catalog.specs import ModelSpec, TaskSpec
+
+# What stands for the default of an argument that must be given.
+REQUIRED = "(must be given)"
 
 
 def capabilities_of(spec: ModelSpec) -> list[str] | None:
@@ -37,19 +42,38 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     return [one for one in offered if one not in spec.without]
 
 
-def arguments_of(spec: ModelSpec) -> list[str]:
-    """Return the arguments of a model's adapter; none where its text does not tell.
+def arguments_of(spec: ModelSpec) -> dict[str, Any]:
+    """Return the default of each argument of a model's adapter: its value, or else its text.
 
-    That is an adapter that lies in no folder of the source, or that inherits its `__init__`.
+    That of an argument that must be given is REQUIRED. There are no arguments if the adapter's text
+    does not tell: it lies in no folder of the source, or inherits its `__init__`.
     """
     file, name = _place_of(spec)
-    return [
-        argument.arg
+    return {
+        argument.arg: _default(default)
         for node in (top_level(file, ast.ClassDef) if file else ())
         for method in node.body
         if node.name == name and isinstance(method, ast.FunctionDef) and method.name == "__init__"
-        for argument in [*method.args.args[1:], *method.args.kwonlyargs]
-    ]
+        for argument, default in _with_defaults(method.args)
+    }
+
+
+def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Return each argument but `self` with its default, None for one that must be given."""
+    plain = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults]
+    several = zip([*given.args, *given.kwonlyargs], [*plain, *given.kw_defaults], strict=True)
+    return list(several)[1:]
+
+
+def _default(written: ast.expr | None) -> Any:
+    """Return a number, a text or None as such, and anything else as its text."""
+    if written is None:
+        return REQUIRED
+    with suppress(ValueError):
+        value = ast.literal_eval(written)
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+    return ast.unparse(written)
 
 
 def _place_of(spec: ModelSpec) -> tuple[Path | None, str]:

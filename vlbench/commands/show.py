@@ -34,6 +34,9 @@ from vlbench.run.memory import memory_options
 # What a sheet is drawn of.
 DRAWN = ("objects", "scenes")
 
+# What vlbench itself gives an adapter, as `vlbench.run.model` has it, which imports torch.
+FILLED = ("device", "dtype")
+
 
 def add_options(show: argparse.ArgumentParser) -> None:
     """Add the name, and where boards with our values are."""
@@ -107,6 +110,8 @@ def show_thing(
     can, ways = capabilities_of(model), ways_to_encode_regions(model)
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
     shown = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
+    takes = {key: value for key, value in arguments_of(model).items() if key not in FILLED}
+    shown |= {"arguments and defaults": takes} if takes else {}
     saves = _memory_options(model)
     shown |= {"for less memory": " or ".join(saves)} if saves else {}
     seen = [one for one, task in sorted(catalog.tasks.items()) if trained_on(model, task)]

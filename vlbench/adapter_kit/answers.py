@@ -1,0 +1,54 @@
+"""Answers of a server that are kept: in memory, and in a file that several processes append to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vlbench.digests import digest
+from vlbench.errors import OutputError
+
+
+class Answers:
+    """What was answered, under the digest of what was asked, in `file`.jsonl unless it is None.
+
+    A record is a line break and a line of JSON, appended in one write. A torn record spoils no
+    other one.
+    """
+
+    def __init__(self, file: str | None) -> None:
+        self._file = None if file is None else Path(f"{file}.jsonl").expanduser()
+        self._lines: dict[str, bytes] = {}
+        if self._file and self._file.exists():
+            with self._file.open("rb") as stream:
+                for line in stream:
+                    self._remember(line)
+
+    def get(self, asked: Any, compute: Callable[[], Any]) -> Any:
+        """Return the answer that is kept, of plain values, or what `compute` returns, and keep it.
+
+        Raises OutputError for a file that cannot be written.
+        """
+        key = digest(asked)
+        if key not in self._lines:
+            self._lines[key] = json.dumps([key, compute()]).encode()
+            self._append(self._lines[key])
+        return json.loads(self._lines[key])[1]
+
+    def _remember(self, line: bytes) -> None:
+        with suppress(ValueError, TypeError, RecursionError):
+            key, _ = json.loads(line)
+            self._lines[key] = line.strip()
+
+    def _append(self, line: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("ab", buffering=0) as stream:
+                stream.write(b"\n" + line)
+        except OSError as error:
+            raise OutputError(f"cannot write {self._file}: {error.strerror}") from error
