@@ -16,11 +16,11 @@ def open_console(*, quiet: bool = False) -> Console:
     """Return the console; off a terminal its lines are as long as their text."""
     from rich.console import Console  # noqa: PLC0415 - help needs no rich
 
-    console = Console(highlight=False, quiet=quiet)
+    console = Console(highlight=False, emoji=False, quiet=quiet)
     if console.is_terminal:
         return console
     unpadded: Any = Unpadded(sys.stdout)
-    return Console(file=unpadded, highlight=False, quiet=quiet, width=10_000)
+    return Console(file=unpadded, highlight=False, emoji=False, quiet=quiet, width=10_000)
 
 
 class Unpadded:
