@@ -43,6 +43,16 @@ class Reply(NamedTuple):
     said: str | Sequence[float]
 
 
+class Asked(NamedTuple):
+    """An item that a recording may have answers to: its image by name, and the texts of the data.
+
+    These are the options in the data's order, behind the question where the data have one.
+    """
+
+    image: str
+    texts: tuple[str, ...]
+
+
 class TokenVectors(NamedTuple):
     """Vectors float32 [T, D] of T spans of a text, in ascending order."""
 
@@ -269,6 +279,20 @@ class Answerer(Protocol):
         """Return the answer to each question, by greedy decoding.
 
         `reads_text_alone` is that of `AnswerScorer`.
+        """
+        ...
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """Answers that others recorded. No image is opened for it."""
+
+    def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
+        """Return the replies to each item, none where nothing is recorded.
+
+        The items are all of a data set, in its order. `labels` says what names an option in a
+        reply: letters, numbers, brackets for "(1)", or words. After the call, `counts` has what of
+        the recording was not used, and why.
         """
         ...
 

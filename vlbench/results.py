@@ -287,11 +287,21 @@ class Result:
         return bool(self.provenance.get("control"))
 
     @property
-    def label(self) -> str:
-        """The model's name, whether it is a control, and how a model that generates was asked."""
+    def marks(self) -> list[str]:
+        """What every view says beside the model's name: recorded, and how the model was asked."""
         how = str(self.provenance.get("asked_by", ""))
-        said = ["control"] if self.is_control else []
-        said += [f"by {how}" if how != "words" else "in words"] if how in ASKED else []
+        said = ["recorded"] if self.is_recorded else []
+        return said + ([f"by {how}" if how != "words" else "in words"] if how in ASKED else [])
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether others recorded the model's answers, which vlbench scored."""
+        return str(self.provenance.get("weights", "")).startswith("recorded")
+
+    @property
+    def label(self) -> str:
+        """The model's name, whether it is a control, and its marks."""
+        said = [*(["control"] if self.is_control else []), *self.marks]
         return f"{self.model} ({', '.join(said)})" if said else self.model
 
     @property
@@ -330,7 +340,7 @@ def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dic
     """Return a row's counts: `expected` exceeds `n` by the official rows that are missing."""
     n = matching(outcome.scores, primary)[0].n
     known = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
-    return {"expected": known["n"] + missing} | known
+    return {"expected": known["n"] + missing + known.get("unanswered", 0)} | known
 
 
 def artifact_bytes(artifact: Any) -> tuple[str, bytes]:

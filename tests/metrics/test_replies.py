@@ -72,7 +72,7 @@ def test_of_scores_the_highest_is_chosen_and_tied_options_share():
     assert judged.choice.credit.tolist() == [1.0, 0.5, 0.0]
     assert judged.choice.tied.tolist() == [False, True, False]
     assert judged.choice.chosen.tolist() == [0, -1, 1]
-    assert (judged.by_reply, judged.unparsed) == ([[1.0], [0.5], [0.0]], 0)
+    assert (judged.by_place, judged.unparsed) == ([[1.0], [0.5], [0.0]], 0)
 
 
 def test_an_item_may_have_several_right_options():

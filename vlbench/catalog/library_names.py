@@ -5,7 +5,8 @@
 end in `@REVISION`; without one, the commit that `main` is at becomes the argument `revision`. In
 place of a name, these but torchvision take the path of a folder: `hf:./folder`.
 
-`openai:NAME@URL` is what a server at an address of http or https calls NAME.
+`openai:NAME@URL` is what a server at an address of http or https calls NAME. `recorded:PATH` are
+answers in a file or a folder.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ FORMS = {
     "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
     "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
     "openai": "openai:NAME@URL, such as openai:llava@http://localhost:8000/v1",
+    "recorded": "recorded:PATH, a file or a folder of answers",
     "timm": "timm:NAME, or timm:./FOLDER",
     "torchvision": "torchvision:NAME, or torchvision:NAME/WEIGHTS",
 }
@@ -237,10 +239,19 @@ def _openai(text: str, given: Mapping[str, Any]) -> Meant:
     return Meant("openai_server:OpenAiServer", params, shown(name))
 
 
+def _recorded(text: str, given: Mapping[str, Any]) -> Meant:
+    del given
+    path = Path(text).expanduser().absolute()
+    if not path.exists():
+        raise UnknownNameError(f"no file and no folder {text}")
+    return Meant("recorded:Recorded", {"path": str(path)}, shown(path.name))
+
+
 _MEANINGS: dict[str, Callable[[str, Mapping[str, Any]], Meant]] = {
     "hf": _hf,
     "open_clip": _open_clip,
     "openai": _openai,
+    "recorded": _recorded,
     "timm": _timm,
     "torchvision": _torchvision,
 }

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.capabilities import OUTPUT, Picture
+from vlbench.capabilities import OUTPUT, Asked, Picture
 from vlbench.check.samples import ANSWERS, SENTENCES, Samples
 from vlbench.engine.pass_checks import (
     CHANGES_PIXELS,
@@ -19,6 +19,7 @@ from vlbench.engine.pass_checks import (
     wrong_pixels,
 )
 from vlbench.errors import CannotDo, SpecError, defined_at
+from vlbench.metrics.replies import LABELS
 
 # Says why a promise is broken; empty where it is kept.
 Check = Callable[[Any, Samples], str]
@@ -290,6 +291,17 @@ def answers(adapter: Any, samples: Samples) -> str:
         (alone,) = adapter.answer([picture], [question])
         if alone != expected:
             return f"'{question}' is answered with {alone!r:.60} alone, else {expected!r:.60}"
+    return ""
+
+
+def replies(adapter: Any, samples: Samples) -> str:
+    """Say where replies to items that nobody knows are no list for each, or labels are none."""
+    items = [Asked(f"no image {i}", (text, f"no {text}")) for i, text in enumerate(samples.texts)]
+    found = adapter.replies(items)
+    if len(found) != len(items) or not all(isinstance(one, list) for one in found):
+        return f"{len(items)} items gave {found!r:.80}; wanted is a list of replies for each"
+    if adapter.labels not in LABELS:
+        return f"its labels are {adapter.labels!r:.40}; wanted is one of {', '.join(LABELS)}"
     return ""
 
 

@@ -20,6 +20,7 @@ from vlbench.capabilities import (
     JointAttender,
     LayerEncoder,
     MaskedLanguageModel,
+    Recording,
     RegionEncoder,
     SharedSpace,
     TextEncoder,
@@ -280,6 +281,7 @@ PROMISES: dict[type, Promises] = {
         {"log-likelihoods, without a picture too if it says so": checks.answer_scores},
     ),
     Answerer: Promises(None, {"the same texts in any batch": checks.answers}),
+    Recording: Promises(None, {"a list of replies for each item": checks.replies}),
     JointAttender: Promises(
         Pass(lambda a, s, i: tensors("attend", a.attend(*_pairs(s, i))), 4, ODD_PAIRS),
         {

@@ -61,8 +61,10 @@ def is_served(adapter: type) -> bool:
 
 def _weights_of(adapter: Any) -> str:
     """Return the digest of an adapter's weights, or `served:<name>` where a server has them."""
-    served = is_served(type(adapter))
-    return f"served:{shown(adapter.served)}" if served else weights_digest(adapter)
+    if is_served(type(adapter)):
+        return f"served:{shown(adapter.served)}"
+    recorded = "recorded " if hasattr(type(adapter), "replies") else ""
+    return f"{recorded}{weights_digest(adapter)}"
 
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "--model",
         metavar="NAME[,...]",
         help="names and globs; hf:ORG/NAME, timm:NAME, open_clip:ARCHITECTURE/TAG, "
-        "torchvision:NAME/WEIGHTS, openai:NAME@URL; or path/to/file.py:Class",
+        "torchvision:NAME/WEIGHTS, openai:NAME@URL, recorded:PATH; or path/to/file.py:Class",
     )
     run.add_argument("-t", "--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
     run.add_argument(

@@ -23,7 +23,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from vlbench.data.records import Column, Split, value_column
 from vlbench.digests import bytes_digest, digest, file_digests
-from vlbench.errors import DataError
+from vlbench.errors import DataAbsent, DataError
 from vlbench.files import MOST_IMAGE, read_bytes
 
 LOSSLESS = (".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff")
@@ -244,6 +244,35 @@ def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
     """Return the column of images with these digests of their contents."""
     key = digest(["images", *digests])
     return Column(key, "image", stored, range(len(stored)), digests=digests)
+
+
+def named_images(
+    collection: str, names: Sequence[str], images: Column | None, absent: DataAbsent
+) -> Column:
+    """Return images of a published collection, known by their names there.
+
+    Without `images`, which have their pixels, reading one raises `absent`.
+    """
+    digests = [digest([collection, name]) for name in names]
+    known_as = digest(["images by their names", *digests])
+    if images is None:
+        stored: Sequence[Any] = _AbsentImages(len(names), absent)
+        return Column(known_as, "image", stored, range(len(names)), names, digests, known_as)
+    return replace(images, digests=digests, known_as=known_as)
+
+
+@dataclass(frozen=True, eq=False)
+class _AbsentImages(Sequence[Any]):
+    """Images that are known by their names alone."""
+
+    number: int
+    absent: DataAbsent
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, i: Any) -> Any:
+        raise self.absent
 
 
 def images_at(images: Column, rows: Sequence[int]) -> Column:

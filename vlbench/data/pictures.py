@@ -42,6 +42,9 @@ def pictures(
     picture = _PicturesOfImages(columns.get("image"), columns.get("regions"))
     key = digest(["picture", *((name, column.key) for name, column in columns.items())])
     whole = Column(key, "picture", picture, range(len(names)), names=list(names))
+    if images is not None and images.known_as:
+        regions = columns["regions"].key if "regions" in columns else ""
+        whole = replace(whole, known_as=digest(["picture", images.known_as, regions]))
     return {**columns, "picture": whole}
 
 

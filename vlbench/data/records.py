@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -31,7 +31,8 @@ class Column:
 
     `key` digests the content of the whole stored column, so that selections share features.
     `kind` is image (PIL, RGB), text, picture or value. `names` and `digests` are those of the
-    stored examples, such as the files of images, where the source has them.
+    stored examples, such as the files of images, where the source has them. Images of a published
+    set are `known_as` their names there: rows are compared by these, with pixels or without.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Column:
     rows: Sequence[int]
     names: Sequence[str] = ()
     digests: Sequence[str] = ()
+    known_as: str = ""
 
     def __len__(self) -> int:
         """Return the number of selected rows."""
@@ -146,10 +148,20 @@ class Data:
         """Return the digest of all columns and selected rows, `sha256:...`, from keys alone."""
         return self._digest
 
+    def compared_by(self) -> str:
+        """Return the digest that rows share if they may be compared: images by what they are known.
+
+        It is `digest()` of all other data.
+        """
+        return self._digest_by(lambda column: column.known_as or column.key)
+
     @cached_property
     def _digest(self) -> str:
+        return self._digest_by(lambda column: column.key)
+
+    def _digest_by(self, key: Callable[[Column], str]) -> str:
         columns = {
-            split: {name: [c.key, list(c.rows)] for name, c in rows.columns.items()}
+            split: {name: [key(c), list(c.rows)] for name, c in rows.columns.items()}
             for split, rows in self.splits.items()
         }
         return digest(columns | {"classes": list(self.classes)})

@@ -12,7 +12,7 @@ repository).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ from vlbench.data.foils import (
     read_json_items,
     said,
 )
-from vlbench.data.images import file_images
+from vlbench.data.images import file_images, named_images
 from vlbench.data.presence import begin_reading, require_files, require_folder
-from vlbench.data.records import Data
+from vlbench.data.records import Column, Data
+from vlbench.errors import DataAbsent
 
 HOME = "github.com/RAIVNLab/sugar-crepe (folder data)"
 
@@ -43,25 +44,34 @@ COUNTS = {
 }
 
 
-def sugar_crepe(*, root: Path, images: Path) -> Data:
+def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
     """Return the items of all seven files, file after file; the file's name is the category.
 
     `root` holds the files, itself or in its folder data, as a clone does; `images` is COCO's folder
-    val2017. The columns are those of `vlbench.data.foils.foil_data`. Raises DataAbsent and
+    val2017, whose images are known by their names: without `pixels` none is read, for recorded
+    answers. The columns are those of `vlbench.data.foils.foil_data`. Raises DataAbsent and
     DataError.
     """
     folder = root / "data" if (root / "data").is_dir() else root
     files = {category: folder / f"{category}.json" for category in COUNTS}
     require_files("SugarCrepe", HOME, *files.values())
-    require_folder("COCO's val2017", COCO_VAL2017, images)
+    if pixels:
+        require_folder("COCO's val2017", COCO_VAL2017, images)
     begin_reading()
     items = [
         item
         for category, file in files.items()
         for item in read_json_items(file, partial(_item, category))
     ]
+    column = partial(_known_images, images, pixels=pixels)
+    return foil_data(items, column, sum(COUNTS.values()))
+
+
+def _known_images(folder: Path, names: Sequence[str], *, pixels: bool) -> Column:
     listed = f"{min(COUNTS)}.json to {max(COUNTS)}.json"
-    return foil_data(items, partial(file_images, images, listed=listed), sum(COUNTS.values()))
+    read = file_images(folder, names, listed=listed) if pixels else None
+    absent = DataAbsent("COCO's val2017", COCO_VAL2017, str(folder))
+    return named_images("COCO val2017", names, read, absent)
 
 
 def _item(category: str, entry: Mapping[str, Any]) -> Foiled:

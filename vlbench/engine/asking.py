@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from vlbench.capabilities import Answerer, AnswerScorer, Picture, Reply
+from vlbench.capabilities import Answerer, AnswerScorer, Asked, Picture, Recording, Reply
 from vlbench.data.records import Split, value_column
 from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
-from vlbench.metrics.replies import MOST_LETTERS, Judged, Labels, judge, letters, words
+from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
 
 # How a model is asked: the log-likelihood of each option as the answer; the options with a letter
-# each, in all cyclic orders; or without the options, for an answer in words.
-Way = Literal["likelihood", "letter", "words"]
+# each, in all cyclic orders; without the options, for an answer in words. A recording is looked up.
+Way = Literal["likelihood", "letter", "words", "recorded"]
 
 # What a row says of a model that always needs an image.
 CANNOT = "the model cannot be asked without an image: its own priors are no floor here"
@@ -34,8 +34,10 @@ class Question(NamedTuple):
 def way_of(model: Any, asked: Literal["", Way]) -> Way:
     """Return how a model is asked: as `asked` says, else by likelihood, else by letter.
 
-    Raises CannotDo if the model lacks what that takes.
+    What is recorded was asked before. Raises CannotDo if the model lacks what that takes.
     """
+    if isinstance(model, Recording):
+        return "recorded"
     way: Way = asked or ("likelihood" if isinstance(model, AnswerScorer) else "letter")
     needed = AnswerScorer if way == "likelihood" else Answerer
     if not isinstance(model, needed):
@@ -56,11 +58,28 @@ def likelihoods_alone(
     return [known[text] for text in texts]
 
 
+def look_up(
+    model: Recording, rows: Split, asked: Sequence[Question]
+) -> tuple[Split, list[list[Reply]]]:
+    """Return the rows of a split that have recorded replies, and these.
+
+    Raises DataError if none has.
+    """
+    names = rows["image"].examples().ids
+    texts = [tuple(filter(None, [one.text, *one.options])) for one in asked]
+    found = model.replies([Asked(*one) for one in zip(names, texts, strict=True)])
+    kept = [row for row, own in enumerate(found) if own]
+    if not kept:
+        raise DataError(f"nothing is recorded of any of {len(rows)} items, such as {names[0]:.80}")
+    return rows.select(kept), [found[row] for row in kept]
+
+
 class Asker:
     """Asks a model about the images of a split; the work is spread over the processes.
 
     `instruction` follows each question. `per_byte` divides the log-likelihood of an option by the
-    length of its text in UTF-8, as lm-eval's `acc_norm` does.
+    length of its text in UTF-8, as lm-eval's `acc_norm` does. What was `recorded` of the rows is
+    not asked again.
     """
 
     def __init__(
@@ -72,10 +91,14 @@ class Asker:
         *,
         instruction: str = "",
         per_byte: bool = False,
+        recorded: Sequence[list[Reply]] = (),
     ) -> None:
         self._model, self._rows, self._engine, self.way = model, rows, engine, way
         self._instruction, self._per_byte = instruction, per_byte
         self.labels: Labels = words if way == "words" else letters
+        self._recorded = recorded
+        if way == "recorded":
+            self.labels = LABELS[model.labels]
         self.reads_text_alone = bool(getattr(model, "reads_text_alone", False))
 
     def judge(
@@ -94,6 +117,8 @@ class Asker:
         By letter there is one for each cyclic order of the options, otherwise one. Raises DataError
         for more than 10 options by letter.
         """
+        if self.way == "recorded":
+            return [self._recorded[row] for row in rows if row is not None]
         if self.way == "likelihood":
             return self._likelihoods(rows, asked)
         turns = [self._orders(one.options) for one in asked]

@@ -34,9 +34,18 @@ def numbers(options: Sequence[str]) -> list[str]:
     return [str(i + 1) for i in range(len(options))]
 
 
+def brackets(options: Sequence[str]) -> list[str]:
+    """Return the number of each option in brackets, from (1)."""
+    return [f"({i + 1})" for i in range(len(options))]
+
+
 def words(options: Sequence[str]) -> Sequence[str]:
     """Return the options themselves: a reply names one in its own words."""
     return options
+
+
+# What may name an option, by the name that a recording gives it.
+LABELS: dict[str, Labels] = {one.__name__: one for one in (letters, numbers, brackets, words)}
 
 
 def named_option(said: str, labels: Sequence[str]) -> int | None:
@@ -65,12 +74,13 @@ def _pattern(label: str) -> tuple[str, int]:
 class Judged(NamedTuple):
     """The choices of N items, and how many of all replies name no option, or several.
 
-    An item's `chosen` is the option that all its replies name, else -1. `by_reply` has the credit
-    of each reply, by item.
+    An item's `chosen` is the option that all its replies name, else -1. `by_place` has, by item,
+    the credit of the reply to which the first right option was shown at each place; it is empty
+    where an item has not one reply for each place.
     """
 
     choice: Choice
-    by_reply: Sequence[Sequence[float]]
+    by_place: Sequence[Sequence[float]]
     unparsed: int
 
 
@@ -98,17 +108,29 @@ def judge(
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
         choice = Choice(credit, untied, torch.tensor(named))
-    return _by_item(choice, [len(own) for own in replies], texts=not any(scored))
+    places = [
+        [one.order.index(true[0]) for one in own] for own, true in zip(replies, right, strict=True)
+    ]
+    return _by_item(choice, places, texts=not any(scored))
 
 
-def _by_item(choice: Choice, sizes: Sequence[int], *, texts: bool) -> Judged:
-    """Return the choices of items that have so many replies each, in order."""
+def _by_item(choice: Choice, places: Sequence[Sequence[int]], *, texts: bool) -> Judged:
+    """Return the choices of items; `places` has that of the right option in each reply."""
+    sizes = [len(own) for own in places]
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
     means = torch.stack([own.mean() for own in credit])
     one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
     unparsed = int((choice.chosen < 0).sum()) if texts else 0
     item = Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
-    return Judged(item, [own.tolist() for own in credit], unparsed)
+    by_place = [_sort(own, one.tolist()) for own, one in zip(places, credit, strict=True)]
+    return Judged(item, by_place, unparsed)
+
+
+def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:
+    """Return the credit at each place; none if not every place occurs once."""
+    if sorted(places) != [*range(len(places))]:
+        return []
+    return [one for _, one in sorted(zip(places, credit, strict=True))]
 
 
 def _named(reply: Reply, options: Sequence[str], labels: Labels) -> int:

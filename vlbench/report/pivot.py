@@ -69,6 +69,7 @@ class Cell(NamedTuple):
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
         marks = best + apart + TRAINED_MARK * bool(self.trained_on)
+        marks += "".join(f" ({mark})" for mark in self.entry.row.marks)
         return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{marks}"
 
     @property

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from vlbench.capabilities import Recording, has
 from vlbench.data.pictures import only_in_pictures
 from vlbench.data.records import Data
 from vlbench.errors import CannotDo, DataAbsent, DataError, SpecError
 from vlbench.run.model import Model
 from vlbench.run.task import Task, splits_read
+from vlbench.schema import parameters
 
 
 class DataSets:
@@ -28,7 +30,7 @@ class DataSets:
         Raises CannotDo where the task has no regions of the model's kind, SpecError for a loader
         that returns no Data, DataAbsent, and whatever else a loader raises.
         """
-        arguments = {**task.loader_arguments, **_regions(task, model)}
+        arguments = {**task.loader_arguments, **_regions(task, model), **_pixels(task, model)}
         key = repr((task.loader, sorted(arguments.items())))
         if key not in self._loaded:
             self._loaded[key] = self._load(task, arguments)
@@ -63,6 +65,12 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
         known = ", ".join(task.regions)
         raise CannotDo(f"{model.spec.name} reads regions of kind {kind}; the task has {known}")
     return {"regions": task.regions[kind] if kind else None}
+
+
+def _pixels(task: Task, model: Model) -> dict[str, Any]:
+    """Return the loader's argument for a recording, which opens no image, if the loader has it."""
+    looked_up = has(model.base.adapter, Recording) and "pixels" in parameters(task.loader)
+    return {"pixels": False} if looked_up else {}
 
 
 def require_splits(task: Task, data: Data) -> None:

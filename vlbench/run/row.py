@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vlbench._version import __version__
 from vlbench.boards import board
 from vlbench.boards.privacy import cleaned, cut, secrets_in, shown
-from vlbench.capabilities import ImageEncoder, has
+from vlbench.capabilities import ImageEncoder, Recording, has
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
@@ -116,13 +116,13 @@ def comparable_parts(job: Job) -> ComparableParts:
         reads = bool(job.task.regions) or _sees_regions_alone(job)
         regions = job.model.spec.regions.get("kind") if reads else None
         digests = {key: data.digest() for key, data in job.views.items()}
-        return ComparableParts(job.data.digest(), regions, digests)
+        return ComparableParts(job.data.compared_by(), regions, digests)
     read = {
         key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
         for key, several in job.task.companions.items()
     }
     views = {key: several for key, several in read.items() if any(several)}
-    return ComparableParts(apart_from_regions(job.data).digest(), None, views)
+    return ComparableParts(apart_from_regions(job.data).compared_by(), None, views)
 
 
 def _regions_of(companion: Model, data: Data) -> str | None:
@@ -229,6 +229,7 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         *_region_notes(job),
         *_model_notes(job),
         *_server_notes(job),
+        *_recording_notes(job),
         *_encoding_notes(job),
         *(_clean(job, note) for note in outcome.notes),
     ]
@@ -310,6 +311,13 @@ def _server_notes(job: Job) -> list[str]:
     names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
     why = "the weights are not known, so that this row cannot be computed again"
     return [f"served: {shown(name)}: {why}" for name in names]
+
+
+def _recording_notes(job: Job) -> list[str]:
+    """Return the note on a recording, with what is known of how it was made."""
+    if not has(job.model.base.adapter, Recording):
+        return []
+    return ["recorded by others, scored by vlbench"]
 
 
 def _encoding_notes(job: Job) -> list[str]:

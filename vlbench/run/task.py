@@ -36,7 +36,7 @@ from vlbench.schema import (
 
 # What vlbench itself gives a probe, and a loader that has such parameters.
 PROBE_FILLED = ("model", "data", "engine")
-LOADER_FILLED = ("download", "cache_dir", "wanted_splits")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits", "pixels")
 
 # The loader of questions of one's own, whose table `--questions` names.
 QUESTIONS = "vlbench.data.table:questions"

@@ -18,7 +18,8 @@ def ask(model, data=ROWS, **params):
 
 
 def values(outcome, metric):
-    return {s.at.get("category", ""): s.value for s in outcome.scores if s.metric == metric}
+    kept = [s for s in outcome.scores if s.metric == metric and "right_option" not in s.at]
+    return {s.at.get("category", ""): s.value for s in kept}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -66,6 +67,9 @@ class Says:
 def test_a_letter_by_its_place_earns_chance(letter):
     found = ask(Says(letter))
     assert set(values(found, "accuracy").values()) == {0.5}
+    assert set(values(found, "accuracy_in_all_orders").values()) == {0.0}
+    # Right where the right option is at that letter's place, and nowhere else.
+    assert set(values(found, "accuracy_order_effect").values()) == {1.0 if letter == "A" else -1.0}
     assert "the model cannot be asked without an image" in found.notes[-1]
 
 

@@ -19,7 +19,9 @@ and sets. Items of one `cluster` (by default of one image) depend on each other.
 
 A model that generates is asked `question`: the score of a text is its log-likelihood as the answer
 (VisualGPTScore, Lin et al. 2024, arXiv:2306.01879); or it is asked by letter, which can be done
-where one image has several texts. Beside the accuracy stands what it gains from the image.
+where one image has several texts. Beside the accuracy stands what it gains from the image. Answers
+by letter, and recorded ones, are also scored by the place of the right option (`right_option`), in
+all orders, and, of two options, by what the first place earns more (`..._order_effect`).
 
 Floors are what is chosen without looking: the longest or the shortest text, the most probable one
 under a trigram model of the captions of the splits `language_model`, and what the model itself
@@ -44,19 +46,22 @@ from vlbench.capabilities import (
     AnswerScorer,
     DualEncoder,
     ImageTextScorer,
+    Recording,
+    Reply,
     count_truncated,
 )
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, way_of
+from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, look_up, way_of
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.items import DIGITS, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
-from vlbench.probes.matching.credits import MetricItems, all_right, group_choice, report
+from vlbench.metrics.replies import Judged
+from vlbench.probes.matching.credits import Manner, MetricItems, all_right, group_choice, report
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
@@ -75,7 +80,7 @@ WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `
 
 
 def choice(  # noqa: PLR0913 - tasks fill them by name
-    model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
+    model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer | Recording,
     data: ChoiceRows,
     engine: Engine,
     *,
@@ -99,12 +104,18 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     """
     every = data.splits["test"]
     rows = _without(every, omitted)
+    counts = {"omitted": len(every) - len(rows)} if omitted else {}
     pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
     way = "" if pairs else way_of(model, asked)
-    rules, asker = _text_rules(data, language_model), None
-    if way == "letter":
-        asker = Asker(model, rows, engine, "letter")
-        scorers = []
+    rules, asker, scorers = _text_rules(data, language_model), None, list[RowScorer]()
+    if way in {"letter", "recorded"}:
+        own = [Question("" if way == "recorded" else question, one) for one in _texts_of_one(rows)]
+        known: list[list[Reply]] = []
+        if isinstance(model, Recording):
+            answered, known = look_up(model, rows, own)
+            counts |= {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
+            rows = answered
+        asker = Asker(model, rows, engine, way or "letter", recorded=known)
     else:
         of_likelihood = question if way else ""
         scorers = [RowScorer(model, rows, end, engine, of_likelihood) for end in _suffixes(rows)]
@@ -115,19 +126,31 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     if not asks:
         columns = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows ask for no choice: wanted is {WANTED}; they have {columns}")
-    counts = {"omitted": len(every) - len(rows)} if omitted else {}
     counts |= count_truncated(model, questions.texts)
-    counts |= {"unparsed": questions.unparsed} if asker else {}
+    counts |= {"unparsed": questions.judged.unparsed} if questions.judged else {}
     grouped = [
         all_right(asks[0], metric, [*map(str, rows[column])])
         for metric, column in (sets or {}).items()
     ]
     more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
-    notes = [] if not way or getattr(model, "reads_text_alone", False) else [CANNOT]
-    how = way or ("score" if isinstance(model, ImageTextScorer) else "similarity")
-    return report(
-        asks, questions.categories, least, counts, grouped, more if way else (), notes, asked_by=how
+    looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
+    manner = Manner(
+        way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
+        more if way else (),
+        [] if looks_away else [CANNOT],
+        questions.judged.by_place if questions.judged else (),
     )
+    return report(asks, questions.categories, least, counts, grouped, manner)
+
+
+def _texts_of_one(rows: Split) -> list[list[str]]:
+    """Return the texts that are offered for the image of each row, the right one first.
+
+    Raises CannotDo where rows have several images.
+    """
+    if "foils" not in rows.columns or len(_suffixes(rows)) > 1:
+        raise CannotDo("in words, it can choose among texts for one image only")
+    return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
 
 
 def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tensor:
@@ -168,7 +191,7 @@ class RowScorer:
 
     def __init__(
         self,
-        model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
+        model: Any,
         rows: Split,
         suffix: str,
         engine: Engine,
@@ -209,7 +232,7 @@ class Questions:
     ) -> None:
         self._rows, self._scorers, self._rules = rows, scorers, rules
         self._asker, self._question = asker, question
-        self.unparsed = 0
+        self.judged: Judged | None = None
         # The scores that are on a logarithmic scale, by the name of a floor, the model's without.
         of_model = bool(scorers) and scorers[0].log_odds
         self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
@@ -228,8 +251,6 @@ class Questions:
     def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
         """Return what each metric asks; `seen` has the column of each floor that sees words."""
         others = rows_of_other_clusters(self._examples.clusters, seed)
-        if self._asker and (self._seconds or not self._foils or len(_suffixes(self._rows)) > 1):
-            raise CannotDo("asked by letter, it can choose among texts for one image only")
         if self._seconds and len(self._scorers) > 1:
             return self._twins(seen, others)
         texts = [self._choose_texts(seen, others)] if self._foils else []
@@ -277,11 +298,13 @@ class Questions:
     ) -> dict[str, Choice]:
         """Return the choices of a model among lettered texts, under "", and of its floors."""
         asked, right = [Question(self._question, own) for own in texts], [[0]] * len(texts)
-        shown: dict[str, Sequence[int | None]] = {"": range(len(texts)), ANOTHER: others}
+        shown: dict[str, Sequence[int | None]] = {"": range(len(texts))}
+        if asker.way != "recorded":
+            shown[ANOTHER] = others
         if asker.reads_text_alone:
             shown[ALONE] = [None] * len(texts)
         judged = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
-        self.unparsed = judged[""].unparsed
+        self.judged = judged[""]
         return {name: one.choice for name, one in judged.items()}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
+from vlbench.metrics.gains import gain
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
 from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of
+from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin
 from vlbench.results import At, Outcome, Score
 
@@ -50,6 +52,19 @@ class MetricItems(NamedTuple):
     blind: Sequence[str] = ()
     same_words: Sequence[bool] = ()
     answers: Answers | None = None
+
+
+class Manner(NamedTuple):
+    """How a model was asked, and what comes of it besides what it chose.
+
+    `by_place` has, of each item of the first metric, the credit with its right option at each place
+    (see `vlbench.metrics.replies`).
+    """
+
+    asked_by: str = ""
+    more: Sequence[Measured] = ()
+    notes: Sequence[str] = ()
+    by_place: Sequence[Sequence[float]] = ()
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
@@ -113,17 +128,15 @@ def report(
     least: int,
     counts: Mapping[str, int],
     sets: Sequence[MetricItems] = (),
-    more: Sequence[Measured] = (),
-    notes: Sequence[str] = (),
-    *,
-    asked_by: str = "",
+    manner: Manner | None = None,
 ) -> Outcome:
     """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
 
     Categories with fewer than `least` rows have no score of their own. For the first metric, the
-    mean over categories is added. `sets` have no score by category. `more` scores follow, and
-    `notes`; `asked_by` is that of the outcome. Raises TooFewRows if no category has as many.
+    mean over categories is added. `sets` have no score by category. Raises TooFewRows if no
+    category has as many.
     """
+    manner = manner or Manner()
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
@@ -148,7 +161,7 @@ def report(
         counts_by_rule |= by_rule
         of_floors += _notes(one, by_category)
     measured += [score(one, {}, np.ones(len(one.rows), bool)) for one in sets]
-    measured += more
+    measured += manner.more
     first = asked[0]
     pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
@@ -161,8 +174,15 @@ def report(
         **counts,
     }
     artifacts = {"categories": _table([one.score for one in table])} if table else {}
-    outcome = outcome_of(measured, counts, [*of_floors, *notes], artifacts)
-    return replace(outcome, asked_by=asked_by)
+    by_place = manner.by_place
+    if by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
+        masks = {name: np.array([categories[row] == name for row in first.rows]) for name in scored}
+        every = {"": np.ones(len(first.rows), bool)}
+        several = every | (masks if len(scored) <= MOST_CATEGORIES else {})
+        of_orders, artifacts["orders"] = _orders(first, np.array(by_place), several)
+        measured += of_orders
+    outcome = outcome_of(measured, counts, [*of_floors, *manner.notes], artifacts)
+    return replace(outcome, asked_by=manner.asked_by)
 
 
 def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
@@ -256,6 +276,43 @@ def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
         return None
     kept = places.numpy()
     return Answers(answers.names, np.asarray(answers.chosen)[kept], np.asarray(answers.right)[kept])
+
+
+def _orders(
+    asked: MetricItems, credit: Floats, parts: Mapping[str, Kept]
+) -> tuple[list[Measured], pa.Table]:
+    """Return what items earn with the right option at each of K places, credit [N, K].
+
+    Beside it: how often it is named at all of them, and of two places what the first earns more,
+    paired by item, with the two-sided p of random signs of clusters in the table.
+    """
+    measured, lines = list[Measured](), list[dict[str, Any]]()
+    metric, places = asked.metric, credit.shape[1]
+    for category, kept in parts.items():
+        at: At = {"category": category} if category else {}
+        own = credit[kept]
+        examples = _select(asked.examples, torch.from_numpy(np.flatnonzero(kept)))
+        for place in range(places):
+            where: At = {**at, "right_option": place + 1}
+            measured.append(_plain(metric, where, own[:, place], examples, 1 / places))
+        in_all, guessed = f"{metric}_in_all_orders", places**-places
+        measured.append(_plain(in_all, at, own.prod(1), examples, guessed))
+        if places == 2:
+            effect = gain(f"{metric}_order_effect", own[:, 0], own[:, 1], examples, at)
+            measured.append(effect)
+            _, cluster = np.unique(examples.clusters, return_inverse=True)
+            p = sign_flip_p(np.bincount(cluster, own[:, 0] - own[:, 1]).astype(np.float64))
+            low, high = effect.score.ci95 or (None, None)
+            means = {"first": own[:, 0].mean(), "second": own[:, 1].mean()}
+            told = {"effect": effect.score.value, "low": low, "high": high, "p": p}
+            lines.append({"category": category, "n": len(own), **means, **told})
+    return measured, pa.Table.from_pylist(lines)
+
+
+def _plain(metric: str, at: At, credit: Floats, examples: Examples, chance: float) -> Measured:
+    estimate = _mean(credit, examples.clusters)
+    mean = Score(metric, at=at, n=len(credit), chance=chance, **estimate._asdict())
+    return Measured(mean, examples, credit)
 
 
 def _table(scores: Sequence[Score]) -> pa.Table:

@@ -27,18 +27,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlbench.capabilities import Answerer, AnswerScorer, Reply
+from vlbench.capabilities import Answerer, AnswerScorer, Recording, Reply
 from vlbench.data.records import Split, TestRows
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, Question, way_of
+from vlbench.engine.asking import CANNOT, Asker, Question, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import DataError, SpecError
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
 from vlbench.metrics.items import DIGITS, Answers, Examples, Measured
 from vlbench.metrics.replies import judge, letters
-from vlbench.probes.matching.credits import MetricItems, all_right, report
+from vlbench.probes.matching.credits import Manner, MetricItems, all_right, report
 from vlbench.results import Outcome, Positive, Score
 
 # The options of questions that come without any.
@@ -52,7 +52,7 @@ NO_DIRECTION = "a share is neither good nor bad by itself"
 
 
 def questions(  # noqa: PLR0913 - tasks fill them by name
-    model: AnswerScorer | Answerer,
+    model: AnswerScorer | Answerer | Recording,
     data: TestRows,
     engine: Engine,
     *,
@@ -79,14 +79,22 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     rows, way = data.splits["test"], way_of(model, asked)
     if positive and way == "letter":
         raise SpecError("`positive` answers are asked by likelihood or in words, not by letter")
-    items = read_items(rows)
+    items, known, counts = read_items(rows), list[list[Reply]](), dict[str, int]()
+    if isinstance(model, Recording):
+        answered, known = look_up(model, rows, items.asked)
+        counts = {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
+        rows, items = answered, read_items(answered)
     others = rows_of_other_clusters(items.examples.clusters, seed)
-    asker = Asker(model, rows, engine, way, instruction=instruction, per_byte=per_byte)
+    asker = Asker(
+        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known
+    )
     every = [*range(len(rows))]
     replies = asker.replies(every, items.asked)
     options = [one.options for one in items.asked]
     own = judge(replies, options, items.right, asker.labels)
-    floors = {ANOTHER: asker.judge(others, items.asked, items.right).choice.credit}
+    floors = {}
+    if way != "recorded":
+        floors[ANOTHER] = asker.judge(others, items.asked, items.right).choice.credit
     if asker.reads_text_alone:
         alone = asker.judge([None] * len(rows), items.asked, items.right)
         floors[ALONE] = alone.choice.credit
@@ -108,9 +116,10 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         all_right(asks, metric, [*map(str, rows[column])])
         for metric, column in (sets or {}).items()
     ]
-    counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
-    notes = [] if asker.reads_text_alone else [CANNOT]
-    return report([asks], items.categories, least, counts, grouped, more, notes, asked_by=way)
+    counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
+    cannot = [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
+    manner = Manner(way, more, cannot, own.by_place)
+    return report([asks], items.categories, least, counts, grouped, manner)
 
 
 class Items(NamedTuple):

@@ -175,7 +175,7 @@ def badges(entry: Entry) -> list[str]:
     """Return the marks beside the name of a model."""
     row, apart = entry.row, [APART] if entry.is_apart else []
     partial = [f"partial: {counted(row.absent_rows, 'row')} absent"] if row.is_partial else []
-    return [*apart, *partial, *(["random weights"] if is_random(row) else [])]
+    return [*apart, *partial, *row.marks, *(["random weights"] if is_random(row) else [])]
 
 
 def arxiv_link(paper: str) -> str:

@@ -22,7 +22,7 @@ from vlbench.report.leaders import Leaders
 from vlbench.report.page.bars import Scale, scale_of
 from vlbench.report.pivot import place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
-from vlbench.report.texts import bare_number, score_name
+from vlbench.report.texts import bare_number, few, score_name
 from vlbench.results import Result, Score, matching
 
 # The bytes of a figure, of which the largest have a tenth.
@@ -32,6 +32,9 @@ MOST_FIGURE = 4 << 20
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
 # How many columns with other scores under the primary one's conditions are visible at first.
 VISIBLE_SCORES = 4
+
+# So many names of models that are not tested are listed.
+MOST_NAMES = 20
 # What is printed below a table if it is the same for all rows, and in a column if it is not.
 VARYING = ("n", "chance", "highest floor")
 
@@ -218,7 +221,7 @@ def columns_of(table: ScoreTable) -> Columns:
     for model, why in (table.leaders.untested if table.leaders else {}).items():
         untested.setdefault(why, []).append(model)
     facts = [f"{head} {text}" for head in same for text in texts[head] if text]
-    facts += [f"not tested: {', '.join(models)}: {why}" for why, models in untested.items()]
+    facts += [f"not tested: {few(models, MOST_NAMES)}: {why}" for why, models in untested.items()]
     beyond = min(sum(dict(one.at) == at for one in others), VISIBLE_SCORES)
     has_notes = any(notes_of(entry.row) for entry in table.entries)
     visible = 2 + has_notes + len(heads) + beyond

@@ -1,0 +1,285 @@
+"""Recorded answers: SugarCrepe's published ones, tables, and logs of other harnesses."""
+
+import csv
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from foil_files import put_images, put_json
+from PIL import Image
+
+import vlbench
+from model_adapters.recorded import Recorded
+from vlbench.capabilities import Asked, Reply
+from vlbench.cli import main
+from vlbench.data.sugar_crepe import COUNTS
+from vlbench.errors import DataError, SpecError
+
+REAL = Path(os.environ.get("VLBENCH_DATA", "absent"), "sugar_crepe")
+
+# From the readme beside the answers: right of so many, with the caption first and second.
+PUBLISHED = {
+    "add_att": (604, 666, 692),
+    "add_obj": (1859, 1918, 2062),
+    "replace_att": (734, 740, 788),
+    "replace_obj": (1578, 1604, 1652),
+    "replace_rel": (1240, 1298, 1406),
+    "swap_att": (607, 593, 666),
+    "swap_obj": (211, 198, 246),
+}
+FOLDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}
+
+
+@pytest.fixture(scope="module")
+def real():
+    if not REAL.is_dir():
+        pytest.skip("SugarCrepe's records are not there (VLBENCH_DATA/sugar_crepe)")
+    return REAL
+
+
+def answered(root, category, folder):
+    content = json.loads((root / "gpt-4v-results" / folder / f"gpt4v-{category}.json").read_text())
+    return [one for one in content.values() if isinstance(one, dict)]
+
+
+def test_the_published_counts_come_from_the_answers_as_published(real):
+    model = Recorded(path=real / "gpt-4v-results")
+    entries = [
+        (category, one) for category in PUBLISHED
+        for one in answered(real, category, "positive-first")
+    ]  # fmt: skip
+    items = [Asked(o["filename"], (o["caption"], o["negative_caption"])) for _, o in entries]
+    found, right = model.replies(items), Counter()
+    for (category, _), own in zip(entries, found, strict=True):
+        for reply in own:
+            # The caption is option 0: right is the number at whose place it stands.
+            number = f"({reply.order.index(0) + 1})"
+            other = f"({reply.order.index(1) + 1})"
+            right[category, reply.order] += number in reply.said and other not in reply.said
+    told = {c: tuple(right[c, order] for order in FOLDERS.values()) for c in PUBLISHED}
+    assert told == {category: counts[:2] for category, counts in PUBLISHED.items()}
+    counted = Counter(category for category, _ in entries)
+    assert counted == {category: n for category, (*_, n) in PUBLISHED.items()}
+    # Of 15,024 answers the authors read none otherwise; `accuracy` is a key without an answer.
+    assert sum(map(len, found)) == 15_024
+    assert model.counts == {
+        "answers_without_item": 0, "repeated_answers": 0, "read_otherwise": 0,
+        "keys_without_answer": 1,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scored(real, tmp_path_factory):
+    """The row of the published answers on today's records, and the folder of its board."""
+    folder = tmp_path_factory.mktemp("boards")
+    row = score(f"recorded:{real / 'gpt-4v-results'}", real, folder, name="gpt-4v")
+    return row, folder
+
+
+def score(model, data, output, **options):
+    (row,) = vlbench.evaluate(
+        model, ["sugar_crepe"], data_dir={"sugar_crepe": data}, output=output, **options
+    )
+    assert row.status == "ok", row.reason
+    return row
+
+
+def hits(row):
+    """Return how many are right by category, with the caption first and second."""
+    counts = {}
+    for one in row.scores:
+        if one.metric == "text_accuracy" and "category" in one.at and "right_option" in one.at:
+            counts.setdefault(one.at["category"], []).append(round(one.value * one.n))
+    return {category: tuple(own) for category, own in counts.items()}
+
+
+def test_the_row_on_todays_records_lacks_the_withdrawn_item(scored):
+    row, _ = scored
+    expected = {category: counts[:2] for category, counts in PUBLISHED.items()}
+    assert hits(row) == expected | {"swap_obj": (210, 197)}
+    assert row.counts["answers_without_item"] == 2
+    assert (row.counts["unanswered"], row.counts["unparsed"], row.is_partial) == (0, 279, False)
+    assert row.label == "gpt-4v (recorded)"
+    assert row.provenance["weights"].startswith("recorded sha256:")
+    assert row.provenance["params"]["recorded_by"] == "unknown"
+    assert "recorded by others, scored by vlbench" in row.notes
+
+
+def test_every_category_has_the_order_effect_with_interval_and_p(scored):
+    row, folder = scored
+    table = pq.read_table(folder / row.artifacts["orders"]["file"]).to_pylist()
+    told = {line["category"]: line for line in table}
+    assert {*told} == {"", *PUBLISHED}
+    for line in told.values():
+        assert line["effect"] == pytest.approx(line["first"] - line["second"])
+        assert line["low"] < line["effect"] < line["high"]
+        assert (line["p"] < 0.05) == (not line["low"] < 0 < line["high"])
+
+
+def test_items_have_no_caption_and_no_answer(scored, real):
+    row, folder = scored
+    content = str(pq.read_table(folder / row.artifacts["items"]["file"]).to_pydict())
+    first = answered(real, "add_att", "positive-first")[0]
+    assert first["filename"] in content
+    assert first["caption"] not in content
+    assert first["answer"]["free_form_answer"] not in content
+
+
+def test_the_same_replies_in_a_table_are_the_same_row(scored, real, tmp_path):
+    file = tmp_path / "answers.csv"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        write = csv.writer(stream)
+        write.writerow(["picture", "caption", "foil", "shown", "said"])
+        for category in PUBLISHED:
+            for folder, order in FOLDERS.items():
+                for one in answered(real, category, folder):
+                    texts = one["caption"], one["negative_caption"]
+                    said = one["answer"]["free_form_answer"]
+                    write.writerow([one["filename"], *texts, " ".join(map(str, order)), said])
+    arguments = {
+        "image": "picture", "texts": ["caption", "foil"], "order": "shown", "answer": "said",
+        "labels": "brackets",
+    }  # fmt: skip
+    row = score(f"recorded:{file}", real, tmp_path, name="gpt-4v", model_args=arguments)
+    first, folder = scored
+    assert [*row.scores] == [*first.scores]
+    tables = [
+        pq.read_table(root / one.artifacts["items"]["file"])
+        for root, one in ((folder, first), (tmp_path, row))
+    ]
+    assert tables[0].equals(tables[1])
+
+
+CROSSED = {"caption": "A dog sits.", "negative_caption": "A cat sits."}
+
+
+def small(root):
+    """Write SugarCrepe's files of one item each, with the images of two."""
+    for i, name in enumerate(COUNTS):
+        put_json(root / "data" / f"{name}.json", {"0": {"filename": f"{i % 2}.jpg", **CROSSED}})
+    put_images(root / "val2017", "0.jpg", "1.jpg")
+    return root
+
+
+class Dogs:
+    """Prefers dogs."""
+
+    def score_pairs(self, pictures, texts):
+        import torch
+
+        assert all(isinstance(one.image, Image.Image) for one in pictures)
+        return torch.tensor([float("dog" in text) for text in texts])
+
+
+def test_rows_with_and_without_pixels_are_compared(tmp_path, capsys, monkeypatch):
+    root = small(tmp_path / "sugar_crepe")
+    monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
+    (tmp_path / "coco").mkdir()
+    file = tmp_path / "answers.csv"
+    lines = [f"{i},{'A' if i else 'B'}" for i in range(len(COUNTS))]
+    file.write_text("\n".join(["row,said", *lines]) + "\n")
+    arguments = {"item": "row", "answer": "said"}
+    recorded = score(f"recorded:{file}", root, tmp_path / "out", model_args=arguments)
+    (root / "val2017").rename(tmp_path / "coco" / "val2017")
+    seen = score(Dogs(), root, tmp_path / "out", name="dogs")
+    assert recorded.comparable == seen.comparable
+    assert recorded.primary_score.value == pytest.approx(6 / 7)
+    words = ["leaderboard", "compare", "dogs", recorded.model, "--output", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "sugar_crepe" in capsys.readouterr().out
+
+
+ITEMS = [Asked("1.jpg", ("a dog", "a cat")), Asked("2.jpg", ("a cup", "a hat"))]
+
+
+def put(tmp_path, text, name="answers.csv"):
+    (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path / name
+
+
+def test_a_row_names_its_item_by_place_or_by_image_and_texts(tmp_path):
+    place = put(tmp_path, "item,answer\n1,B\n0,A\n")
+    assert Recorded(path=place, item="item").replies(ITEMS) == [
+        [Reply((0, 1), "A")], [Reply((0, 1), "B")],
+    ]  # fmt: skip
+    named = put(tmp_path, "image,x,y,order,answer\n2.jpg,a cup,a hat,1 0,A\n")
+    model = Recorded(path=named, texts=["x", "y"], order="order")
+    assert model.replies(ITEMS) == [[], [Reply((1, 0), "A")]]
+
+
+def test_scores_have_one_for_each_option(tmp_path):
+    file = put(tmp_path, '{"item": 0, "a": -1.5, "b": -2}\n', "scores.jsonl")
+    model = Recorded(path=file, item="item", scores=["a", "b"])
+    assert model.replies(ITEMS) == [[Reply((0, 1), [-1.5, -2.0])], []]
+
+
+def test_logs_of_lm_eval_are_read_by_their_own_names(tmp_path):
+    said = [
+        {"doc_id": 1, "filtered_resps": ["(B)"], "filter": "none", "target": "A"},
+        {"doc_id": 0, "filtered_resps": ["A"], "filter": "none", "target": "A"},
+    ]
+    logs = [
+        {"doc_id": 0, "filtered_resps": [["-1.5", "False"], ["-0.5", "True"]], "filter": "none"},
+    ]
+    texts = put(tmp_path, "\n".join(map(json.dumps, said)), "samples_text.jsonl")
+    scores = put(tmp_path, "\n".join(map(json.dumps, logs)), "samples_choice.jsonl")
+    assert Recorded(path=texts).replies(ITEMS) == [[Reply((0, 1), "A")], [Reply((0, 1), "(B)")]]
+    assert Recorded(path=scores).replies(ITEMS) == [[Reply((0, 1), [-1.5, -0.5])], []]
+    both = [*said, {**said[0], "filter": "first"}]
+    several = put(tmp_path, "\n".join(map(json.dumps, both)), "samples_both.jsonl")
+    with pytest.raises(SpecError, match="has 2 filters: name a log_filter"):
+        Recorded(path=several)
+    assert Recorded(path=several, log_filter="first").replies(ITEMS)[1] == [Reply((0, 1), "(B)")]
+
+
+def test_what_is_repeated_missing_unknown_and_empty_is_counted(tmp_path):
+    lines = ["item,answer", "0,A", "0,B", "9,A", "1,"]
+    model = Recorded(path=put(tmp_path, "\n".join(lines) + "\n"), item="item")
+    assert model.replies(ITEMS) == [[Reply((0, 1), "A")], []]
+    assert model.counts == {
+        "answers_without_item": 1, "repeated_answers": 1, "read_otherwise": 0,
+        "rows_without_answer": 1,
+    }  # fmt: skip
+
+
+def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):
+    hostile = "</script><script>alert(1)</script> =HYPERLINK(1) \u202e"
+    lines = [json.dumps({"item": i, "answer": a}) for i, a in enumerate(["A" * 10**7, hostile])]
+    found = Recorded(path=put(tmp_path, "\n".join(lines), "a.jsonl"), item="item").replies(ITEMS)
+    assert len(found[0][0].said) == 100_000
+    assert found[1][0].said == hostile
+
+
+WRONG = {
+    "no column": ("a.csv", "item,said\n0,A\n", "no column 'answer'|column.*answer"),
+    "no number": ("a.csv", "item,answer\nx,A\n", "row 1"),
+    "no JSON": ("a.jsonl", "{", "a.jsonl is no JSON"),
+    "no object": ("a.jsonl", "1\n2", "a.jsonl holds other than an object"),
+    "no text": ("a.jsonl", '{"item": 0, "answer": {"a": 1}}', "row 1"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "why"), WRONG.values(), ids=[*WRONG])
+def test_a_file_that_does_not_fit_is_named(tmp_path, name, text, why):
+    with pytest.raises(DataError, match=why):
+        Recorded(path=put(tmp_path, text, name), item="item")
+
+
+def test_what_is_told_of_a_recording_lies_beside_it(tmp_path):
+    file = put(tmp_path, "item,answer\n0,A\n")
+    assert {*Recorded(path=file, item="item").settled.values()} == {"unknown"}
+    put(tmp_path, "recorded_by: a lab\nprompt: 'Which? {}'\n", "answers.csv.yaml")
+    told = Recorded(path=file, item="item").settled
+    known = told["recorded_by"], told["prompt"], told["source"]
+    assert known == ("a lab", "Which? {}", "unknown")
+    for text, why in (("who: me\n", "key"), ("prompt: 3\n", "a text for each"), ("[", "no YAML")):
+        with pytest.raises(SpecError, match=why):
+            Recorded(path=file, item="item", about=put(tmp_path, text, "other.yaml"))
+
+
+def test_a_folder_without_answers_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="has no file of answers"):
+        Recorded(path=tmp_path)
