@@ -58,6 +58,14 @@ class Answers(NamedTuple):
     chosen: ArrayLike
     right: ArrayLike
 
+    def select(self, places: ArrayLike) -> Answers:
+        """Return the answers to some examples of one trial, with only the names that they use."""
+        both = np.stack([np.asarray(self.chosen), np.asarray(self.right)])[:, np.asarray(places)]
+        used, numbers = np.unique(both, return_inverse=True)
+        tied = used < 0
+        chosen, right = numbers.reshape(both.shape) - tied.sum()
+        return Answers([self.names[i] for i in used[~tied].tolist()], chosen, right)
+
 
 def at_text(at: Mapping[str, Any]) -> str:
     """Return the conditions of a score as the column `at` has them."""

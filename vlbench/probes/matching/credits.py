@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,17 @@ class MetricItems(NamedTuple):
     blind: Sequence[str] = ()
     same_words: Sequence[bool] = ()
     answers: Answers | None = None
+
+
+def answers_among(
+    candidates: Sequence[Sequence[str]], chosen: Tensor, right: Sequence[int]
+) -> Answers:
+    """Return what was chosen among the named candidates of each item, and which one is right."""
+    places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
+    numbers = [[places[name] for name in names] for names in candidates]
+    pairs = zip(numbers, chosen.tolist(), right, strict=True)
+    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
+    return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
@@ -199,7 +211,7 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
         **_mean(credit, examples.clusters)._asdict(),
     )
-    return Measured(mean, examples, credit)
+    return Measured(mean, examples, credit, _select_answers(asked.answers, places))
 
 
 def _of_same_words(asked: MetricItems) -> list[Measured]:
@@ -252,10 +264,7 @@ def _select(examples: Examples, places: Tensor) -> Examples:
 
 
 def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
-    if answers is None:
-        return None
-    kept = places.numpy()
-    return Answers(answers.names, np.asarray(answers.chosen)[kept], np.asarray(answers.right)[kept])
+    return None if answers is None else answers.select(places)
 
 
 def _table(scores: Sequence[Score]) -> pa.Table:
