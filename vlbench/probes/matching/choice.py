@@ -328,8 +328,13 @@ class Questions:
         }
         asked = twin_questions(outcomes, self._examples, tuple(self._rules), same)
         named = {"text_accuracy": pairs, "image_accuracy": self._named_images()}
+        digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
+        images = [*chain(*zip(*digests, strict=True))]
         return [
-            one._replace(answers=_answers_of_both(named[one.metric], one.own))
+            one._replace(
+                answers=_answers_of_both(named[one.metric], one.own),
+                examples=one.examples._replace(images=images),
+            )
             if one.metric in named
             else one
             for one in asked
@@ -350,7 +355,7 @@ class Questions:
         digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
         named = "cluster" in self._rows.columns
         clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
-        return Examples(ids, digests, clusters)
+        return Examples(ids, digests, clusters, images.digests)
 
     def _named_images(self) -> list[list[str]]:
         """Return the ids of each row's images; their columns' names where two ids are the same."""

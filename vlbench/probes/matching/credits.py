@@ -107,6 +107,7 @@ def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricIt
         several.tolist(),
         [one.removeprefix("sha256:")[:DIGITS] for one in digests],
         [of_items.clusters[i] for i in firsts.tolist()],
+        [of_items.images[i] for i in firsts.tolist()] if of_items.images else (),
     )
     tied = product((~asked.own.tied).double()) == 0
     return MetricItems(
@@ -180,7 +181,7 @@ def report(
 def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
     """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
     places = torch.from_numpy(np.flatnonzero(kept))
-    credit, examples = asked.own.credit[places].numpy(), _select(asked.examples, places)
+    credit, examples = asked.own.credit[places].numpy(), asked.examples.select(places.tolist())
     estimate = _mean(credit, examples.clusters)
     mean = Score(
         metric or asked.metric,
@@ -203,7 +204,10 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         weights[kept] = 1 / kept.sum()
     places = torch.from_numpy(np.flatnonzero(weights))
     scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
-    credit, examples = (asked.own.credit[places] * scale).numpy(), _select(asked.examples, places)
+    credit, examples = (
+        (asked.own.credit[places] * scale).numpy(),
+        asked.examples.select(places.tolist()),
+    )
     mean = Score(
         f"{asked.metric}_macro",
         n=len(places),
@@ -257,10 +261,6 @@ def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
 def _mean(credit: Floats, clusters: Sequence[str]) -> Estimate:
     _, places = np.unique(clusters, return_inverse=True)
     return clustered_fraction(np.bincount(places, credit), np.bincount(places))
-
-
-def _select(examples: Examples, places: Tensor) -> Examples:
-    return Examples(*([column[i] for i in places.tolist()] for column in examples))
 
 
 def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:

@@ -144,7 +144,7 @@ def read_items(rows: Split) -> Items:
     named = "cluster" in rows.columns
     clusters = [*rows["cluster"]] if named else images.digests
     categories = [*rows["category"]] if "category" in rows.columns else []
-    return Items(asked, right, Examples(ids, digests, clusters), categories)
+    return Items(asked, right, Examples(ids, digests, clusters, images.digests), categories)
 
 
 def _plain(value: str | Sequence[str]) -> str | list[str]:
@@ -219,9 +219,7 @@ def _of_positive(
     measured = []
     for category, rows in kept.items():
         at = {"category": category} if category else {}
-        examples = Examples(
-            *([part[i] for i in np.flatnonzero(rows).tolist()] for part in items.examples)
-        )
+        examples = items.examples.select(np.flatnonzero(rows).tolist())
         for rule, (said, earned) in read.items():
             measured += _rates(rule, at, examples, said[rows], truth[rows])
             if rule:
