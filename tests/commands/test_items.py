@@ -1,5 +1,6 @@
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -10,6 +11,7 @@ from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
 from vlbench.commands.items import images_of
 from vlbench.data.image_folder import image_folder
+from vlbench.data.records import Data, Split
 from vlbench.errors import UnknownNameError
 from vlbench.run.options import Options
 
@@ -80,6 +82,17 @@ def test_images_are_found_by_their_content(tmp_path):
     found = images_of("few_shot_colours", [digest, digest], Options(include_path=[source]))
     assert found == {digest: test[4]}
     assert isinstance(found[digest], Image.Image)
+
+
+def test_the_second_image_of_twins_is_found_by_its_content(tmp_path, monkeypatch):
+    source = make_source(tmp_path)
+    test = image_folder(root=tmp_path / "images").splits["test"]["image"]
+    twins = Split({"image": test.select([0, 1]), "image_2": test.select([2, 3])})
+    load = SimpleNamespace(loader=lambda: Data(splits={"test": twins}), loader_arguments={})
+    monkeypatch.setattr("vlbench.run.task.resolve_task", lambda *_: load)
+    digest = test.examples().digests[3]
+    found = images_of("few_shot_colours", [digest], Options(include_path=[source]))
+    assert found == {digest: test[3]}
 
 
 def test_a_task_that_is_not_there_is_named(tmp_path):

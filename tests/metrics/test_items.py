@@ -53,6 +53,14 @@ def test_an_example_that_a_trial_leaves_out_has_no_row_in_it():
     ]
 
 
+def test_examples_of_more_than_an_image_say_which_image_it_is_where_they_know():
+    asked = Examples(["a/0", "b/1"], ["x", "y"], images=["1", "2"])
+    table = item_table(asked.select([1]), "m", {}, [1])
+    assert table.select(["digest", "image"]).to_pylist() == [{"digest": "y", "image": "2"}]
+    joined = join_items([item_table(TWO, "n", {}, [1, 0]), table])
+    assert joined["image"].to_pylist() == [None, None, "2"]
+
+
 def test_regions_of_an_image_are_a_cluster():
     examples = Examples(["1/0", "1/1"], ["x", "y"], ["1", "1"])
     assert item_table(examples, "m", {}, [1, 1])["cluster"].to_pylist() == ["1", "1"]

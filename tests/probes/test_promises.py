@@ -224,7 +224,7 @@ def copied(split):
     """Return the rows twice, the second time under other names."""
 
     def twice(column):
-        stored, (ids, _, _) = [*column, *column], column.examples()
+        stored, ids = [*column, *column], column.examples().ids
         names = [f"{i}{again}" for again in ("", " again") for i in ids] if column.names else ()
         digests = [column.digests[row] for row in column.rows] * 2 if column.digests else ()
         return replace(

@@ -446,7 +446,7 @@ LINES = [
     ),
     Line(zero_shot, classes(prompts="{}")),
     Line(zero_shot_projection, projection, NO_ANSWERS),
-    Line(choice, foils, NO_ANSWERS),
+    Line(choice, foils),
     Line(matching_questions, asked, BY_PLACE),
     Line(retrieval, towers(scored=False), NO_ANSWERS | CANDIDATES),
     Line(retrieval_in_pools, towers(scored=True), NO_ANSWERS | CANDIDATES | BY_PLACE),

@@ -19,7 +19,7 @@ from safetensors.numpy import load
 from vlbench import files
 from vlbench.data.parquet_files import read_parquet, values
 from vlbench.errors import DataError
-from vlbench.metrics.items import SCHEMA, STATISTICS
+from vlbench.metrics.items import IMAGE, SCHEMA, STATISTICS
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
 # A rerun keeps the row, even where its files are gone or have changed.
@@ -48,13 +48,15 @@ def read_table(
 def read_items(output: Path, row: Result) -> pa.Table:
     """Return the items that a board's row keeps, in the types of `vlbench.metrics.items.SCHEMA`.
 
-    Those of a corpus score have also `statistics`, a list of float64. Raises DataError as
-    `read_table` does, for more items than the row's `n` and draws allow, for other types, and for
-    credit that is not finite.
+    Those of a corpus score have also `statistics`, a list of float64, and those whose digests are
+    of more than an image may have `image`, the image's own. Raises DataError as `read_table` does,
+    for more items than the row's `n` and draws allow, for other types, and for credit that is not
+    finite.
     """
     table, _ = _table(output, row, ITEMS, ITEM_COLUMNS, most=_most_items(row))
     file = row.artifacts[ITEMS]["file"]
-    wanted = [*SCHEMA, *([STATISTICS] if STATISTICS.name in table.column_names else [])]
+    optional = [field for field in (STATISTICS, IMAGE) if field.name in table.column_names]
+    wanted = [*SCHEMA, *optional]
     try:
         items = table.select([field.name for field in wanted]).cast(pa.schema(wanted))
     except (pa.ArrowException, ValueError) as error:

@@ -97,7 +97,8 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
 class Item(NamedTuple):
     """An example: its mean credit over trials, and the most frequent prediction, "" for none.
 
-    `said` is how many of the `trials` said so; a choice among tied candidates says nothing.
+    `said` is how many of the `trials` said so; a choice among tied candidates says nothing. `image`
+    is the digest of the image, "" if that is the digest of the item.
     """
 
     id: str
@@ -107,6 +108,12 @@ class Item(NamedTuple):
     target: str
     said: int
     trials: int
+    image: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The digest of the image to show."""
+        return self.image or self.digest
 
 
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
@@ -162,4 +169,5 @@ def _item(same: Sequence[Mapping[str, Any]]) -> Item:
         target=first["target"] or "",
         said=times,
         trials=len(same),
+        image=first.get("image") or "",
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,8 @@ from vlbench.results import Result, Score, matching
 if TYPE_CHECKING:  # imports torch
     from vlbench.run.options import Options
 
-# The columns that items are identified by.
-IDENTIFYING = ("image", "picture", "named")
-
+# The names of the columns that items are identified by: twins have an `image_2`, too.
+IDENTIFYING = re.compile(r"image(_\d+)?|picture(_\d+)?|named")
 
 # Images of a sheet.
 MOST_SHOWN = 24
@@ -195,9 +195,9 @@ def _write_sheet(
     from vlbench.drawing.sheets import CaptionedImage, image_sheet, png
 
     with set_up_for_data(arguments) as options:
-        images = images_of(task, [item.digest for item, _ in items], options)
+        images = images_of(task, [item.shown for item, _ in items], options)
     shown = [
-        CaptionedImage(images[item.digest], [item.id, *said, f"right: {item.target}"])
+        CaptionedImage(images[item.shown], [item.id, *said, f"right: {item.target}"])
         for item, said in items
     ]
     write_whole(file, png(image_sheet(shown)))
@@ -219,11 +219,11 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     data: Data = resolved.loader(**resolved.loader_arguments)
     images: dict[str, Image] = {}
     for split in data.splits.values():
-        for name in set(IDENTIFYING) & set(split.columns):
+        for name in filter(IDENTIFYING.fullmatch, split.columns):
             places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
             known = [d for d in digests if d[:DIGITS] in places and d not in images]
             here = {d: places[d[:DIGITS]] for d in known}
-            images |= {digest: _image(split, i) for digest, i in here.items()}
+            images |= {digest: _image(split, name, i) for digest, i in here.items()}
     absent = [digest for digest in digests if digest not in images]
     if absent:
         raise DataError(
@@ -233,9 +233,11 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     return images
 
 
-def _image(split: Split, i: int) -> Image:
-    """Return the image of an example. Raises DataError where it has none."""
-    image = split["image"][i] if "image" in split.columns else split["picture"][i].image
+def _image(split: Split, name: str, i: int) -> Image:
+    """Return the image of an example by a column. Raises DataError where it has none."""
+    _, _, suffix = name.partition("_")
+    of_image, of_picture = (f"{kind}_{suffix}".rstrip("_") for kind in ("image", "picture"))
+    image = split[of_image][i] if of_image in split.columns else split[of_picture][i].image
     if image is None:
         raise DataError("the data here have regions without their images; fetch the images, too")
     return image  # type: ignore[no-any-return]

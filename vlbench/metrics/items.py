@@ -29,6 +29,9 @@ BOTH = "\t"
 # The column that items of a corpus score have besides; other items beside them have nulls there.
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
+# The column of the images of items whose digests are of more than an image.
+IMAGE = pa.field("image", _TEXT)
+
 
 # Of an example's digest: 48 bits tell the examples of one data set apart. Older rows have more.
 DIGITS = 12
@@ -40,12 +43,18 @@ class Examples(NamedTuple):
     An id is unique within the data, and the same in every run: a file's name, or the number of a
     row. A digest is that of the content. Examples of one cluster, such as the regions of an image,
     are not independent; without `clusters`, each example is a cluster of its own. Examples of two,
-    such as two word pairs, have both with `BOTH` between.
+    such as two word pairs, have both with `BOTH` between. `images` are the digests of the images
+    alone, for examples whose own digests are of more than an image.
     """
 
     ids: Sequence[str]
     digests: Sequence[str]
     clusters: Sequence[str] = ()
+    images: Sequence[str] = ()
+
+    def select(self, places: Sequence[int]) -> Examples:
+        """Return some of the examples."""
+        return Examples(*([column[i] for i in places] if column else () for column in self))
 
 
 class Answers(NamedTuple):
@@ -57,6 +66,14 @@ class Answers(NamedTuple):
     names: Sequence[str]
     chosen: ArrayLike
     right: ArrayLike
+
+    def select(self, places: ArrayLike) -> Answers:
+        """Return the answers to some examples of one trial, with only the names that they use."""
+        both = np.stack([np.asarray(self.chosen), np.asarray(self.right)])[:, np.asarray(places)]
+        used, numbers = np.unique(both, return_inverse=True)
+        tied = used < 0
+        chosen, right = numbers.reshape(both.shape) - tied.sum()
+        return Answers([self.names[i] for i in used[~tied].tolist()], chosen, right)
 
 
 def at_text(at: Mapping[str, Any]) -> str:
@@ -104,7 +121,10 @@ def item_table(
         chosen = np.broadcast_to(np.asarray(answers.chosen), values.shape)[kept]
         columns["prediction"] = _texts(answers.names, chosen)
         columns["target"] = _texts(answers.names, np.asarray(answers.right)[place])
-    return pa.table(columns, SCHEMA)
+    table = pa.table(columns, SCHEMA)
+    if not examples.images:
+        return table
+    return table.append_column(IMAGE, _texts(examples.images, place))
 
 
 def trials(values: Any) -> Any:

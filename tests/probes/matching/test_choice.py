@@ -13,7 +13,7 @@ from foil_fakes import (
     twin_rows,
 )
 
-from vlbench.data.records import Data, Split, value_column
+from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.data.scenes.pairs import CATEGORIES
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
@@ -134,6 +134,63 @@ def test_the_mean_over_categories_weighs_them_alike_and_so_do_its_items():
     items = outcome.items.to_pylist()
     credit = [one["credit"] for one in items if one["metric"] == "text_accuracy_macro"]
     assert np.mean(credit) == pytest.approx((2.5 / 3 + 0.5) / 2)
+
+
+def answers_of(outcome, metric):
+    """Return what was said and what was right, by the id of an item."""
+    items = [
+        one for one in outcome.items.to_pylist() if (one["metric"], one["at"]) == (metric, "{}")
+    ]
+    return {one["id"].split("/", 1)[1]: (one["prediction"], one["target"]) for one in items}
+
+
+def test_items_say_which_text_was_chosen_unless_several_were_tied():
+    data = rows(caption=["a", "b", "c"], foils=[["x"], ["y", "z"], ["x"]], category=["p", "p", "q"])
+    outcome = run(Likes("a", "z"), data)
+    answers = {"0": ("a", "a"), "1": ("z", "b"), "2": (None, "c")}
+    assert answers_of(outcome, "text_accuracy") == answers
+    assert answers_of(outcome, "text_accuracy_macro") == answers
+
+
+def test_items_say_which_of_several_images_was_chosen():
+    class LikesOdd:
+        def score_pairs(self, pictures, texts):
+            return torch.tensor([float(picture % 2) for picture in pictures])
+
+    names = {"": ["a.png", "b.png"], "_2": ["c.png", "d.png"]}
+    shown = {"": [0, 1], "_2": [3, 2]}
+    pictures = {
+        f"{what}{end}": Column(f"shown{end}", "picture", shown[end], range(2), names[end])
+        for what in ("image", "picture")
+        for end in names
+    }
+    columns = pictures | {"caption": value_column(["one", "two"])}
+    outcome = run(LikesOdd(), Data(splits={"test": Split(columns)}))
+    said = answers_of(outcome, "image_accuracy")
+    assert said == {"0": ("c.png", "a.png"), "1": ("b.png", "b.png")}
+    second = columns | {"caption_2": value_column(["three", "four"])}
+    twins = run(LikesOdd(), Data(splits={"test": Split(second)}))
+    assert answers_of(twins, "image_accuracy") == {
+        "0/1": ("c.png", "a.png"),
+        "0/2": ("c.png", "c.png"),
+        "1/1": ("b.png", "b.png"),
+        "1/2": ("b.png", "d.png"),
+    }
+    assert answers_of(twins, "text_accuracy")["0/2"] == (None, "three")
+
+
+def test_images_without_names_of_their_own_go_by_their_columns():
+    split = rows(caption=["a", "b"]).splits["test"].columns
+    second = {
+        "image_2": split["image"].select([1, 0]),
+        "picture_2": split["picture"].select([1, 0]),
+    }
+    same = second | {"image_2": split["image"]}
+    named, unnamed = (
+        run(Always(), Data(splits={"test": Split(split | x)})) for x in (second, same)
+    )
+    assert answers_of(named, "image_accuracy") == {"0": (None, "0"), "1": (None, "1")}
+    assert answers_of(unnamed, "image_accuracy") == {"0": (None, "image"), "1": (None, "image")}
 
 
 def test_small_categories_have_no_score_and_omitted_ones_no_items():

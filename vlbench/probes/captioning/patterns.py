@@ -295,7 +295,7 @@ def own_ratios(
     if not all(any(without_punctuation(one) for one in captions) for captions in searched):
         return [], []
     patterns = [mine(captions) for captions in searched]
-    judged = Examples(*([part[i] for i in rest] if part else () for part in examples))
+    judged = examples.select(rest)
     rules: dict[str, list[Holds]] = {
         "prefix_ratio": [pattern.begins for pattern in patterns],
         "pattern_ratio": [pattern.describes for pattern in patterns],

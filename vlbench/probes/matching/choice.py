@@ -57,11 +57,18 @@ from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, lo
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import DIGITS, Examples
+from vlbench.metrics.items import DIGITS, Answers, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any
 from vlbench.metrics.replies import Judged
-from vlbench.probes.matching.credits import Manner, MetricItems, all_right, group_choice, report
+from vlbench.probes.matching.credits import (
+    Manner,
+    MetricItems,
+    all_right,
+    answers_among,
+    group_choice,
+    report,
+)
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
@@ -291,7 +298,18 @@ class Questions:
             list(rows),
             blind=tuple(self._rules),
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
+            answers=self._answers(texts, own),
         )
+
+    def _answers(self, texts: Sequence[Sequence[str]], own: Choice) -> Answers:
+        """Return what was chosen, and the caption; of a recording the option's number alone.
+
+        Its board may be published where the texts may not.
+        """
+        if self._asker and self._asker.way == "recorded":
+            most = max(map(len, texts))
+            return Answers([str(i + 1) for i in range(most)], own.chosen, [-1] * len(texts))
+        return answers_among(texts, own.chosen, [0] * len(texts))
 
     def _ask_for_letters(
         self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
@@ -319,7 +337,10 @@ class Questions:
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
         floors = {"another_text": other.credit}
         own = of_captions(self._captions)
-        return MetricItems("image_accuracy", own, floors, chance, self._examples, list(rows))
+        answers = answers_among(self._named_images(), own.chosen, [0] * len(rows))
+        return MetricItems(
+            "image_accuracy", own, floors, chance, self._examples, list(rows), answers=answers
+        )
 
     def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[MetricItems]:
         """Ask for the captions of two images, and for the images of two captions."""
@@ -339,7 +360,19 @@ class Questions:
             name: twin_choices(table, log_odds=self._log_odds.get(name, False))
             for name, table in tables.items()
         }
-        return twin_questions(outcomes, self._examples, tuple(self._rules), same)
+        asked = twin_questions(outcomes, self._examples, tuple(self._rules), same)
+        named = {"text_accuracy": pairs, "image_accuracy": self._named_images()}
+        digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
+        images = [*chain(*zip(*digests, strict=True))]
+        return [
+            one._replace(
+                answers=_answers_of_both(named[one.metric], one.own),
+                examples=one.examples._replace(images=images),
+            )
+            if one.metric in named
+            else one
+            for one in asked
+        ]
 
     def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
         """Return the scores of both images of some rows with both texts, float64 [N, 2, 2]."""
@@ -356,7 +389,15 @@ class Questions:
         digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
         named = "cluster" in self._rows.columns
         clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
-        return Examples(ids, digests, clusters)
+        return Examples(ids, digests, clusters, images.digests)
+
+    def _named_images(self) -> list[list[str]]:
+        """Return the ids of each row's images; their columns' names where two ids are the same."""
+        columns = [f"image{suffix}" for suffix in _suffixes(self._rows)]
+        ids = [self._rows[name].examples().ids for name in columns]
+        named = [[*several] for several in zip(*ids, strict=True)]
+        are_distinct = all(len({*several}) == len(several) for several in named)
+        return named if are_distinct else [columns] * len(named)
 
     def _images_of_rows(self) -> list[str]:
         """Return the content of each row's image, of twins that of both."""
@@ -424,6 +465,12 @@ def _of_both(examples: Examples) -> Examples:
     ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
     digests = [one for one in examples.digests for _ in range(2)]
     return Examples(ids, digests, [one for one in examples.clusters for _ in range(2)])
+
+
+def _answers_of_both(pairs: Sequence[Sequence[str]], own: Choice) -> Answers:
+    """Return what was chosen on both sides of twins: the first is right, then the second."""
+    candidates = [pair for pair in pairs for _ in range(2)]
+    return answers_among(candidates, own.chosen, [0, 1] * len(pairs))
 
 
 def _first_of(scores: Tensor, sizes: Sequence[int], *, log_odds: bool) -> Choice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +68,17 @@ class Manner(NamedTuple):
     by_place: Sequence[Sequence[float]] = ()
 
 
+def answers_among(
+    candidates: Sequence[Sequence[str]], chosen: Tensor, right: Sequence[int]
+) -> Answers:
+    """Return what was chosen among the named candidates of each item, and which one is right."""
+    places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
+    numbers = [[places[name] for name in names] for names in candidates]
+    pairs = zip(numbers, chosen.tolist(), right, strict=True)
+    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
+    return Answers([*places], *np.array(both).reshape(-1, 2).T)
+
+
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     """Return whether the two right pairs of scores [N, 2, 2] are above the two wrong ones.
 
@@ -110,6 +122,7 @@ def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricIt
         several.tolist(),
         [one.removeprefix("sha256:")[:DIGITS] for one in digests],
         [of_items.clusters[i] for i in firsts.tolist()],
+        [of_items.images[i] for i in firsts.tolist()] if of_items.images else (),
     )
     tied = product((~asked.own.tied).double()) == 0
     return MetricItems(
@@ -188,7 +201,7 @@ def report(
 def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
     """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
     places = torch.from_numpy(np.flatnonzero(kept))
-    credit, examples = asked.own.credit[places].numpy(), _select(asked.examples, places)
+    credit, examples = asked.own.credit[places].numpy(), asked.examples.select(places.tolist())
     estimate = _mean(credit, examples.clusters)
     mean = Score(
         metric or asked.metric,
@@ -211,7 +224,10 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         weights[kept] = 1 / kept.sum()
     places = torch.from_numpy(np.flatnonzero(weights))
     scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
-    credit, examples = (asked.own.credit[places] * scale).numpy(), _select(asked.examples, places)
+    credit, examples = (
+        (asked.own.credit[places] * scale).numpy(),
+        asked.examples.select(places.tolist()),
+    )
     mean = Score(
         f"{asked.metric}_macro",
         n=len(places),
@@ -219,7 +235,7 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
         **_mean(credit, examples.clusters)._asdict(),
     )
-    return Measured(mean, examples, credit)
+    return Measured(mean, examples, credit, _select_answers(asked.answers, places))
 
 
 def _of_same_words(asked: MetricItems) -> list[Measured]:
@@ -267,15 +283,8 @@ def _mean(credit: Floats, clusters: Sequence[str]) -> Estimate:
     return clustered_fraction(np.bincount(places, credit), np.bincount(places))
 
 
-def _select(examples: Examples, places: Tensor) -> Examples:
-    return Examples(*([column[i] for i in places.tolist()] for column in examples))
-
-
 def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
-    if answers is None:
-        return None
-    kept = places.numpy()
-    return Answers(answers.names, np.asarray(answers.chosen)[kept], np.asarray(answers.right)[kept])
+    return None if answers is None else answers.select(places)
 
 
 def _orders(
@@ -291,7 +300,7 @@ def _orders(
     for category, kept in parts.items():
         at: At = {"category": category} if category else {}
         own = credit[kept]
-        examples = _select(asked.examples, torch.from_numpy(np.flatnonzero(kept)))
+        examples = asked.examples.select(np.flatnonzero(kept).tolist())
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
             measured.append(_plain(metric, where, own[:, place], examples, 1 / places))

@@ -46,6 +46,7 @@ class Captions(NamedTuple):
                 for row, image in own
             ],
             [names[image] for _, image in own],
+            [digests[image] for _, image in own],
         )
 
 

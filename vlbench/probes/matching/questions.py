@@ -36,9 +36,9 @@ from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import DataError, SpecError
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
-from vlbench.metrics.items import DIGITS, Answers, Examples, Measured
+from vlbench.metrics.items import DIGITS, Examples, Measured
 from vlbench.metrics.replies import judge, letters
-from vlbench.probes.matching.credits import Manner, MetricItems, all_right, report
+from vlbench.probes.matching.credits import Manner, MetricItems, all_right, answers_among, report
 from vlbench.results import Outcome, Positive, Score
 
 # The options of questions that come without any.
@@ -107,7 +107,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         items.examples,
         every,
         blind=tuple(name for name in (ALONE, FREQUENT) if name in floors),
-        answers=_answers(items, own.choice.chosen),
+        answers=answers_among(options, own.choice.chosen, [one[0] for one in items.right]),
     )
     more = gains(asks.metric, asks.own.credit, asks.floors, asks.examples)
     if positive:
@@ -153,7 +153,7 @@ def read_items(rows: Split) -> Items:
     named = "cluster" in rows.columns
     clusters = [*rows["cluster"]] if named else images.digests
     categories = [*rows["category"]] if "category" in rows.columns else []
-    return Items(asked, right, Examples(ids, digests, clusters), categories)
+    return Items(asked, right, Examples(ids, digests, clusters, images.digests), categories)
 
 
 def _plain(value: str | Sequence[str]) -> str | list[str]:
@@ -193,19 +193,6 @@ def _frequent(items: Items) -> Tensor:
     return judge(replies, options, items.right, letters).choice.credit
 
 
-def _answers(items: Items, chosen: Tensor) -> Answers:
-    """Return what was said, and the first right option, as texts."""
-    names = list(dict.fromkeys(option for one in items.asked for option in one.options))
-    place = {name: i for i, name in enumerate(names)}
-    pairs = zip(items.asked, chosen.tolist(), items.right, strict=True)
-    both = [
-        (place[one.options[said]] if said >= 0 else -1, place[one.options[right[0]]])
-        for one, said, right in pairs
-    ]
-    said, right = np.array(both).T
-    return Answers(names, said, right)
-
-
 def _of_positive(
     asks: MetricItems,
     items: Items,
@@ -228,9 +215,7 @@ def _of_positive(
     measured = []
     for category, rows in kept.items():
         at = {"category": category} if category else {}
-        examples = Examples(
-            *([part[i] for i in np.flatnonzero(rows).tolist()] for part in items.examples)
-        )
+        examples = items.examples.select(np.flatnonzero(rows).tolist())
         for rule, (said, earned) in read.items():
             measured += _rates(rule, at, examples, said[rows], truth[rows])
             if rule:

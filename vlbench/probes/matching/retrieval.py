@@ -326,7 +326,7 @@ def by_image_and_by_caption(
     caption_rows = torch.cat([pool.captions for pool in pools])
     sizes = torch.cat([pool.sizes for pool in pools])
     numbers = torch.tensor([[len(pool.images), len(pool.captions)] for pool in pools])
-    ids, digests, _ = captions.examples
+    ids, digests = captions.examples[:2]
     shown = Examples([ids[i] for i in images], [digests[i] for i in images])
     return [
         Queries(

@@ -24,9 +24,11 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
     if of is None or of.leaders is None:
         return {}
     row = next(one.row for one in of.entries if one.row.model == of.leaders.leader)
-    table = read_items(output, row).select(["id", "digest"]).to_pydict()
-    pairs = zip(table["id"], table["digest"], strict=True)
-    return {name: digest for name, digest in pairs if name in names and digest}
+    table = read_items(output, row)
+    columns = [c for c in ("id", "digest", "image") if c in table.column_names]
+    own = [one for one in table.select(columns).to_pylist() if one["id"] in names]
+    shown = {one["id"]: one.get("image") or one["digest"] for one in own}
+    return {name: digest for name, digest in shown.items() if digest}
 
 
 def thumbnail(image: Image) -> str:
