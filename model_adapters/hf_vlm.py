@@ -13,15 +13,15 @@ from torch import Tensor
 
 from vlbench.adapter_kit.attention import overlap_shares
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
-from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing, to_image
-from vlbench.adapter_kit.layers import LayersOfModel
+from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
 from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, AskedImage, family
 from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
 from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
+from vlbench.adapter_kit.vlm.stages import PROJECTED, Stages
 from vlbench.capabilities import OUTPUT, JointAttention, Picture
-from vlbench.errors import CannotDo, SpecError, require_known
+from vlbench.errors import CannotDo, SpecError
 
 Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 ImageVector = Literal["projected", "image_tokens", "last_token"]
@@ -29,8 +29,11 @@ ImageVector = Literal["projected", "image_tokens", "last_token"]
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
+# What is asked while the stages of the model are read: a question that names no answer.
+LAYER_PROMPT = "What does the image show?"
 
-class HfVlm(LayersOfModel, TextLayers):
+
+class HfVlm(TextLayers):
     """A language model that reads image tokens, asked in the chat template of its processor.
 
     PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of
@@ -46,11 +49,11 @@ class HfVlm(LayersOfModel, TextLayers):
     be asked without a picture.
     `layer` of the language model, from 0 for the embeddings to -1 for the last, gives the vectors
     of texts.
-    `image_vector` says what an image's vector is: the mean of its "projected" tokens, or of the
-    language model's hidden states after `layer` the mean at the image's tokens ("image_tokens") or
-    that at the prompt's end ("last_token"). The prompt is `question` with an empty text, so "{}"
-    asks nothing. Layers are then those of the language model, else of the vision tower; no gradient
-    reaches the pixels.
+    `image_vector` says what an image's vector is, and so what `output` is among the layers: the
+    mean of its "projected" tokens, or of the language model's hidden states after `layer` the mean
+    at the image's tokens ("image_tokens") or that at the prompt's end ("last_token"). The prompt is
+    `layer_prompt`. Layers are the stages of the whole model whatever `image_vector` is: `tower.N`,
+    `projected`, `language.N@image` and `language.N@end`, as in `vlbench.adapter_kit.vlm.stages`.
     `attn` is the library's implementation of attention, by default SDPA in each part that has it;
     attention weights are always eager.
 
@@ -89,6 +92,7 @@ class HfVlm(LayersOfModel, TextLayers):
         layer: int = -1,
         max_pixels: int | None = None,
         image_vector: ImageVector = "projected",
+        layer_prompt: str = LAYER_PROMPT,
         attn: Attention = "auto",
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
@@ -118,10 +122,11 @@ class HfVlm(LayersOfModel, TextLayers):
         self._reader = TextReader(tokenizer, min(text_limit, self._context), device)
         self.context_length: int = self._reader.limit
         self.count_tokens = self._prompts.count
-        self._image_vector = image_vector
-        self.differentiable = image_vector == "projected"
         self._view = SquareView(self.model, processor, size)
         self._steps = resizing(self._view.size, squash=True)
+        seen = self.model, self._view, self._steps
+        output = self._output_stage(image_vector, checkpoint.name)
+        self._stages = Stages(*seen, self._asked, layer_prompt, self._context, output)
         self._device = device
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
@@ -190,24 +195,15 @@ class HfVlm(LayersOfModel, TextLayers):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return the `image_vector` of square pictures, float32 [N, D]."""
-        if self._image_vector == "projected":
-            return self._view.tokens(pixels).float().mean(1)
-        return self.encode_images_at(pixels, [OUTPUT])[OUTPUT]
+        return self._stages.encode_at(pixels, [OUTPUT])[OUTPUT]
 
     def layers(self) -> list[str]:
-        """Return the layers of the vision tower, or those of the language model, and `output`."""
-        if self._image_vector == "projected":
-            return super().layers()
-        return [*(f"layer{number}_{self._image_vector}" for number in range(self._before)), OUTPUT]
+        """Return the stages of vision tower, projector and language model, and `output`."""
+        return self._stages.names
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some layers, in one pass."""
-        if self._image_vector == "projected":
-            return super().encode_images_at(pixels, layers)
-        names = self.layers()
-        require_known("layer", layers, names)
-        states = [self._image_states(to_image(one)) for one in pixels]
-        return {name: torch.stack([one[names.index(name)] for one in states]) for name in layers}
+        return self._stages.encode_at(pixels, layers)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return the mean of the image tokens, weighted by the area they share with a box.
@@ -234,16 +230,14 @@ class HfVlm(LayersOfModel, TextLayers):
         output = self._family.states(self.model, batch)
         return TextStates(output, spans, batch["attention_mask"].bool())
 
-    @torch.no_grad()
-    def _image_states(self, image: Image) -> list[Tensor]:
-        """Return the language model's vector of an image, float32 [D], at each layer."""
-        asked = self._ask(self._prompts, image, [""])
-        asked.check_length(self._context)
-        output = self.model(
-            **asked.head.inputs, output_hidden_states=True, use_cache=False, logits_to_keep=1
-        )
-        places = asked.image if self._image_vector == "image_tokens" else [-1]
-        return [states[0, places].float().mean(0) for states in output.hidden_states]
+    def _output_stage(self, image_vector: ImageVector, name: str) -> str:
+        """Return the stage that is an image's vector. Raises SpecError for the embeddings."""
+        if image_vector == "projected":
+            return PROJECTED
+        if not self._before:
+            what = f"layer {self._layer} of {name} is the embeddings, which have not seen the image"
+            raise SpecError(f"{what}; use image_vector=projected or another layer")
+        return f"language.{self._before}@{'image' if image_vector == 'image_tokens' else 'end'}"
 
     def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0

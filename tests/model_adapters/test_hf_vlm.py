@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image as PilImage
 from tiny_joint import CPU, adapter, noise
 from tiny_vlm import WRITERS
 
@@ -277,44 +276,145 @@ def test_image_vectors_are_the_librarys_on_one_square_view(made):
     torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
-@FAMILIES
-@torch.no_grad()
-def test_layers_are_those_of_the_vision_tower_and_the_output_comes_after_the_projector(made):
-    model = made.adapter
-    pixels = torch.stack([model.preprocess(noise(40, 40, seed)) for seed in range(3)])
-    *names, last = model.layers()
-    found, alone = (model.encode_images_at(x, model.layers()) for x in (pixels, pixels[1:2]))
-    assert (last, len(names) > 1) == ("output", True)
-    assert torch.equal(found["output"], model.encode_images(pixels))
-    parts = dict(made.library.named_modules())
-    for name in names:
-        torch.testing.assert_close(found[name][1:2], alone[name], rtol=1e-4, atol=1e-5)
-        assert "vis" in name
-        assert name.rpartition("_")[0] in parts
-    assert not torch.allclose(found[names[0]], found[names[1]])
+def untiled(made, image, question):
+    """Return the library's inputs for one view of an image: no tiles, and no newline after rows."""
+    once = {"do_image_splitting": False, "size": {"longest_edge": 32}}
+    images = made.processor.image_processor
+    plain = images.to_dict()
+    for name, value in once.items() if made.name == "smolvlm" else ():
+        setattr(images, name, value)
+    inputs = dict(made.inputs(image, "", question=question))
+    for name in once if made.name == "smolvlm" else ():
+        setattr(images, name, plain[name])
+    if made.name == "onevision":
+        is_image = inputs["input_ids"][0] == made.library.config.image_token_id
+        kept = ~is_image | (is_image.cumsum(0) <= 16)
+        tokens = made.library.get_image_features(
+            **{name: inputs[name] for name in ("pixel_values", "image_sizes", "batch_num_images")}
+        )
+        tokens.pooler_output = [tokens.pooler_output[0][:16]]
+        cut = {name: inputs[name][:, kept] for name in ("input_ids", "attention_mask")}
+        return cut | {"mm_encoder_outputs": {"image": tokens}}
+    return inputs
 
 
 @FAMILIES
-@pytest.mark.parametrize("what", ["image_tokens", "last_token"])
 @torch.no_grad()
-def test_layers_of_the_language_model_are_the_librarys_where_its_vectors_are_asked_for(made, what):
-    size = SIZES.get(made.name, {})
-    model = HfVlm(device=CPU, architecture=made.folder, image_vector=what, **OPTIONS, **size)
-    images = [noise(40, 40, seed) for seed in range(2)]
+def test_stages_are_the_librarys_by_hooks_from_the_tower_to_the_prompts_end(made):
+    model, question = made.adapter, "What does the image show?"
+    images = [noise(32, 32, seed) for seed in range(2)]
     pixels = torch.stack([model.preprocess(image) for image in images])
     names = model.layers()
-    assert names == [*(f"layer{n}_{what}" for n in range(len(names) - 1)), "output"]
     found = model.encode_images_at(pixels, names)
-    assert torch.equal(model.encode_images(pixels), found["output"])
-    assert not model.differentiable
+    torch.testing.assert_close(found["output"], model.encode_images(pixels))
     for row, image in enumerate(images):
-        inputs = made.inputs(image.resize(pixels.shape[-2:], PilImage.Resampling.BICUBIC), "")
+        inputs = untiled(made, image, question)
         seen = states_by_hooks(made.library, inputs)
-        assert len(seen) == len(names)
         tokens = inputs["input_ids"][0] == made.library.config.image_token_id
-        for name, states in zip(names, seen, strict=True):
-            expected = states[0][tokens].mean(0) if what == "image_tokens" else states[0, -1]
-            torch.testing.assert_close(found[name][row], expected, rtol=1e-4, atol=1e-5)
+        expected = {"projected": seen[0][0][tokens].mean(0)}
+        for number, states in enumerate(seen[1:], 1):
+            expected[f"language.{number}@image"] = states[0][tokens].mean(0)
+            expected[f"language.{number}@end"] = states[0, -1]
+        assert names == ["tower.0", "tower.1", *expected, "output"]
+        for name, vector in expected.items():
+            torch.testing.assert_close(found[name][row], vector, rtol=1e-4, atol=1e-5)
+
+
+@FAMILIES
+@torch.no_grad()
+def test_stages_of_the_tower_are_means_or_class_tokens_by_hooks(made):
+    model, seen = made.adapter, []
+    pixels = torch.stack([model.preprocess(noise(40, 40, seed)) for seed in range(3)])
+    alone = model.encode_images_at(pixels[1:2], ["tower.0", "tower.1"])
+    names = {name for name, _ in model.model.named_modules()}
+    towers = ("visual.blocks", "encoder.layers", "encoder.layer")
+    (tower,) = (
+        one for one in names if "vis" in one and one.endswith(towers) and "merger" not in one
+    )
+    hooks = [
+        model.model.get_submodule(f"{tower}.{number}").register_forward_hook(
+            lambda _, __, output: seen.append(output[0] if isinstance(output, tuple) else output)
+        )
+        for number in range(2)
+    ]
+    found = model.encode_images_at(pixels, ["tower.0", "tower.1"])
+    for hook in hooks:
+        hook.remove()
+    assert len(seen) == 2
+    for number, states in enumerate(seen):
+        tokens = states.reshape(3, -1, states.shape[-1])
+        pooled = tokens[:, 0] if made.name in {"llava", "internvl"} else tokens.mean(1)
+        torch.testing.assert_close(found[f"tower.{number}"], pooled, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(pooled[1:2], alone[f"tower.{number}"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "towers", "decoders"),
+    [(["tower.0", "projected"], 1, 0), (["tower.1", "language.1@end", "output"], 1, 1)],
+)
+def test_the_tower_runs_once_and_the_language_model_only_if_it_is_asked(
+    gemma, layers, towers, decoders
+):
+    pixels, ran = torch.rand(2, 3, 32, 32), []
+    gemma.layers()
+    gemma.encode_images_at(pixels, ["language.1@end"])
+    parts = {"tower": gemma.model.model.vision_tower, "decoder": gemma.model.get_decoder()}
+    hooks = [
+        part.register_forward_hook(lambda *_, name=name: ran.append(name))
+        for name, part in parts.items()
+    ]
+    gemma.encode_images_at(pixels, layers)
+    for hook in hooks:
+        hook.remove()
+    assert (ran.count("tower"), ran.count("decoder")) == (towers, decoders)
+
+
+@FAMILIES
+@pytest.mark.parametrize(("what", "place"), [("image_tokens", "image"), ("last_token", "end")])
+def test_the_output_is_the_stage_that_image_vector_names_and_has_a_gradient(made, what, place):
+    given = {"architecture": made.folder, **OPTIONS, **SIZES.get(made.name, {})}
+    model = HfVlm(device=CPU, image_vector=what, **given)
+    pixels = torch.rand(2, 3, 32, 32, requires_grad=True)
+    last = [name for name in model.layers() if name.endswith(f"@{place}")][-1]
+    found = model.encode_images_at(pixels, [last, "output"])
+    assert torch.equal(found["output"], found[last])
+    torch.testing.assert_close(model.encode_images(pixels), found["output"])
+    found["output"].square().sum().backward()
+    assert pixels.grad.abs().sum() > 0
+
+
+def test_another_layer_prompt_changes_the_language_model_and_no_earlier_stage(folder, gemma):
+    other = HfVlm(device=CPU, architecture=folder, layer_prompt="Two dogs?", **OPTIONS)
+    pixels, names = torch.rand(1, 3, 32, 32), ["tower.1", "projected", "language.2@end"]
+    one, two = (model.encode_images_at(pixels, names) for model in (gemma, other))
+    changed = [name for name in names if not torch.allclose(one[name], two[name], atol=1e-6)]
+    assert changed == ["language.2@end"]
+
+
+def test_embeddings_are_no_vector_of_an_image(folder):
+    with pytest.raises(SpecError, match="is the embeddings, which have not seen the image"):
+        HfVlm(device=CPU, architecture=folder, image_vector="last_token", layer=0)
+
+
+def test_a_prompt_that_does_not_fit_the_view_says_which_layers_to_leave_out(folder, monkeypatch):
+    model = HfVlm(device=CPU, architecture=folder, **OPTIONS)
+    tokens = model._view.tokens
+    monkeypatch.setattr(model._view, "tokens", lambda pixels: tokens(pixels)[:, 1:])
+    with pytest.raises(CannotDo, match=r"4 image tokens .* a view of 3; leave language\.\* out"):
+        model.encode_images_at(torch.rand(1, 3, 32, 32), ["language.1@end"])
+
+
+def test_a_layer_prompt_that_is_too_long_is_refused(folder):
+    model = HfVlm(device=CPU, architecture=folder, layer_prompt="Two dogs " * 9999, **OPTIONS)
+    with pytest.raises(DataError, match="give a shorter layer_prompt"):
+        model.encode_images_at(torch.rand(1, 3, 32, 32), ["language.1@end"])
+
+
+def test_a_model_that_reads_no_computed_tokens_is_refused(folder, monkeypatch):
+    model = HfVlm(device=CPU, architecture=folder, **OPTIONS)
+    monkeypatch.setattr(model.model, "forward", lambda **_: None)
+    with pytest.raises(CannotDo, match="reads no image tokens that were computed before"):
+        model.encode_images_at(torch.rand(1, 3, 32, 32), ["language.1@end"])
 
 
 def states_by_hooks(library, inputs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -42,12 +43,6 @@ def to_pixels(image: Image) -> Tensor:
 
     pixels: Tensor = functional.to_tensor(image)
     return pixels
-
-
-def to_image(pixels: Tensor) -> Image:
-    """Return float32 [3, H, W] in [0, 1] as an RGB image."""
-    grey = (pixels.detach().cpu() * 255).round().to(torch.uint8)
-    return PilImage.fromarray(grey.permute(1, 2, 0).numpy())
 
 
 def resizing(
@@ -125,15 +120,32 @@ class SquareView:
         if wrong:
             raise SpecError(f"size {self.size} {wrong}")
 
+    @property
+    def leaves_out_tiles(self) -> bool:
+        """Whether the library would add tiles to the view, which is not asked for them."""
+        return self._model.config.model_type in {"llava_onevision", "llava_next"}
+
     def tokens(self, pixels: Tensor) -> Tensor:
         """Return the projected image tokens [N, T, D] of [N, 3, size, size] in [0, 1]."""
+        return self.features(self.inputs(pixels))[0]
+
+    def inputs(self, pixels: Tensor) -> dict[str, Any]:
+        """Return the model's inputs for [N, 3, size, size] in [0, 1]."""
         if self._images.do_normalize:
             pixels = normalise(pixels, self._images.image_mean, self._images.image_std)
         pixels = pixels.to(self._model.dtype)
-        if self._model.config.model_type in {"llava_onevision", "llava_next"}:
-            return self._untile(pixels)
-        features = image_features(self._model, self._inputs(pixels))
-        return features.view(len(pixels), -1, features.shape[-1])
+        return {"pixel_values": pixels} if self.leaves_out_tiles else self._inputs(pixels)
+
+    def features(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
+        """Return the projected image tokens [N, T, D], and the output that the model reads."""
+        if self.leaves_out_tiles:
+            tokens = self._untile(inputs["pixel_values"])
+            return tokens, SimpleNamespace(pooler_output=list(tokens))
+        output = self._model.get_image_features(**inputs)
+        flat = flat_tokens(output)
+        # Each image of Qwen-VL has a row of its own there.
+        count = len(inputs.get("image_grid_thw", inputs["pixel_values"]))
+        return flat.view(count, -1, flat.shape[-1]), output
 
     def _processor_side(self) -> int | None:
         """Return the side that the processor makes of every image, for a vision encoder of timm."""
@@ -175,7 +187,12 @@ class SquareView:
 
 def image_features(model: Any, inputs: Mapping[str, Any]) -> Tensor:
     """Return the projected image tokens [T, D] of all pictures, in the order of the prompt."""
-    features = model.get_image_features(**inputs).pooler_output
+    return flat_tokens(model.get_image_features(**inputs))
+
+
+def flat_tokens(output: Any) -> Tensor:
+    """Return the tokens [T, D] of all pictures in an output of `get_image_features`."""
+    features = output.pooler_output
     parts: list[Tensor] = [features] if isinstance(features, Tensor) else list(features)
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
 

@@ -59,18 +59,26 @@ class HookedLayers:
     def encode_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some layers. Raises UnknownNameError for others."""
         require_known("layer", layers, self.names)
-        wanted = [name for name in layers if name != OUTPUT]
-        vectors = dict[str, Tensor]()
-        hooks = [self._hook(name, vectors, len(pixels)) for name in wanted]
-        try:
+        with self.watch([name for name in layers if name != OUTPUT], len(pixels)) as vectors:
             output = self._encode(pixels)
+        return {name: output if name == OUTPUT else vectors[name] for name in layers}
+
+    @contextmanager
+    def watch(self, wanted: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
+        """Collect float32 [N, D] of each layer but `output` from a pass over `count` images.
+
+        Raises CannotDo at the end for a layer that was not reached.
+        """
+        vectors = dict[str, Tensor]()
+        hooks = [self._hook(name, vectors, count) for name in wanted]
+        try:
+            yield vectors
         finally:
             for hook in hooks:
                 hook.remove()
         if unreached := [name for name in wanted if name not in vectors]:
             why = "these images do not pass through it; leave it out of the layers"
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
-        return {name: output if name == OUTPUT else vectors[name] for name in layers}
 
     def _hook(self, name: str, vectors: dict[str, Tensor], count: int) -> Any:
         """Let a pass over `count` images add a layer's vectors to `vectors`."""

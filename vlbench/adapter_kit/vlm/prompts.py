@@ -21,6 +21,9 @@ from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 # Inputs of a model that have one entry per token of the prompt.
 PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 
+# Options of image processors that cut a picture into tiles.
+TILING = ("do_image_splitting", "crop_to_patches")
+
 # The placeholder for the question while the template is rendered. A change of case, of blanks or of
 # quotes would show.
 QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
@@ -130,13 +133,18 @@ class Prompts:
         self._refuse_special(text)
         return list(self._encode(self.prompt(text)).input_ids)
 
-    def read(self, image: Image, text: str) -> tuple[dict[str, Any], int]:
+    def read(self, image: Image, text: str, *, tiles: bool = True) -> tuple[dict[str, Any], int]:
         """Return the inputs of the model for one pair, on the CPU, and the length of the tail.
+
+        Without `tiles`, a processor that can leave tiles out does.
 
         Raises DataError for an image that the processor refuses, and as `tail` does.
         """
         prompt, tail = self.prompt(text), self.tail(text).ids
         options = {"add_special_tokens": prompt.adds_special, "return_tensors": "pt"}
+        if not tiles:
+            images = self.processor.image_processor
+            options |= {name: False for name in TILING if hasattr(images, name)}
         try:
             # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
