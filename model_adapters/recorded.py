@@ -23,9 +23,9 @@ class Recorded:
     in an answer: letters, numbers, brackets for "(1)", or words. Of a log with several filters,
     `log_filter` is the one that is read.
 
-    `about` is a file of YAML that says for the row who recorded them, when, with which prompt and
-    from where (`recorded_by`, `recorded_on`, `prompt`, `source`), by default `path`.yaml. What it
-    does not say is unknown.
+    `about` is a file of YAML that tells the row who recorded them, when, with which prompt, where
+    they are from, and what speaks against them (`recorded_by`, `recorded_on`, `prompt`, `source`,
+    `caution`), by default `path`.yaml. What it does not tell is unknown.
     """
 
     def __init__(  # noqa: PLR0913 - the command line fills them by name

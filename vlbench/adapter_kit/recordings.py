@@ -26,7 +26,8 @@ ORDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}
 DOC, SAID, FILTER = "doc_id", "filtered_resps", "filter"
 
 # What may be told of a recording, and what stands for what nobody told.
-ABOUT, UNKNOWN = ("recorded_by", "recorded_on", "prompt", "source"), "unknown"
+ABOUT = ("recorded_by", "recorded_on", "prompt", "source", "caution")
+UNKNOWN = "unknown"
 
 # Answers are no longer than this; longer ones name no option.
 MOST_ANSWER = 100_000

@@ -29,6 +29,9 @@ from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
 
+# What a recording's row has for what nobody told of it.
+UNKNOWN = "unknown"
+
 _COPIES = (
     "data: {} images of {} are copies of others of it, under other names; "
     "scores with items have the intervals of distinct images"
@@ -229,7 +232,7 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         *_region_notes(job),
         *_model_notes(job),
         *_server_notes(job),
-        *_recording_notes(job),
+        *_recording_notes(job, row.provenance.get("params", {})),
         *_encoding_notes(job),
         *(_clean(job, note) for note in outcome.notes),
     ]
@@ -313,11 +316,12 @@ def _server_notes(job: Job) -> list[str]:
     return [f"served: {shown(name)}: {why}" for name in names]
 
 
-def _recording_notes(job: Job) -> list[str]:
-    """Return the note on a recording, with what is known of how it was made."""
+def _recording_notes(job: Job, told: Mapping[str, Any]) -> list[str]:
+    """Return the note on a recording, and what speaks against it, as its row is told."""
     if not has(job.model.base.adapter, Recording):
         return []
-    return ["recorded by others, scored by vlbench"]
+    caution = str(told.get("caution", UNKNOWN))
+    return ["recorded by others, scored by vlbench", *([] if caution == UNKNOWN else [caution])]
 
 
 def _encoding_notes(job: Job) -> list[str]:
