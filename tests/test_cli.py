@@ -77,6 +77,45 @@ def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_pat
     assert "--data-dir TASK=DIR" in told
 
 
+@pytest.mark.usefixtures("source")
+def test_questions_of_ones_own_are_asked_in_one_command(tmp_path, capsys):
+    (tmp_path / "seen").mkdir()
+    for name, colour in (("red", (200, 0, 0)), ("blue", (0, 0, 200))):
+        Image.new("RGB", (8, 8), colour).save(tmp_path / "seen" / f"{name}.png")
+    file = tmp_path / "mine.csv"
+    rows = ["red.png,which ?,red,blue,A", "blue.png,which ?,red,blue,blue"]
+    file.write_text("\n".join(["image,question,A,B,answer", *rows]))
+    adapter = tmp_path / "answers.py"
+    adapter.write_text(ANSWERS)
+    words = ["-m", f"{adapter}:Reddish", "--trust", "--questions", str(file)]
+    assert main([*words, "--images", str(tmp_path / "seen")]) == 0
+    assert "(by letter)" in capsys.readouterr().out
+    row = json.loads((tmp_path / "results" / "questions_table.json").read_text())["rows"][0]
+    told = {one["metric"]: one["value"] for one in row["scores"] if not one["at"]}
+    assert (told["accuracy"], row["provenance"]["asked_by"]) == (1.0, "letter")
+    assert main(words) != 0  # the images are not beside the file
+    capsys.readouterr()
+    assert main([*words[:-1], str(tmp_path / "gone.csv")]) == 2
+    assert "--questions: there is no file" in capsys.readouterr().err
+
+
+ANSWERS = """
+import numpy as np
+
+
+class Reddish:
+    def __init__(self, *, device):
+        self.device = device
+
+    def answer(self, pictures, questions):
+        return [self._say(p.image, q) for p, q in zip(pictures, questions)]
+
+    def _say(self, image, question):
+        seen = "red" if np.asarray(image)[0, 0, 0] > 100 else "blue"
+        return next(line[0] for line in question.split(chr(10)) if line[3:] == seen)
+"""
+
+
 def test_short_options_and_globs_say_the_same(source, capsys):
     words = ["-m", "mean-*", "-t", "few_shot_colours", "--include-path", str(source), "--dry-run"]
     assert main(words) == 0

@@ -17,8 +17,10 @@ import pytest
 import transformers
 import yaml
 from forks import fork_server
+from pyarrow.parquet import read_table
 from sources import make_images
 
+from vlbench.boards.board import read_board
 from vlbench.commands.parser import normalise_argv, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -265,3 +267,31 @@ def test_make_demo_writes_boards_and_never_into_leaderboards(scenes_cache):
     assert (ROOT / "build" / "demo" / "few_shot_scenes.json").exists()
     after = sorted((ROOT / "leaderboards").glob("*")) if (ROOT / "leaderboards").exists() else []
     assert before == after
+
+
+def test_the_table_of_the_board_is_that_of_the_board():
+    file = ROOT / "leaderboards" / "sugar_crepe.json"
+    (row,) = read_board(file).results
+    scores = {(s.metric, s.at.get("category"), s.at.get("right_option")): s for s in row.scores}
+    p = {
+        one["category"]: one["p"]
+        for one in read_table(file.parent / row.artifacts["orders"]["file"]).to_pylist()
+    }
+    lines, short = [], []
+    for name in sorted(p)[1:]:
+        mean = scores["text_accuracy", name, None]
+        first, second = (scores["text_accuracy", name, place] for place in (1, 2))
+        effect = scores["text_accuracy_order_effect", name, None]
+        low, high = (f"{100 * end:+.1f}" for end in effect.ci95)
+        told = f"p = {p[name]:.3f}" if p[name] >= 0.0005 else "p < 0.001"
+        both = scores["text_accuracy_in_all_orders", name, None]
+        floor = max(mean.floors.values())
+        accuracies = f"{100 * first.value:.1f} % | {100 * second.value:.1f} %"
+        order = f"{100 * effect.value:+.1f} ({low} to {high}), {told}"
+        rest = f"{100 * both.value:.1f} % | {100 * floor:.1f} %"
+        lines.append(f"| {name} | {mean.n:,} | {accuracies} | {order} | {rest} |")
+        numbers = f"{100 * first.value:.1f} | {100 * second.value:.1f} | {order.partition(',')[0]}"
+        short.append(f"| {name} | {numbers} | {100 * floor:.1f} |")
+    for page, told in (("docs/recorded.md", lines), ("README.md", short)):
+        assert [line for line in PAGES[page].splitlines() if line in told] == told
+    assert len(lines) == sum(one in short for one in PAGES["README.md"].splitlines()) == 7

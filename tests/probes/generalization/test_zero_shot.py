@@ -12,7 +12,7 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.pass_checks import REPEATED
-from vlbench.errors import UnknownNameError
+from vlbench.errors import DataError, UnknownNameError
 from vlbench.probes.generalization.zero_shot import vectors_by_rule, zero_shot
 
 RAW, NORMALISED = "accuracy_raw_prompt_mean", "accuracy_normalised_texts"
@@ -419,3 +419,60 @@ def test_a_floor_is_of_accuracy_alone():
     }
     assert found.pop("accuracy") == {"majority_class", "x"}
     assert all("x" not in names for names in found.values())
+
+
+class Names:
+    """Names the class of an image, by likelihood or by letter; `prior` is what it says without."""
+
+    reads_text_alone = True
+
+    def __init__(self, prior="", *, looks=True):
+        self.prior, self.looks = prior, looks
+
+    def seen(self, picture):
+        if picture.image is None or not self.looks:
+            return self.prior
+        return f"class {int(np.asarray(picture.image)[0, 0, 0])}"
+
+    def score_answers(self, pictures, questions, answers):
+        pairs = zip(pictures, answers, strict=True)
+        return torch.tensor(
+            [-1.0 if self.seen(p) and self.seen(p) in a else -5.0 for p, a in pairs]
+        )
+
+    def answer(self, pictures, questions):
+        return [self.say(*one) for one in zip(pictures, questions, strict=True)]
+
+    def say(self, picture, question):
+        said = [line[0] for line in question.splitlines() if line[3:] == self.seen(picture)]
+        return said[0] if said else "I cannot say."
+
+
+@pytest.mark.parametrize("way", ["likelihood", "letter"])
+def test_models_that_generate_are_asked_for_the_class(way):
+    found = zero_shot(Names(), labelled_images(4, 4, 4), Engine.for_tests(), asked=way)
+    values = {s.metric: s for s in found.scores}
+    assert (values["accuracy"].value, found.asked_by) == (1.0, way)
+    # Without an image all classes are tied by likelihood; by letter it names none.
+    alone = 1 / 3 if way == "likelihood" else 0.0
+    assert values["accuracy"].floors["text_alone"] == pytest.approx(alone)
+    assert values["accuracy_gain_over_text_alone"].value == pytest.approx(1 - alone)
+    assert values["accuracy_gain_from_image"].value > 0.2
+
+
+@pytest.mark.parametrize("way", ["likelihood", "letter"])
+def test_a_class_that_is_always_named_earns_chance_and_gains_nothing(way):
+    model = Names("class 1", looks=False)
+    found = zero_shot(model, labelled_images(4, 4, 4), Engine.for_tests(), asked=way)
+    values = {s.metric: s.value for s in found.scores}
+    assert values == pytest.approx(
+        {"accuracy": 1 / 3, "accuracy_gain_over_text_alone": 0, "accuracy_gain_from_image": 0}
+    )
+
+
+def test_more_classes_than_letters_are_asked_by_likelihood_only():
+    data = labelled_images(*[2] * 11)
+    with pytest.raises(DataError, match="at most 10 options have a letter, not 11"):
+        zero_shot(Names(), data, Engine.for_tests(), asked="letter")
+    found = zero_shot(Names(), labelled_images(*[2] * 9), Engine.for_tests())
+    assert found.asked_by == "likelihood"

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,8 @@ from foil_fakes import (
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.data.scenes.pairs import CATEGORIES
 from vlbench.engine import Engine
-from vlbench.errors import DataError, TooFewRows
-from vlbench.probes.matching.choice import choice
+from vlbench.errors import CannotDo, DataError, TooFewRows
+from vlbench.probes.matching.choice import QUESTION, choice
 
 FOILS, TWINS = foil_rows(), twin_rows()
 CHANCE = {
@@ -396,3 +398,55 @@ def test_no_item_is_left_where_all_categories_are_omitted():
     data = rows(caption=["a", "b"], foils=[["c"], ["d"]], category=["p", "q"])
     with pytest.raises(TooFewRows, match="every item is of an omitted category"):
         run(Always(), data, omitted=["p", "q"])
+
+
+class Answers:
+    """Answers with the likelihood, or by the letter, of what a scorer of foils sees."""
+
+    reads_text_alone = True
+
+    def __init__(self, blind_to="nothing"):
+        self.scorer = Sees(blind_to)
+
+    def score_answers(self, pictures, questions, answers):
+        assert set(questions) == {QUESTION}
+        known = [one if getattr(one, "image", one) else None for one in pictures]
+        return torch.stack(
+            [self.score(one, text) for one, text in zip(known, answers, strict=True)]
+        )
+
+    def score(self, picture, text):
+        if picture is None:  # the longer, the less likely
+            return torch.tensor(-float(len(text)))
+        return self.scorer.score_pairs([getattr(picture, "image", picture)], [text])[0] - 50
+
+    def answer(self, pictures, questions):
+        return [self.say(*one) for one in zip(pictures, questions, strict=True)]
+
+    def say(self, picture, question):
+        listed = re.findall(r"^([A-J])\. (.*)$", question, re.MULTILINE)
+        shown = picture if picture.image else None
+        return max(listed, key=lambda one: float(self.score(shown, one[1])))[0]
+
+
+@pytest.mark.parametrize("way", ["likelihood", "letter"])
+def test_models_that_generate_are_asked_for_the_caption(way):
+    found = choice(Answers(), foil_rows(), Engine.for_tests(), asked=way)
+    values = {s.metric: s for s in found.scores if not s.at}
+    assert found.asked_by == way
+    assert values["text_accuracy"].value == 1.0
+    # The captions of a pair are exchanged: by the text alone one half is right.
+    assert values["text_accuracy"].floors["text_alone"] == 0.5
+    assert values["text_accuracy_gain_over_text_alone"].value == 0.5
+    if way == "letter":
+        assert values["text_accuracy_in_all_orders"].value == 1.0
+        assert values["text_accuracy_order_effect"].value == 0.0
+        assert found.counts["unparsed"] == 0
+
+
+def test_twins_are_asked_by_likelihood_and_not_by_letter():
+    found = choice(Answers(), twin_rows(), Engine.for_tests(), asked="likelihood")
+    values = {s.metric: s.value for s in found.scores if not s.at}
+    assert values["text_accuracy"] == 1.0
+    with pytest.raises(CannotDo, match="among texts for one image only"):
+        choice(Answers(), twin_rows(), Engine.for_tests(), asked="letter")

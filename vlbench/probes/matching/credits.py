@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.gains import gain
+from vlbench.metrics.gains import ALONE, gain
 from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
 from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of
 from vlbench.metrics.paired import sign_flip_p
@@ -301,11 +301,14 @@ def _orders(
         at: At = {"category": category} if category else {}
         own = credit[kept]
         examples = asked.examples.select(np.flatnonzero(kept).tolist())
+        # Rules choose alike in each order.
+        rules = {name: asked.floors[name].numpy() for name in asked.blind if name != ALONE}
+        floors = {name: float(one[kept].mean()) for name, one in rules.items()}
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
-            measured.append(_plain(metric, where, own[:, place], examples, 1 / places))
+            measured.append(_plain(metric, where, own[:, place], examples, 1 / places, floors))
         in_all, guessed = f"{metric}_in_all_orders", places**-places
-        measured.append(_plain(in_all, at, own.prod(1), examples, guessed))
+        measured.append(_plain(in_all, at, own.prod(1), examples, guessed, floors))
         if places == 2:
             effect = gain(f"{metric}_order_effect", own[:, 0], own[:, 1], examples, at)
             measured.append(effect)
@@ -318,9 +321,17 @@ def _orders(
     return measured, pa.Table.from_pylist(lines)
 
 
-def _plain(metric: str, at: At, credit: Floats, examples: Examples, chance: float) -> Measured:
+def _plain(
+    metric: str,
+    at: At,
+    credit: Floats,
+    examples: Examples,
+    chance: float,
+    floors: Mapping[str, float],
+) -> Measured:
     estimate = _mean(credit, examples.clusters)
-    mean = Score(metric, at=at, n=len(credit), chance=chance, **estimate._asdict())
+    n = len(credit)
+    mean = Score(metric, at=at, n=n, chance=chance, floors=floors, **estimate._asdict())
     return Measured(mean, examples, credit)
 
 
