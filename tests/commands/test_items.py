@@ -1,12 +1,14 @@
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
+from planted_boards import result, score
 from sources import make_images, make_source
 
-from vlbench.boards.items import Item, joined, won
+from vlbench.boards.items import Item, joined, unweighted, won
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
 from vlbench.commands.items import images_of
@@ -34,6 +36,13 @@ def items(boards, *words):
     source, output = boards
     where = ["--output", str(output), "--include-path", str(source)]
     return main(["items", "few_shot_colours", *words, *where])
+
+
+def test_of_a_mean_over_categories_the_plain_items_are_shown():
+    scores = [score(0.5, metric="text_accuracy"), score(0.4, metric="text_accuracy_macro")]
+    row = replace(result("m", *scores), primary={"metric": "text_accuracy_macro"})
+    assert unweighted(row) == "text_accuracy"
+    assert unweighted(replace(row, scores=scores[1:])) == "text_accuracy_macro"
 
 
 def test_the_items_of_the_primary_score_are_listed(boards, capsys):

@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from vlbench.boards.joins import Items, Placed
 from vlbench.errors import UnknownNameError
 from vlbench.metrics.items import at_text
+from vlbench.results import Result
+
+# The end of the name of a mean over categories, whose items have weights.
+WEIGHTED = "_macro"
 
 # Number of items kept, and of predictions kept per item.
 MOST, MOST_PREDICTIONS = 10, 3
@@ -114,6 +118,16 @@ class Item(NamedTuple):
     def shown(self) -> str:
         """The digest of the image to show."""
         return self.image or self.digest
+
+
+def unweighted(row: Result) -> str:
+    """Return the primary metric, or of a weighted mean over categories that of the plain mean.
+
+    The credit of a weighted item does not say whether it is right.
+    """
+    metric = str(row.primary["metric"])
+    plain = metric.removesuffix(WEIGHTED)
+    return plain if any(score.metric == plain for score in row.scores) else metric
 
 
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from PIL.Image import Image
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.items import Item, joined, score_items, won, worst
+from vlbench.boards.items import Item, joined, score_items, unweighted, won, worst
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
@@ -78,7 +78,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
     notes: list[str] = []
     folder, row = _row(arguments, arguments.model, notes)
-    metric = arguments.metric or row.primary["metric"]
+    metric = arguments.metric or unweighted(row)
     at = _at(row, metric, arguments.at)
     score, items = _items(folder, row, metric, at)
     if arguments.against:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file
-from vlbench.boards.items import WrongItem, answered, worst_items
+from vlbench.boards.items import WEIGHTED, WrongItem, answered, worst_items
 from vlbench.boards.joins import compare, items_of
 from vlbench.errors import DataError
 from vlbench.metrics.paired import among_all_pairs, detectable_among_all_pairs
@@ -125,7 +125,9 @@ def _leaders(
     }
     sign = 1 if higher else -1
     tied = [m for m, one in tested.items() if p[m] >= LEVEL or sign * one.difference < 0]
-    worst = worst_items(models, lower=not higher)
+    # The credit of a weighted item does not say whether it is right.
+    is_weighted = str(board.primary["metric"]).endswith(WEIGHTED)
+    worst = [] if is_weighted else worst_items(models, lower=not higher)
     return Leaders(leader, tied, dict(sorted(untested.items())), p, worst, detectable)
 
 
