@@ -127,7 +127,7 @@ class Asker:
             for row, one, orders in zip(rows, asked, turns, strict=True)
             for order in orders
         ]
-        said = iter(self._each(pairs, self._answers))
+        said = iter(self._each(pairs, self._answers, "answers"))
         return [[Reply(order, next(said)) for order in orders] for orders in turns]
 
     def _orders(self, options: Sequence[str]) -> list[tuple[int, ...]]:
@@ -157,7 +157,7 @@ class Asker:
             for row, one in zip(rows, asked, strict=True)
             for option in one.options
         ]
-        scores = iter(self._each(triples, self._scores))
+        scores = iter(self._each(triples, self._scores, "likelihoods of answers"))
         replies = []
         for one in asked:
             own = [next(scores) for _ in one.options]
@@ -167,10 +167,10 @@ class Asker:
             replies.append([Reply(tuple(range(len(own))), own)])
         return replies
 
-    def _each(self, wanted: Sequence[Any], ask: Callable[[Any], list[Any]]) -> list[Any]:
+    def _each(self, wanted: Sequence[Any], ask: Callable[[Any], list[Any]], what: str) -> list[Any]:
         """Return what `ask` gives for each; what is asked twice is asked once, by picture."""
         each = sorted(dict.fromkeys(wanted), key=lambda one: (one[0] is not None, one[0] or 0))
-        given = dict(zip(each, self._engine.spread(ask, each), strict=True))
+        given = dict(zip(each, self._engine.spread(ask, each, what), strict=True))
         return [given[one] for one in wanted]
 
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str]:

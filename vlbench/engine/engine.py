@@ -351,9 +351,14 @@ class Engine:
 
     @torch.no_grad()
     def spread(
-        self, function: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]
+        self,
+        function: Callable[[Sequence[Any]], Sequence[Any]],
+        items: Sequence[Any],
+        what: str = "",
     ) -> list[Any]:
         """Return one output per item, in order, on every process; nothing is stored.
+
+        With `what`, it is shown how many are done.
 
         The items are cut into batches at fixed positions, which the processes share among them.
         Outputs are plain values and tensors on the CPU. Raises ValueError where `function` returns
@@ -363,9 +368,16 @@ class Engine:
         starts, processes = range(0, len(items), size), self._processes
 
         def own() -> list[list[Any]]:
-            mine = starts[processes.rank :: processes.size]
-            return [_as_many(function, items[start : start + size]) for start in mine]
+            outputs = []
+            for start in starts[processes.rank :: processes.size]:
+                some = items[start : start + size]
+                outputs.append(_as_many(function, some))
+                if what:
+                    self._advance(len(some))
+            return outputs
 
+        if what:
+            self._progress.start(what, len(items))
         shares = processes.attempt(own)
         parts = [shares[i % processes.size][i // processes.size] for i in range(len(starts))]
         return [output for part in parts for output in part]

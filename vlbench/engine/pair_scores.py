@@ -91,7 +91,7 @@ class PairScorer:
             self._by_towers = self._agree(pairs[:TRIED])
         if self._by_towers:
             return self._cosines(pairs)
-        return self._engine.spread(self._own_scores, pairs)
+        return self._engine.spread(self._own_scores, pairs, "scores of texts")
 
     def _agree(self, pairs: Sequence[Pair]) -> bool:
         """Return whether the similarity of the two towers is the matching score."""
