@@ -120,6 +120,24 @@ def test_of_stages_that_are_equally_good_the_scores_are_chosen():
     assert [note for note in outcome.notes if note.endswith(f"train images: {SCORES}")]
 
 
+def test_test_images_take_no_part_in_the_choice_of_a_stage():
+    state, nothing = states(noise=0.3), drawn(len(LABEL), WIDTH, seed=1)
+    is_test = (torch.arange(len(LABEL)) >= CLASSES * EACH)[:, None]
+    in_train, in_test = torch.where(is_test, nothing, state), torch.where(is_test, state, nothing)
+    outcome = run(Stages(nothing[:, :CLASSES], early=in_train, output=in_test))
+    assert "best stage, chosen on 150 held-out train images: early" in outcome.notes
+    assert value(outcome, "read_best") == value(outcome, "read", layer="early") < 0.4
+
+
+def test_layers_are_those_that_are_asked_for():
+    state = states()
+    model = Stages(state[:, :CLASSES], early=state, late=state, output=state)
+    outcome = run(model, layers=["late"])
+    assert {s.at["layer"] for s in outcome.scores if "layer" in s.at} <= {"late"}
+    with pytest.raises(CannotDo, match="gives no layers"):
+        run(Towers(state), layers=["late"])
+
+
 def test_what_is_said_is_split_by_whether_the_class_is_read():
     state = states(noise=0.4)
     outcome = run(Stages(state[:, :CLASSES] + 0.5 * drawn(len(LABEL), CLASSES), output=state))
