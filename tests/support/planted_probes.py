@@ -35,6 +35,7 @@ from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.description_length import description_length
 from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.knn import knn
+from vlbench.probes.generalization.readout import readout
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.rpgd import Descent
 from vlbench.probes.generalization.rsa import rsa, rsa_text
@@ -427,6 +428,7 @@ LINES = [
     Line(description_length, classes(), NO_ANSWERS),
     Line(few_shot, classes(shots=[1], trials=3)),
     Line(knn, classes(k=[1, 3])),
+    Line(readout, classes(prompts="{}", k=1)),
     Line(robustness, attacked, {"noise": "noise has no gradient to attack with"}),
     Line(rsa, classes(6), NO_ITEMS | BY_PLACE),
     Line(
@@ -477,6 +479,6 @@ LINES = [
 
 # Those that tell classes of labelled images apart.
 WITH_CLASSES = (
-    "classification", "clustering", "description_length", "few_shot", "knn", "robustness", "rsa",
-    "transfer", "zero_shot", "zero_shot_projection",
+    "classification", "clustering", "description_length", "few_shot", "knn", "readout",
+    "robustness", "rsa", "transfer", "zero_shot", "zero_shot_projection",
 )  # fmt: skip

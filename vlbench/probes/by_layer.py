@@ -166,18 +166,39 @@ def best_layers(
     Later trials run only if the rows of earlier ones are too few. The first of layers that are
     equally good is chosen.
     """
-    first, refused = next(iter(outcomes.values())), ""
+    first = next(iter(outcomes.values()))
     if len(outcomes) < 2 or not any(_has_best(first, score) for score in first.scores):
         return Outcome([])
+    try:
+        held_out = run_trials(at_each, trials)
+    except TooFewRows as error:
+        note = f"no best layer, too few train rows to hold some out: {error}"
+        return Outcome([], notes=[note])
+    return _at_best(outcomes, held_out) if held_out else _by_halves(outcomes)
+
+
+def run_trials(
+    at_each: Callable[[Data, Mapping[str, Any]], ByLayer], trials: Trials
+) -> ByLayer | None:
+    """Return the outcomes of the first trial that has enough rows; None if there are no trials.
+
+    Raises the TooFewRows of the first trial if all have too few.
+    """
+    refused = None
     for data, options in trials:
         try:
-            return _at_best(outcomes, at_each(data, options))
+            return at_each(data, options)
         except TooFewRows as error:
-            refused = refused or str(error)
+            refused = refused or error
     if refused:
-        note = f"no best layer, too few train rows to hold some out: {refused}"
-        return Outcome([], notes=[note])
-    return _by_halves(outcomes)
+        raise refused
+    return None
+
+
+def best_of(values: Mapping[str, Score]) -> str:
+    """Return the layer with the best score; the first of layers that are equally good."""
+    sign = 1 if next(iter(values.values())).higher_is_better else -1
+    return max(values, key=lambda name: sign * values[name].value)
 
 
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
@@ -191,8 +212,7 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
             continue
         # Scores of other numbers of train rows have other conditions, but stand in the same place.
         values = {name: one.scores[i] for name, one in held_out.items()}
-        sign = 1 if score.higher_is_better else -1
-        best = max(values, key=lambda name: sign * values[name].value)
+        best = best_of(values)
         found, items = outcomes[best].scores[i], outcomes[best].items
         metric = f"{score.metric}_{BEST}"
         scores.append(replace(found, metric=metric))

@@ -18,7 +18,7 @@ alone and for another image are floors, and `accuracy_gain_over_text_alone` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +29,7 @@ from torch.nn.functional import normalize
 from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
+    Classifier,
     DualEncoder,
     ImageTextScorer,
     Picture,
@@ -50,7 +51,7 @@ from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_amon
 from vlbench.metrics.replies import judge
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
-from vlbench.probes.generalization.class_pairs import names_of_classes
+from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
 
 # The names in open_clip of the sets that a task may name.
@@ -123,20 +124,33 @@ def _zero_shot(
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
     if not isinstance(model, DualEncoder):
         return _outcome_of_scores(model, test, names, texts, engine)
-    vectors = engine.features(model.encode_texts, value_column(texts, "text"))
-    by_rule = vectors_by_rule(vectors.view(len(names), len(templates), -1))
-    images = engine.features(model.encode_images, test["image"])
+    images, by_rule = _vectors(model, test, texts, len(names), engine)
     equal, right = all_equal(images), torch.from_numpy(labels(test))
-    ranked = {}
-    for metric, classes in by_rule.items():
-        told_apart = classes[:1].expand_as(classes) if equal else classes
-        ranked[metric] = rank(model, images, told_apart, right, engine.device)
+    ranked = {
+        metric: rank(model, images, classes, right, engine.device)
+        for metric, classes in by_rule.items()
+    }
     first = {metric: found.first for metric, found in ranked.items()}
     measured = _measure(test, first, ranked["accuracy"].top5, right, names)
     counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
     counts |= count_truncated(model, texts)
     found = outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
     return replace(found, asked_by="similarity")
+
+
+def _vectors(
+    model: DualEncoder, rows: Split, texts: Sequence[str], count: int, engine: Engine
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return image vectors [N, D], and class vectors [C, D] by rule.
+
+    If all image vectors are equal, so are all class vectors: no image tells classes apart.
+    """
+    vectors = engine.features(model.encode_texts, value_column(texts, "text"))
+    by_rule = vectors_by_rule(vectors.view(count, len(texts) // count, -1))
+    images = engine.features(model.encode_images, rows["image"])
+    if all_equal(images):
+        by_rule = {rule: classes[:1].expand_as(classes) for rule, classes in by_rule.items()}
+    return images, by_rule
 
 
 def _measure(
@@ -171,7 +185,22 @@ def _outcome_of_scores(
     engine: Engine,
 ) -> Outcome:
     """Return the accuracy of choosing the class with the highest mean score of its P texts."""
-    right, column = torch.from_numpy(labels(test)), test.columns.get("picture", test["image"])
+    right = torch.from_numpy(labels(test))
+    scores = _pair_scores(model, test, len(names), texts, engine)
+    log_odds = is_log_odds(score_kind(model))
+    first = choose(scores, right, log_odds=log_odds)
+    rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
+    top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
+    measured = _measure(test, rules, top5, right, names)
+    counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
+    return replace(outcome_of(measured, counts), asked_by="score")
+
+
+def _pair_scores(
+    model: ImageTextScorer, rows: Split, classes: int, texts: Sequence[str], engine: Engine
+) -> Tensor:
+    """Return the mean matching score of the P texts of each class for each image, [N, C]."""
+    column = rows.columns.get("picture", rows["image"])
     score_pairs = engine.checked(model.score_pairs)
 
     def scored(shown: Sequence[Any]) -> list[Tensor]:
@@ -181,18 +210,12 @@ def _outcome_of_scores(
         size = engine.settings.rows_per_batch
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
         scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
-        return list(torch.cat(scores).float().cpu().view(len(shown), len(names), -1).mean(2))
+        return list(torch.cat(scores).float().cpu().view(len(shown), classes, -1).mean(2))
 
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
-    scores, kind = torch.stack(engine.map(scored, column, key=key)), score_kind(model)
-    engine.count_saturated(kind, scores)
-    log_odds = is_log_odds(kind)
-    first = choose(scores, right, log_odds=log_odds)
-    rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
-    top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
-    measured = _measure(test, rules, top5, right, names)
-    counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
-    return replace(outcome_of(measured, counts), asked_by="score")
+    scores = torch.stack(engine.map(scored, column, key=key))
+    engine.count_saturated(score_kind(model), scores)
+    return scores
 
 
 def _ask(
@@ -248,6 +271,51 @@ def _of_classes(reply: Reply, prompts: int) -> Reply:
     return Reply(tuple(range(len(means))), means.tolist())
 
 
+class ClassScores(NamedTuple):
+    """The score [N, C] of each class for each image; the highest score is what the model says.
+
+    `asked_by` is that of an Outcome. `log_odds` says whether ties are those of log-odds.
+    """
+
+    scores: Tensor
+    asked_by: str
+    log_odds: bool = True
+
+
+def class_scores(
+    model: DualEncoder | ImageTextScorer | AnswerScorer | Classifier,
+    data: Data,
+    split: str,
+    engine: Engine,
+    *,
+    prompts: list[str] | str,
+    class_names: list[str] | dict[str, str] | str | None,
+    question: str,
+) -> ClassScores:
+    """Return the scores by which a model chooses among all classes, for the images of a split.
+
+    They are the similarities of a model with two towers, else matching scores, else the
+    log-likelihoods of answers, else the logits of its own classifier, paired as in `pair_classes`.
+    """
+    rows, names, templates = data.splits[split], _class_names(class_names, data), _prompts(prompts)
+    texts = [prompt.replace("{}", name) for name in names for prompt in templates]
+    if isinstance(model, DualEncoder):
+        images, by_rule = _vectors(model, rows, texts, len(names), engine)
+        blocks = _similarities(model, images, by_rule["accuracy"], engine.device)
+        return ClassScores(torch.cat([*blocks]), "similarity", log_odds=False)
+    if isinstance(model, ImageTextScorer):
+        scores = _pair_scores(model, rows, len(names), texts, engine)
+        return ClassScores(scores, "score", is_log_odds(score_kind(model)))
+    if isinstance(model, AnswerScorer):
+        replies = Asker(model, rows, engine, "likelihood").replies(
+            range(len(rows)), [Question(question, texts)] * len(rows)
+        )
+        means = [_of_classes(reply, len(templates)).said for (reply,) in replies]
+        return ClassScores(torch.tensor(means, dtype=torch.float64), "likelihood")
+    logits = engine.features(model.logits, rows["image"])
+    return ClassScores(pair_classes(model, data, logits).of_classes(logits), "")
+
+
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
     """Return the class vectors [C, D] of each rule from those of P prompts per class, [C, P, D]."""
     mean = normalize(normalize(vectors, dim=2, eps=SMALLEST).mean(1), dim=1)
@@ -269,15 +337,24 @@ def rank(
     model: DualEncoder, images: Tensor, classes: Tensor, right: Tensor, device: torch.device
 ) -> Ranking:
     """Return how the model ranks the right class [N] among [C, D] classes for [N, D] images."""
-    first = _first_equal(classes)
-    classes = classes.to(device)
-    choices, top5 = [], []
-    rows = max(1, BLOCK // len(classes))
-    for x, y in zip(torch.split(images, rows), torch.split(right, rows), strict=True):
-        scores = model.similarity(x.to(device), classes).float().cpu()[:, first]
+    choices, top5, start = [], [], 0
+    for scores in _similarities(model, images, classes, device):
+        y = right[start : start + len(scores)]
         choices.append(choose(scores, y))
         top5.append(credit_among(scores, y, GUESSES))
+        start += len(scores)
     return Ranking(join_choices(choices), torch.cat(top5))
+
+
+@torch.no_grad()
+def _similarities(
+    model: DualEncoder, images: Tensor, classes: Tensor, device: torch.device
+) -> Iterator[Tensor]:
+    """Yield blocks of the similarities [N, C] of [N, D] images to [C, D] classes."""
+    first = _first_equal(classes)
+    classes = classes.to(device)
+    for x in torch.split(images, max(1, BLOCK // len(classes))):
+        yield model.similarity(x.to(device), classes).float().cpu()[:, first]
 
 
 def _first_equal(classes: Tensor) -> Tensor:

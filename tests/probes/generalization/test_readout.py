@@ -1,0 +1,258 @@
+import pytest
+import torch
+from fakes import PlantedFeatures, Reader, labelled_images, numbers_in
+
+from vlbench.data.records import labels
+from vlbench.engine import Engine
+from vlbench.errors import CannotDo, TooFewRows
+from vlbench.probes.generalization.knn import knn
+from vlbench.probes.generalization.linear import LinearTraining
+from vlbench.probes.generalization.readout import SCORES, readout
+from vlbench.probes.generalization.transfer import transfer
+from vlbench.probes.generalization.zero_shot import class_scores, zero_shot
+
+CLASSES, EACH, WIDTH = 4, 75, 16
+DATA = labelled_images(*[EACH] * CLASSES)
+LABEL = torch.tensor([x for name in ("train", "test") for x in labels(DATA.splits[name])])
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def states(part=slice(None), noise=0.7, seed=0):
+    """Return a state of each image that has its class in some of the classes' directions."""
+    known = torch.zeros(len(LABEL), WIDTH)
+    known[range(len(LABEL)), LABEL] = 1.0
+    apart = torch.zeros(WIDTH)
+    apart[part] = 1.0
+    return known * apart + noise * drawn(len(LABEL), WIDTH, seed=seed)
+
+
+class Stages(PlantedFeatures):
+    """Gives planted features at each layer, and planted logits."""
+
+    def __init__(self, logits, **by_layer):
+        self.by_layer, self.planted = by_layer, logits
+        super().__init__([*by_layer.values()][-1])
+
+    def layers(self):
+        return [*self.by_layer]
+
+    def encode_images_at(self, pixels, layers):
+        return {name: self.by_layer[name][numbers_in(pixels)] for name in layers}
+
+    def logits(self, pixels):
+        return self.planted[numbers_in(pixels)]
+
+    def class_names(self):
+        return list(DATA.classes)
+
+
+def run(model, data=DATA, **options):
+    return readout(model, data, Engine.for_tests(), **options)
+
+
+def value(outcome, metric, **at):
+    return found(outcome, metric, **at).value
+
+
+def found(outcome, metric, **at):
+    (score,) = [s for s in outcome.scores if s.metric == metric and at.items() <= s.at.items()]
+    return score
+
+
+def holds_zero(score):
+    low, high = score.ci95
+    return low <= 0 <= high
+
+
+def test_a_model_that_says_what_it_reads_has_no_gap():
+    state = states()
+    outcome = run(Stages(state[:, :CLASSES], output=state))
+    assert holds_zero(found(outcome, "gap"))
+    assert value(outcome, "said") == pytest.approx(value(outcome, "said_fitted"), abs=0.03)
+
+
+def test_priors_of_words_are_a_gap_to_what_is_said_and_not_to_its_fitted_scores():
+    state = states()
+    priors = torch.tensor([5.0, 0.0, 0.0, 0.0])
+    outcome = run(Stages(state[:, :CLASSES] + priors, output=state))
+    assert value(outcome, "said") < 0.3
+    assert value(outcome, "said_fitted") > 0.6
+    assert holds_zero(found(outcome, "gap"))
+    assert found(outcome, "gap_to_said").ci95[0] > 0.3
+
+
+def test_a_head_that_ignores_part_of_its_state_leaves_a_gap():
+    state = states(noise=0.3)
+    heard = state[:, :CLASSES] * torch.tensor([1.0, 1.0, 0.0, 0.0])
+    outcome = run(Stages(heard, output=state))
+    assert found(outcome, "gap").ci95[0] > 0.1
+    planted = value(outcome, "read_best") - value(outcome, "said_fitted")
+    assert value(outcome, "gap") == pytest.approx(planted)
+    assert "best stage, chosen on 150 held-out train images: output" in outcome.notes
+
+
+def test_where_reading_is_lost_is_named_by_the_layer_before():
+    state, nothing = states(noise=0.3), drawn(len(LABEL), WIDTH, seed=1)
+    model = Stages(nothing[:, :CLASSES], early=states(noise=1.0), late=state, output=nothing)
+    outcome = run(model)
+    lost = found(outcome, "read_lost")
+    assert lost.at == {"layer": "late"}
+    assert lost.ci95[0] > 0.5
+    read = [value(outcome, "read", layer=name) for name in ("late", "output")]
+    assert lost.value == pytest.approx(read[0] - read[1])
+    assert value(outcome, "read_best") == read[0]
+
+
+def test_where_the_scores_are_the_best_stage_the_gap_is_exactly_0_and_a_note_says_so():
+    state = states(noise=0.3)
+    outcome = run(Stages(state[:, :CLASSES], output=drawn(len(LABEL), WIDTH, seed=1)))
+    assert (value(outcome, "gap"), found(outcome, "gap").ci95) == (0, (0, 0))
+    assert value(outcome, "read_best") == value(outcome, "said_fitted")
+    assert [note for note in outcome.notes if "nothing more is read" in note]
+
+
+def test_of_stages_that_are_equally_good_the_scores_are_chosen():
+    state = states(noise=0.0)
+    outcome = run(Stages(state[:, :CLASSES], output=state))
+    assert [note for note in outcome.notes if note.endswith(f"train images: {SCORES}")]
+
+
+def test_test_images_take_no_part_in_the_choice_of_a_stage():
+    state, nothing = states(noise=0.3), drawn(len(LABEL), WIDTH, seed=1)
+    is_test = (torch.arange(len(LABEL)) >= CLASSES * EACH)[:, None]
+    in_train, in_test = torch.where(is_test, nothing, state), torch.where(is_test, state, nothing)
+    outcome = run(Stages(nothing[:, :CLASSES], early=in_train, output=in_test))
+    assert "best stage, chosen on 150 held-out train images: early" in outcome.notes
+    assert value(outcome, "read_best") == value(outcome, "read", layer="early") < 0.4
+
+
+def test_layers_are_those_that_are_asked_for():
+    state = states()
+    model = Stages(state[:, :CLASSES], early=state, late=state, output=state)
+    outcome = run(model, layers=["late"])
+    assert {s.at["layer"] for s in outcome.scores if "layer" in s.at} <= {"late"}
+    with pytest.raises(CannotDo, match="gives no layers"):
+        run(Towers(state), layers=["late"])
+
+
+def test_what_is_said_is_split_by_whether_the_class_is_read():
+    state = states(noise=0.4)
+    outcome = run(Stages(state[:, :CLASSES] + 0.5 * drawn(len(LABEL), CLASSES), output=state))
+    parts = [found(outcome, f"said_where_{name}") for name in ("read", "not_read")]
+    assert [part.n for part in parts] == [
+        round(value(outcome, "read_best") * 300), 300 - round(value(outcome, "read_best") * 300),
+    ]  # fmt: skip
+    mean = sum(part.value * part.n for part in parts) / 300
+    assert mean == pytest.approx(value(outcome, "said"))
+    assert [(part.chance, bool(part.no_chance)) for part in parts] == [(None, True)] * 2
+
+
+def test_standardised_features_are_read_as_transfer_reads_them_and_neighbours_as_knn():
+    state = states()
+    train = state[: CLASSES * EACH]
+    state = (state - train.mean(0)) / train.std(0, correction=0)
+    model = Stages(state[:, :CLASSES], output=state)
+    outcome = run(model, k=5)
+    training = LinearTraining(optimizer="lbfgs")
+    (read, *_) = transfer(model, DATA, Engine.for_tests(), training=training).scores
+    (near,) = knn(model, DATA, Engine.for_tests(), k=[5]).scores
+    assert value(outcome, "read", layer="output") == read.value
+    assert found(outcome, "read_knn").at == {"layer": "output", "k": 5}
+    assert value(outcome, "read_knn") == near.value
+
+
+def test_the_scale_of_features_and_scores_changes_nothing():
+    state = states()
+    plain = run(Stages(state[:, :CLASSES], output=state))
+    small = run(Stages(state[:, :CLASSES] / 100 - 30, output=100 * state + 7))
+    for metric in ("gap", "said_fitted", "read_best"):
+        assert value(small, metric) == pytest.approx(value(plain, metric), abs=0.004)
+
+
+def test_raw_pixels_are_a_floor_of_what_is_read_and_not_of_what_is_said():
+    # The class of a planted image is its red.
+    data = labelled_images(40, 40)
+    outcome = run(Towers(0.1 * drawn(160, WIDTH)), data)
+    assert found(outcome, "read").floors["raw_pixels"] > 0.8
+    assert "raw_pixels" not in found(outcome, "said").floors
+
+
+class Towers(PlantedFeatures):
+    """Compares images with the axis of each class."""
+
+    def encode_texts(self, texts):
+        return torch.eye(WIDTH)[[int("".join(filter(str.isdigit, text))) for text in texts]]
+
+    def similarity(self, images, texts):
+        return images @ texts.T
+
+
+class Deaf(Towers):
+    """Finds all texts alike."""
+
+    def similarity(self, images, texts):
+        return torch.ones(len(images), len(texts))
+
+
+class Likelihoods(Reader):
+    """Scores the answer of each class by the image's state."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def encode_images(self, pixels):
+        return self.state[numbers_in(pixels)]
+
+    def score_answers(self, pictures, _questions, answers):
+        rows = numbers_in(torch.stack([self.preprocess(one.image) for one in pictures]))
+        classes = [int("".join(filter(str.isdigit, answer))) for answer in answers]
+        return self.state[rows, classes] - 9
+
+
+class Pairs(Likelihoods):
+    """Scores pairs of an image and a text."""
+
+    score_kind = "logit"
+    score_answers = None
+
+    def score_pairs(self, pictures, texts):
+        return Likelihoods.score_answers(self, pictures, [], texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked_by"), [(Towers, "similarity"), (Likelihoods, "likelihood"), (Pairs, "score")]
+)
+def test_what_is_said_is_what_zero_shot_finds_whatever_the_model_scores_by(kind, asked_by):
+    data = labelled_images(*[30] * CLASSES)
+    label = torch.arange(CLASSES).repeat_interleave(30).repeat(2)
+    model = kind(torch.eye(WIDTH)[label] + 0.7 * drawn(len(label), WIDTH))
+    outcome = run(model, data, k=3)
+    own = zero_shot(model, data, Engine.for_tests())
+    assert outcome.asked_by == own.asked_by == asked_by
+    assert value(outcome, "said") == value(own, "accuracy")
+    prompts = {"prompts": "a photo of a {}.", "class_names": None, "question": ""}
+    found_scores = class_scores(model, data, "train", Engine.for_tests(), **prompts).scores
+    assert found_scores.shape == (120, CLASSES)
+
+
+def test_a_row_says_where_raw_pixels_are_read_as_well_as_the_best_stage():
+    data = labelled_images(40, 40)
+    state = torch.eye(WIDTH)[torch.arange(2).repeat_interleave(40).repeat(2)] + drawn(160, WIDTH)
+    outcome = run(Deaf(state), data)
+    assert value(outcome, "read_best") < 1
+    assert [note for note in outcome.notes if note.startswith("raw pixels reach")]
+
+
+def test_a_model_that_scores_no_classes_cannot_be_read_out():
+    with pytest.raises(CannotDo, match="scores no classes"):
+        run(PlantedFeatures(states()))
+
+
+def test_a_class_of_one_train_image_cannot_be_held_out():
+    data = labelled_images(1, 1, test=[5, 5])
+    model = Towers(drawn(12, WIDTH))
+    with pytest.raises(TooFewRows, match="train image"):
+        run(model, data, k=1)

@@ -1,0 +1,343 @@
+"""Known and said: what a linear probe reads of an image's class in a model, and what it says.
+
+`said` is the accuracy of the model's own choice, by its scores of all classes. `read` is the
+accuracy of a linear probe on the features of a layer, `said_fitted` that of the same probe, trained
+on the same images, on the scores of all classes. A model whose words have priors says less than it
+knows, although its scores lose nothing: `said_fitted` is without the priors. Layers and scores are
+the stages of a model. The best stage is chosen on train images that are held out, and never on test
+images; among equally good stages the scores are chosen.
+
+- `read_best`: the accuracy that is read at the best stage.
+- `gap`: `read_best` less `said_fitted`, paired by image; 0 if the scores are the best stage.
+- `gap_to_said`: `read_best` less `said`. It contains the priors of the words.
+- `said_where_read`, `said_where_not_read`: `said` on the images whose class is read at the best
+  stage, and on the others.
+- `read_lost`: how much `read` falls from a layer to the next stage, where it falls most on the
+  train images that are held out.
+
+What it is not. A probe is trained on labels, which the model does not see when it is asked: what is
+read need not be what the model uses. A gap is a lower bound at this number of train images: with
+more images or another probe more may be read. Where raw pixels are read as well, reading is no
+knowledge of the model's.
+
+The probe is the optimum that `transfer` reaches by L-BFGS. Departure: each feature, and the scores
+of each class, are standardised by the train images first. Similarities differ by hundredths and
+log-likelihoods by tens, and the weight decay must cost all stages the same. `read_knn` is what
+`knn` returns, on features as they are. Not measured: the floor of a network with random weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL.Image import Image, Resampling
+from torch import Tensor
+from torchvision.transforms.functional import pil_to_tensor
+
+from vlbench.capabilities import (
+    OUTPUT,
+    AnswerScorer,
+    Classifier,
+    DualEncoder,
+    ImageEncoder,
+    ImageTextScorer,
+)
+from vlbench.data.records import Column, Data, Split, TrainAndTestRows, labels, require_classes
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
+from vlbench.errors import CannotDo
+from vlbench.metrics.gains import gain
+from vlbench.metrics.intervals import wilson
+from vlbench.metrics.items import (
+    Answers,
+    Examples,
+    Measured,
+    items_as,
+    join_items,
+    outcome_of,
+    under,
+)
+from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
+from vlbench.probes.by_layer import FEW, ByLayer, best_of, hold_out, run_trials
+from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.knn import knn
+from vlbench.probes.generalization.linear import (
+    LinearTraining,
+    classify,
+    require_train_images,
+    train_linear_probe_once,
+    zero_probe,
+)
+from vlbench.probes.generalization.transfer import NOT_CONVERGED
+from vlbench.probes.generalization.zero_shot import QUESTION, class_scores
+from vlbench.results import Outcome, Positive, Score
+
+# The last stage, and the column of the scores of all classes.
+SCORES = "scores"
+
+SPLITS = ("train", "test")
+
+# The width and height that images are resized to for the floor of raw pixels.
+PIXELS = 16
+
+NO_CHANCE = "the images are those whose class a probe reads, or does not: guessing depends on both"
+NOTHING_MORE = (
+    "no layer is read better than the scores of all classes: nothing more is read, and the gap is 0"
+)
+FEW_NOTE = f"fewer than {FEW} train images chose the best stage: a better stage may be missed"
+PIXELS_NOTE = "raw pixels reach what is read at the best stage: it is no knowledge of the model's"
+
+
+class Reading(NamedTuple):
+    """What a linear probe chooses for test images, and the numbers per image that it reads."""
+
+    choice: Choice
+    width: int
+    converged: bool
+
+
+def readout(  # noqa: PLR0913 - tasks fill them by name
+    model: ImageEncoder,
+    data: TrainAndTestRows,
+    engine: Engine,
+    *,
+    prompts: list[str] | str = "a photo of a {}.",
+    class_names: list[str] | dict[str, str] | str | None = None,
+    question: str = QUESTION,
+    layers: list[str] | str = ALL,
+    weight_decay: float = 5e-4,
+    k: Positive = 20,
+    seed: int = 0,
+) -> Outcome:
+    """Return what is read at each stage of a model, what it says, and the gap between both.
+
+    `prompts`, `class_names` and `question` are those of `zero_shot`. A model is asked for its
+    similarities, else for matching scores, else for log-likelihoods of answers, else for the logits
+    of its own classifier. `layers` are names, or all; a model that names no layers has its output
+    alone. `weight_decay` is that of the probes, `k` the number of neighbours of `read_knn`, and
+    `seed` draws the train images that are held out. Raises CannotDo for a model that scores no
+    classes, and TooFewRows for a class without train images or too few train images to hold some
+    out.
+    """
+    if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
+        raise CannotDo("the model scores no classes: nothing that it says can be compared")
+    require_classes(data)
+    right = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
+    require_train_images(right["train"], right["test"], data.classes)
+    ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
+    scores = {split: ask(model, data, split, engine) for split in SPLITS}
+    splits = {split: _with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
+    known = replace(data, splits=splits)
+    training = LinearTraining(optimizer="lbfgs", weight_decay=weight_decay)
+    engines = _engines(model, engine, layers)
+    stages = _Stages(model, engine, engines, training)
+    held_out = _read_held_out(stages, known, seed)
+    # The scores come first: of stages that are equally good the first is chosen.
+    best = best_of({SCORES: held_out[SCORES], **held_out})
+    readings = stages.read(known)
+    said = choose(scores["test"].scores, right["test"], log_odds=scores["test"].log_odds)
+    pixels = _read(_raw_pixels(data, engine), data, engine, training).choice.credit
+    floors = {"raw_pixels": float(pixels.mean())}
+    read = {stage: reading.choice for stage, reading in readings.items()}
+    counts = {"n": len(right["test"]), "ties": int(said.tied.sum())}
+    outcome = outcome_of(_measure(data, said, read, best, held_out, floors), counts)
+    near = [_read_knn(knn(model, data, at, k=[k]), layer) for layer, at in engines.items()]
+    return replace(
+        outcome,
+        scores=[*outcome.scores, *(score for own in near for score in own.scores)],
+        items=join_items([own.items for own in [outcome, *near] if own.items is not None]),
+        notes=_notes(best, held_out[best].n, readings, len(right["train"]), floors),
+        asked_by=scores["test"].asked_by,
+    )
+
+
+class _Stages(NamedTuple):
+    """The layers of a model with the engines that give their features, and how they are read."""
+
+    model: ImageEncoder
+    engine: Engine
+    engines: Mapping[str, Engine]
+    training: LinearTraining
+
+    def read(self, data: Data) -> dict[str, Reading]:
+        """Return the reading of each layer, and of the scores; in memory is one layer at a time."""
+        readings = {}
+        for layer, at in self.engines.items():
+            columns = {split: data.splits[split]["image"] for split in SPLITS}
+            features = {s: at.features(self.model.encode_images, columns[s]) for s in SPLITS}
+            readings[layer] = _read(features, data, self.engine, self.training)
+        features = {split: torch.stack([*data.splits[split][SCORES]]) for split in SPLITS}
+        return {**readings, SCORES: _read(features, data, self.engine, self.training)}
+
+
+def _read_held_out(stages: _Stages, data: Data, seed: int) -> dict[str, Score]:
+    """Return the accuracy that is read at each stage on train images that are held out."""
+
+    def read(rows: Data, _: object) -> ByLayer:
+        require_classes(rows)
+        right, count = torch.from_numpy(labels(rows.splits["test"])), len(data.classes)
+        credit = {stage: reading.choice.credit for stage, reading in stages.read(rows).items()}
+        return {s: Outcome([guess_score("read", credit[s], right, count)]) for s in credit}
+
+    outcomes = run_trials(read, hold_out(data, {"seed": seed}))
+    assert outcomes, "the data have a train split"
+    return {stage: outcome.scores[0] for stage, outcome in outcomes.items()}
+
+
+def _measure(
+    data: Data,
+    said: Choice,
+    read: Mapping[str, Choice],
+    best: str,
+    held_out: Mapping[str, Score],
+    floors: Mapping[str, float],
+) -> list[Measured]:
+    """Return the scores of what is said, of what is read at each stage, and the gaps between."""
+    examples = data.splits["test"]["image"].examples()
+    right = torch.from_numpy(labels(data.splits["test"]))
+
+    def measure(metric: str, choice: Choice, stage: str = SCORES, **at: str) -> Measured:
+        score = guess_score(metric, choice.credit, right, len(data.classes))
+        of_stage = {} if stage == SCORES else floors
+        score = replace(score, at=at, floors={**score.floors, **of_stage})
+        answers = Answers(data.classes, choice.chosen, right)
+        return Measured(score, examples, choice.credit, answers)
+
+    gaps = {"gap": read[SCORES], "gap_to_said": said}
+    return [
+        *(gain(name, read[best].credit, of.credit, examples) for name, of in gaps.items()),
+        measure("said", said),
+        measure("said_fitted", read[SCORES]),
+        measure("read_best", read[best], best),
+        *(measure("read", read[stage], stage, layer=stage) for stage in read if stage != SCORES),
+        *_said_where(measure("said", said), read[best].credit == 1),
+        *_lost(held_out, read, examples),
+    ]
+
+
+def _with_scores(rows: Split, scores: Tensor) -> Split:
+    """Return the rows with the scores of all classes as a column, which selections keep."""
+    column = Column(digest(scores), "value", [*scores], range(len(scores)))
+    return Split({**rows.columns, SCORES: column})
+
+
+def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dict[str, Engine]:
+    """Return an engine for each layer, in order of depth, that gives its features."""
+    wanted = [asked] if isinstance(asked, str) else asked
+    if IMAGES.methods(model) is None and wanted in ([ALL], [OUTPUT]):
+        return {OUTPUT: engine}
+    names = layers_of(model, engine.name_of(model), wanted)
+    layers = Layers(model, engine, names)
+    return {name: layers.engine_at(name) for name in names}
+
+
+def _read(
+    features: Mapping[str, Tensor], data: Data, engine: Engine, training: LinearTraining
+) -> Reading:
+    """Return what a linear probe reads in [N, D] features of the train and the test images.
+
+    All classes are tied where all test images have the same features, as in `transfer`.
+    """
+    label = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
+    require_train_images(label["train"], label["test"], data.classes)
+    size = (len(data.classes), features["train"].shape[1])
+    train, test = standardise(features["train"], features["test"])
+    if all_equal(features["test"]):
+        probe = zero_probe(*size)
+    else:
+        probe = train_linear_probe_once(engine, train, label["train"], size, training)
+    converged = bool(probe.get("converged", True))
+    return Reading(classify(probe, test, label["test"]), size[1], converged)
+
+
+def standardise(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+    """Return features float32 [N, D] of mean 0 and variance 1 over the train rows.
+
+    A feature that is the same in all train rows, within 1e-6 of it, is 0 in both.
+
+    >>> [part.tolist() for part in standardise(torch.tensor([[1.0, 5], [3, 5]]), torch.ones(1, 2))]
+    [[[-1.0, 0.0], [1.0, 0.0]], [[-1.0, 0.0]]]
+    """
+    spread, mean = torch.std_mean(train.double(), 0, correction=0)
+    varies = spread > TIED * train.double().abs().amax(0)
+    scale = torch.where(varies, 1 / spread, 0.0)
+    whole, other = (((part.double() - mean) * scale).float() for part in (train, test))
+    return whole, other
+
+
+def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
+    """Return the pixels of small copies of the images of both splits, float32 [N, D]."""
+    key = {"what": "raw pixels"}
+    columns = {split: data.splits[split]["image"] for split in SPLITS}
+    return {s: torch.stack(engine.map(_pixels, one, key=key)) for s, one in columns.items()}
+
+
+def _pixels(images: Sequence[Image]) -> list[Tensor]:
+    small = (one.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for one in images)
+    return [pil_to_tensor(one).float().flatten() for one in small]
+
+
+def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
+    """Return what is said of the images whose class is read, and of the others, if any exist."""
+    assert said.examples
+    assert said.answers
+    right = np.asarray(said.credit)
+    measured = []
+    for name, part in {"said_where_read": is_read, "said_where_not_read": ~is_read}.items():
+        places = part.nonzero().flatten().tolist()
+        if places:
+            credit = right[places]
+            estimate = wilson(float(credit.sum()), len(places))._asdict()
+            score = Score(name, n=len(places), unit="fraction", no_chance=NO_CHANCE, **estimate)
+            own = said.examples.select(places), credit, said.answers.select(places)
+            measured.append(Measured(score, *own))
+    return measured
+
+
+def _lost(
+    held_out: Mapping[str, Score], read: Mapping[str, Choice], examples: Examples
+) -> list[Measured]:
+    """Return how much reading falls after the layer where it falls most on held-out images."""
+    falls = {pair: held_out[pair[0]].value - held_out[pair[1]].value for pair in pairwise(held_out)}
+    layer, following = max(falls, key=lambda pair: falls[pair])
+    if falls[layer, following] <= 0:
+        return []
+    credit = read[layer].credit, read[following].credit
+    return [gain("read_lost", *credit, examples, {"layer": layer})]
+
+
+def _read_knn(outcome: Outcome, layer: str) -> Outcome:
+    """Return the accuracy of `knn` at a layer as `read_knn`."""
+    (score,) = outcome.scores
+    assert outcome.items is not None
+    items = items_as(outcome.items, score.metric, score.at, "read_knn")
+    renamed = replace(score, metric="read_knn", at={"layer": layer, **score.at})
+    return Outcome([renamed], items=under(items, {"layer": layer}))
+
+
+def _notes(
+    best: str,
+    held_out: int,
+    readings: Mapping[str, Reading],
+    train: int,
+    floors: Mapping[str, float],
+) -> list[str]:
+    """Return what a row says of the best stage, and of how it was found."""
+    widths = ", ".join(f"{stage} {reading.width}" for stage, reading in readings.items())
+    reached = float(readings[best].choice.credit.mean()) <= floors["raw_pixels"]
+    notes = {
+        f"best stage, chosen on {held_out} held-out train images: {best}": True,
+        f"probes read {train} train images; numbers per image: {widths}": True,
+        NOTHING_MORE: best == SCORES,
+        PIXELS_NOTE: best != SCORES and reached,
+        FEW_NOTE: held_out < FEW,
+        NOT_CONVERGED: not all(reading.converged for reading in readings.values()),
+    }
+    return [note for note, holds in notes.items() if holds]
