@@ -52,6 +52,7 @@ from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.probes.generalization.class_pairs import names_of_classes
 from vlbench.results import Outcome
+from vlbench.threads import threads_for
 
 # The names in open_clip of the sets that a task may name.
 PROMPT_SETS = {
@@ -274,7 +275,8 @@ def rank(
     choices, top5 = [], []
     rows = max(1, BLOCK // len(classes))
     for x, y in zip(torch.split(images, rows), torch.split(right, rows), strict=True):
-        scores = model.similarity(x.to(device), classes).float().cpu()[:, first]
+        with threads_for(len(x), *classes.shape):
+            scores = model.similarity(x.to(device), classes).float().cpu()[:, first]
         choices.append(choose(scores, y))
         top5.append(credit_among(scores, y, GUESSES))
     return Ranking(join_choices(choices), torch.cat(top5))
