@@ -43,6 +43,7 @@ from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
 from vlbench.run.task import PROBE_FILLED
 from vlbench.schema import Misfit, hints, read_arguments
+from vlbench.threads import single_thread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -314,7 +315,8 @@ def probe(
         arguments = read_arguments(function, listed, PROBE_FILLED)
     except Misfit as error:
         raise SpecError(f"{name}: {error}") from error
-    outcome: Outcome = function(Vectors(), data, VectorEngine(), **arguments)
+    with single_thread():
+        outcome: Outcome = function(Vectors(), data, VectorEngine(), **arguments)
     return outcome
 
 

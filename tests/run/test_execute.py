@@ -6,6 +6,7 @@ import time
 import pytest
 from runs import evaluate, ran
 from sources import TASK, make_source, write
+from thread_counts import threads_now, two_threads
 
 from vlbench.cli import main
 from vlbench.files import MARK, sweep
@@ -17,6 +18,40 @@ def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):
     (result,) = evaluate(source, model="fails", output=tmp_path)
     assert result.status == "failed"
     assert result.reason.startswith("RuntimeError: the model broke (colours.py:")
+
+
+THREADS = """
+from threadpoolctl import threadpool_info
+from vlbench.results import Outcome, Score
+
+
+def own(model, data, engine, *, fails: bool):
+    before = _now()
+    passes = engine.features(model.encode_images, data.splits["test"]["image"]).unique().tolist()
+    seen = f"{before}, {passes}, {_now()}"
+    if fails:
+        raise RuntimeError(seen)
+    return Outcome([Score("accuracy", 0.5, 9)], notes=[seen])
+
+
+def _now():
+    return {one["num_threads"] for one in threadpool_info()}
+"""
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_probe_has_one_thread_and_its_passes_have_all(source, fails):
+    write(source / "tasks" / "mine.py", THREADS)
+    task = TASK.replace("few_shot\n", '"mine:own"\n').replace(", at: {shots: 1}", "")
+    task = task.replace("{shots: [1], trials: 2}", f"{{fails: {str(fails).lower()}}}")
+    write(source / "tasks" / "b.yaml", task)
+    file = source / "model_adapters" / "colours.py"
+    planted = "return torch.full((len(pixels), 1), float(torch.get_num_threads()))"
+    file.write_text(file.read_text().replace("return pixels.mean(", f"{planted}; pixels.mean(", 1))
+    with two_threads():
+        (result,) = evaluate(source, tasks="b", batch_size=4)
+        assert "{1}, [2.0], {1}" in "".join([result.reason, *result.notes])
+        assert (result.status == "failed", threads_now()) == (fails, {2})
 
 
 @pytest.mark.parametrize("line", ["return to_tensor(", "return pixels.mean(", "self.shift ="])

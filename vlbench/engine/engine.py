@@ -35,6 +35,7 @@ from vlbench.engine.shards import (
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.errors import DataError
+from vlbench.threads import all_threads, threads_for
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
 Identities = Mapping[int, str]
@@ -107,6 +108,8 @@ class Engine:
     of different sizes: features then differ by rounding, at most 1e-4 of a vector's norm in float32
     on CPUs.
 
+    All threads compute in its passes and trainings, and one in the rest of a probe.
+
     `trained` says whether a probe has trained something, so that its scores move with the seed.
     `train` sets it, and so does a probe that trains by itself. `saturated` counts the probabilities
     of exactly 0 or 1 among scores that were compared.
@@ -164,6 +167,7 @@ class Engine:
         known = self._known.get(id(model))
         return known.name if known else type(model).__name__
 
+    @all_threads()
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
         """Return an adapter's method over a column: float32 [N, D] on the CPU, a copy of its own.
 
@@ -219,12 +223,14 @@ class Engine:
         self._progress.start(f"{what} on {column.kind}s", len(column))
         return self._advance
 
+    @all_threads()
     def features_up_to(
         self, encode: Callable[[Any], Tensor], column: Column, most: float
     ) -> Features:
         """Return what `features` does; if it has more than `most` bytes, it stays in the store."""
         return self._features(encode, column, most)
 
+    @all_threads()
     def large_features(self, encode: Callable[[Any], Tensor], column: Column) -> Features:
         """Return what `features` does; if larger than a gigabyte, it stays in the store."""
         return self._features(encode, column, IN_MEMORY)
@@ -257,6 +263,7 @@ class Engine:
             self._repeating[key] = Repeating(method, self.settings.dtype)
         return cast("Method", self._repeating[key])
 
+    @all_threads()
     def map(
         self,
         function: Callable[..., Sequence[Any]],
@@ -331,18 +338,28 @@ class Engine:
 
         return self._processes.attempt(load_or_build)[0]["value"]
 
-    def train(self, key: Mapping[str, Any], make: Callable[[], Training], what: str) -> Any:
+    def train(
+        self,
+        key: Mapping[str, Any],
+        make: Callable[[], Training],
+        what: str,
+        *,
+        sizes: Sequence[int] = (),
+    ) -> Any:
         """Return the result of the training that `make` returns, now or of an earlier run.
 
         The key, of plain values, tensors and live models, names all that the result depends on
         besides the code that `make` reaches. A training that depends on a model without an identity
-        is not stored. `what` names it to the user.
+        is not stored. `what` names it to the user. All threads compute; where a training is one of
+        matrix products of these `sizes`, that is for `threads_for` to say.
         """
         self.trained = True
         stored = once_key(make, key, self._identities) if self._store else None
         self._described(stored, what, key.values())
         store = self._store if stored else None
-        return train(Place(store, stored or "", self._processes, self._progress), make, what)
+        place = Place(store, stored or "", self._processes, self._progress)
+        with threads_for(*sizes) if sizes else all_threads():
+            return train(place, make, what)
 
     @property
     def sharing(self) -> Sharing:
@@ -350,6 +367,7 @@ class Engine:
         return Sharing(self._processes)
 
     @torch.no_grad()
+    @all_threads()
     def spread(
         self,
         function: Callable[[Sequence[Any]], Sequence[Any]],

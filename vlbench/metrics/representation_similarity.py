@@ -29,6 +29,7 @@ from vlbench.metrics.intervals import (
     unvaried,
 )
 from vlbench.metrics.ranking import TIED, require_finite
+from vlbench.threads import threads_for
 
 # HSIC has a factor 1 / (n - 3).
 FEWEST = 4
@@ -57,7 +58,7 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """
     kept = _kept(x, y, blocks, FEWEST)
     x, y = _centred(x), _centred(y)
-    kernels = {id(one): one @ one.T for one in (x, y) if len(one) < one.shape[1]}
+    kernels = {id(one): _product(one, one.T) for one in (x, y) if len(one) < one.shape[1]}
     pairs = [(x, y), (x, x), (y, y)]
     both, own_x, own_y = (
         _hsic_of_kernels(kernels[id(a)], kernels[id(b)], kept)
@@ -78,7 +79,7 @@ def centred_kernel(x: Tensor) -> Tensor:
     """
     _kept(x, x, [], FEWEST)
     n, x = len(x), _centred(x)
-    kernel = x @ x.T
+    kernel = _product(x, x.T)
     whole = kernel.norm()
     sums = kernel.fill_diagonal_(0.0).sum(1)
     kernel = kernel - (sums[:, None] + sums) / (n - 2) + sums.sum() / (n - 1) / (n - 2)
@@ -170,15 +171,21 @@ def _centred(x: Tensor) -> Tensor:
     return x / own if own > TIED * norm else torch.zeros_like(x)
 
 
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """Return the matrix product of [N, D] and [D, M], a large one by all threads."""
+    with threads_for(*x.shape, y.shape[1]):
+        return x @ y
+
+
 def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tensor) -> Tensor:
     """Return n (n - 3) HSIC of all rows and without each block, from products [D1, D2]."""
-    whole, values = x.T @ y, []
+    whole, values = _product(x.T, y), []
     norms = [torch.einsum("nd,nd->n", one, one) for one in (x, y)]
     totals = [one.sum(0) for one in (x, y)]
     for rows, block in zip(kept, [torch.arange(0), *blocks], strict=True):
         n = int(rows.sum())
         means = [(total - one[block].sum(0)) / n for total, one in zip(totals, (x, y), strict=True)]
-        product = whole - x[block].T @ y[block] - n * torch.outer(*means)
+        product = whole - _product(x[block].T, y[block]) - n * torch.outer(*means)
         own, other = (
             (norm - 2 * (one @ mean) + mean @ mean)[rows]
             for norm, one, mean in zip(norms, (x, y), means, strict=True)
@@ -217,7 +224,7 @@ def _neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tenso
     The latter is [1 + G, B, M], the probability among all rows and without each block. M is so
     large that those left out are none in any case.
     """
-    similarity = unit[rows] @ unit.T
+    similarity = _product(unit[rows], unit.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
     others, count = len(unit) - 1, 2 * k
     while True:

@@ -15,6 +15,7 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import check_features
 from vlbench.errors import CannotDo
+from vlbench.threads import single_thread
 
 
 class Vectors:
@@ -35,6 +36,7 @@ class VectorEngine(Engine):
     def __init__(self) -> None:
         super().__init__(ComputeSettings(torch.device("cpu")))
 
+    @single_thread()  # no model passes
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Tensor:
         del encode, most
         return check_features("features", column.rows, torch.stack(list(column)))

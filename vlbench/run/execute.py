@@ -25,6 +25,7 @@ from vlbench.run.memory import memory_options
 from vlbench.run.model import Model
 from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, without_scores
 from vlbench.schema import parameters
+from vlbench.threads import single_thread
 
 # How PyTorch says that a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -137,7 +138,8 @@ def _run(
     }
     start = time.perf_counter()
     adapter = models.get(job.model).adapter
-    outcome: Outcome = task.probe(adapter, job.data, engine, **task.arguments, **companions)
+    with single_thread():
+        outcome: Outcome = task.probe(adapter, job.data, engine, **task.arguments, **companions)
     seconds = time.perf_counter() - start
     where = task.spec.document.where("primary").rpartition("/")[2]
     require_primary(outcome, task.spec.primary_score, where)

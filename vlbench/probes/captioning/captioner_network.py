@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, log_softmax
 
+from vlbench.threads import all_threads
+
 # Begins, ends and pads a caption.
 END = 0
 
@@ -230,6 +232,7 @@ def caption_loss(
 
 
 @torch.no_grad()
+@all_threads()
 def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
     """Return the greedy caption of each image's features [N, F], int64 [N, 20], on the CPU."""
     device = network.logit.weight.device

@@ -31,6 +31,7 @@ from vlbench.metrics.ranking import all_parallel
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.categories import parted
 from vlbench.results import Outcome, Score
+from vlbench.threads import single_thread, threads_for
 
 # Classes of items, or numbers of them, int64.
 Numbers = NDArray[np.int64]
@@ -208,7 +209,7 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     # Each connected part of the graph has an eigenvalue of 1.
     if isolated.any() or (values > 1 - EQUAL).sum() > 1:
         notes.append(DISCONNECTED_NOTE)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, single_thread():
         warnings.simplefilter("always")
         _, numbers, _ = k_means(vectors / root[:, None], k, random_state=random, n_init=10)
     notes += sorted({str(w.message) for w in caught if issubclass(w.category, UserWarning)})
@@ -248,7 +249,8 @@ def _affinities(features: Tensor) -> list[Floats]:
     unit = normalize(features.double().numpy(), copy=False)
     blocks = []
     for first in range(0, len(unit), ROWS):
-        block = unit[first : first + ROWS] @ unit[first:].T
+        with threads_for(ROWS, *unit[first:].shape):
+            block = unit[first : first + ROWS] @ unit[first:].T
         np.fill_diagonal(block, 0)
         blocks.append(np.abs(block, out=block))
     return blocks
@@ -274,7 +276,8 @@ def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple
         return x.ravel() + _product(blocks, x.ravel() / root) / root
 
     operator = LinearOperator((len(root), len(root)), raised, dtype=np.float64)
-    values, vectors = eigsh(operator, k, which="LA", v0=start)
+    with single_thread():
+        values, vectors = eigsh(operator, k, which="LA", v0=start)
     return values[::-1] - 1, vectors[:, ::-1]
 
 

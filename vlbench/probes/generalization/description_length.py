@@ -45,6 +45,7 @@ from vlbench.probes.generalization.categories import parted
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
+from vlbench.threads import threads_for
 
 # Iterations of L-BFGS at most.
 ITERATIONS = 1000
@@ -171,7 +172,8 @@ def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Prob
     def standardise(points: Tensor) -> Any:
         return ((points.double()[:, varies] - mean) / deviation).numpy()
 
-    model = LogisticRegression(C=c, max_iter=ITERATIONS).fit(standardise(x), label.numpy())
+    with threads_for(n, features.shape[1], classes):
+        model = LogisticRegression(C=c, max_iter=ITERATIONS).fit(standardise(x), label.numpy())
 
     def log_probabilities(points: Tensor) -> Tensor:
         probabilities = np.full((len(points), classes), 1 / classes)

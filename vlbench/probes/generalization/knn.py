@@ -25,6 +25,7 @@ from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive
+from vlbench.threads import threads_for
 
 # Similarities computed at a time.
 BLOCK = 1 << 24
@@ -69,7 +70,9 @@ def knn(
     for queries, label in zip(torch.split(test, rows), torch.split(right, rows), strict=True):
         votes = torch.zeros(len(k), len(queries), classes, dtype=torch.float64)
         if not equal:
-            votes = _votes(queries @ train.T, train_label, classes, k, temperature)
+            with threads_for(len(queries), *train.shape):
+                similarity = queries @ train.T
+            votes = _votes(similarity, train_label, classes, k, temperature)
         parts.append([_choose(of_k, label, temperature) for of_k in votes])
     choices = [join_choices(of_k) for of_k in zip(*parts, strict=True)]
     examples, measured = data.splits["test"]["image"].examples(), []

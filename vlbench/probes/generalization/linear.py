@@ -20,6 +20,7 @@ from vlbench.engine.training import Training, on_cpu
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.results import Positive
+from vlbench.threads import threads_for
 
 # Logits computed at a time, however large the test set.
 BLOCK = 1 << 20
@@ -75,7 +76,10 @@ def train_linear_probe_once(
         kind = LinearProbeOptimum if training.optimizer == "lbfgs" else LinearProbeTraining
         return kind(features, label, size, training, engine.device)
 
-    probe: LinearProbe = engine.train(key | training._asdict(), make, "linear probe")
+    at_once = PASSED if training.optimizer == "lbfgs" else training.batch_size
+    probe: LinearProbe = engine.train(
+        key | training._asdict(), make, "linear probe", sizes=(min(at_once, len(label)), *size)
+    )
     return probe
 
 
@@ -92,8 +96,9 @@ def train_linear_probe(
     """
     probe = LinearProbeTraining(torch.empty(0), label, size, training, device)
     for epoch, probe.features in enumerate(epochs):
-        for place in range(probe.batches):
-            probe.step(epoch * probe.batches + place)
+        with threads_for(training.batch_size, *size):
+            for place in range(probe.batches):
+                probe.step(epoch * probe.batches + place)
     return probe.result()
 
 

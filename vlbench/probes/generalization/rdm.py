@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.ranking import TIED
+from vlbench.threads import threads_for
 
 CLASS_RULES = ("scalar", "per_dimension", "cosine", "correlation")
 VECTOR_RULES = ("euclidean", "cosine", "correlation")
@@ -60,7 +61,8 @@ def rdm_of_classes(
     if rule in {"cosine", "correlation"}:
         return _angles(means, names, rule, 1.0)
     if by_dimension:
-        return _by_dimension(means, errors)
+        with threads_for(len(means), *means.shape):
+            return _by_dimension(means, errors)
     return _by_class(squared_distances(means, 1.0), errors, names)
 
 

@@ -53,6 +53,7 @@ from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
+from vlbench.threads import threads_for
 
 # The names in open_clip of the sets that a task may name.
 PROMPT_SETS = {
@@ -354,7 +355,9 @@ def _similarities(
     first = _first_equal(classes)
     classes = classes.to(device)
     for x in torch.split(images, max(1, BLOCK // len(classes))):
-        yield model.similarity(x.to(device), classes).float().cpu()[:, first]
+        with threads_for(len(x), *classes.shape):
+            scores = model.similarity(x.to(device), classes).float().cpu()
+        yield scores[:, first]
 
 
 def _first_equal(classes: Tensor) -> Tensor:

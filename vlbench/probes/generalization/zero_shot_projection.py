@@ -33,6 +33,7 @@ from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Positive, Score
+from vlbench.threads import single_thread
 
 EQUAL_FEATURES_NOTE = (
     "the features of all test images are the same: none tells classes apart, so chance"
@@ -60,6 +61,7 @@ class LabelledFeatures(NamedTuple):
 
 
 @torch.enable_grad()
+@single_thread()
 def train_projection(
     images: LabelledFeatures,
     vectors: Tensor,

@@ -62,6 +62,7 @@ from vlbench.metrics.ranking import (
 )
 from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
 from vlbench.results import At, Number, Outcome, Positive, Score
+from vlbench.threads import threads_for
 
 # Similarities computed at a time, however many images and captions there are: 64 MiB.
 BLOCK = 1 << 24
@@ -222,6 +223,10 @@ def _rank(
     size = max(1, BLOCK // len(first))
     again = (first != torch.arange(len(first))).nonzero().squeeze(1)
 
+    def scored(some: Tensor) -> Tensor:
+        with threads_for(len(some), len(first), queries.shape[1]):
+            return scores(some)
+
     def tied(x: Tensor) -> Tensor:
         # In place: a block has most of the memory. Most have few candidates that are the same.
         if len(again):
@@ -229,7 +234,7 @@ def _rank(
         return x
 
     blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
-    return join_ranks([right_ranks(tied(scores(some)), own) for some, own in blocks])
+    return join_ranks([right_ranks(tied(scored(some)), own) for some, own in blocks])
 
 
 class Queries(NamedTuple):

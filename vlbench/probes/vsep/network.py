@@ -22,6 +22,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import on_cpu
 from vlbench.results import Positive
+from vlbench.threads import all_threads
 
 HIDDEN = 512
 LEARNING_RATE = 1e-3
@@ -142,6 +143,7 @@ def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) 
     return checkpoint
 
 
+@all_threads()
 def advance(state: State, pairs: Pairs, turn: Turn) -> State:
     """Return the checkpoint after `turn.epochs` more; an empty one is the start of training."""
     rng = torch.Generator().manual_seed(turn.training.seed)
