@@ -38,7 +38,6 @@ import numpy as np
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
-from torchvision.transforms.functional import pil_to_tensor
 
 from vlbench.capabilities import (
     OUTPUT,
@@ -281,7 +280,7 @@ def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
 
 def _pixels(images: Sequence[Image]) -> list[Tensor]:
     small = (one.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for one in images)
-    return [pil_to_tensor(one).float().flatten() for one in small]
+    return [torch.from_numpy(np.asarray(one, np.float32).copy()).flatten() for one in small]
 
 
 def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
