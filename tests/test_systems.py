@@ -48,4 +48,5 @@ def test_clip_runs_every_embedded_task_that_its_architecture_can(name):
         "entity_grounding_scenes": "JointAttender",
         "syntactic_grounding_scenes": "JointAttender",
         "question_generation_scenes": "MaskedLanguageModel",
+        "questions_scenes": "AnswerScorer or Answerer or Recording",
     }

@@ -16,7 +16,9 @@ from vlbench.data import (
     image_folder,
     imagenet,
     karpathy,
+    mmvp,
     mnist,
+    pope,
     scenes,
     sugar_crepe,
     svhn,
@@ -36,6 +38,10 @@ from vlbench.errors import DataAbsent
 def sugar_crepe_inside(root):
     """Load SugarCrepe with COCO's images in its own folder."""
     return sugar_crepe.sugar_crepe(root=root, images=root / "val2017")
+
+
+def pope_inside(root):
+    return pope.pope(root=root, images=root / "val2014")
 
 
 # The files that each loader asks for: empty here, so that whatever read one would fail.
@@ -85,6 +91,13 @@ LOADERS = {
         ["val2017/1.jpg", "coco_qa_one_obj.json"],
         {"subset": "coco_one"},
     ),
+    "pope": (
+        pope_inside,
+        ["val2014/1.jpg", *(f"coco_pope_{name}.json" for name in pope.NEGATIVES)],
+        {},
+    ),
+    "mmvp": (mmvp.mmvp, ["Questions.csv", "MMVP Images/1.jpg"], {}),
+    "questions": (table.questions, ["test.csv"], {"test": "test.csv"}),
     "winoground": (winoground.winoground, ["data/examples.jsonl", "images/1.png"], {}),
     "image_folder": (image_folder.image_folder, ["test/a/1.png"], {}),
     "table": (table.images, ["test.csv"], {"test": "test.csv"}),
@@ -100,16 +113,17 @@ LOADERS = {
 
 # Those whose data are in vlbench or a library; the last reads a file of gensim.
 INSIDE = [digits.digits, *(getattr(scenes, name) for name in ("objects", "scenes"))]
-INSIDE += [of_scenes.foils, of_scenes.twins, word_pairs.gensim_word_pairs]
+INSIDE += [of_scenes.foils, of_scenes.twins, of_scenes.pair_questions, word_pairs.gensim_word_pairs]
 
 
 def test_each_loader_of_files_has_a_line():
     there = {name for several in shipped_loaders().values() for name in several}
     functions = [loader for loader, *_ in LOADERS.values()] + INSIDE
     lines = {f"{one.__module__}:{one.__name__}" for one in functions}
-    # Beside ImageNet, and SugarCrepe with its images elsewhere: both have tests of their own below.
+    # Beside ImageNet, with a test below, and SugarCrepe and POPE with their images elsewhere.
     assert there - lines == {
         "vlbench.data.corpora:imagenet_and_corpus",
+        "vlbench.data.pope:pope",
         "vlbench.data.sugar_crepe:sugar_crepe",
     }
 
