@@ -17,7 +17,8 @@ class Recorded:
     published them for GPT-4V. A table is .csv, .jsonl or .parquet, with a row for each answer.
     `item` names the column with the place of the item in the data, from 0; else `image` names that
     of the image's name, and `texts` those of the options, or of the question and the options.
-    `answer` is the column of what was said, or `scores` are those of a score for each option.
+    `answer` is the column of what was said, or `scores` are those of a score for each option. One
+    text names several columns with "|" between.
     `order` is the column of the options' numbers in the order in which they were shown, such as
     "1 0"; without it they were shown in the order of the data. `labels` says what names an option
     in an answer: letters, numbers, brackets for "(1)", or words. Of a log with several filters,
@@ -34,15 +35,15 @@ class Recorded:
         path: Path,
         item: str = "",
         image: str = "image",
-        texts: Sequence[str] = (),
+        texts: str | Sequence[str] = (),
         order: str = "",
         answer: str = "answer",
-        scores: Sequence[str] = (),
+        scores: str | Sequence[str] = (),
         labels: Literal["letters", "numbers", "brackets", "words"] = "letters",
         log_filter: str = "",
         about: Path | None = None,
     ) -> None:
-        columns = Columns(item, image, tuple(texts), order, answer, tuple(scores), log_filter)
+        columns = Columns(item, image, _names(texts), order, answer, _names(scores), log_filter)
         self._recordings = Recordings(path, columns, labels)
         self.labels = self._recordings.labels
         self.counts: dict[str, int] = {}
@@ -57,3 +58,7 @@ class Recorded:
         """Return the replies to each item, several in the file's order."""
         found, self.counts = self._recordings.look_up(items)
         return found
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(given.split("|") if isinstance(given, str) else given)

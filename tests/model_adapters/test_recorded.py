@@ -206,8 +206,9 @@ def test_a_row_names_its_item_by_place_or_by_image_and_texts(tmp_path):
         [Reply((0, 1), "A")], [Reply((0, 1), "B")],
     ]  # fmt: skip
     named = put(tmp_path, "image,x,y,order,answer\n2.jpg,a cup,a hat,1 0,A\n")
-    model = Recorded(path=named, texts=["x", "y"], order="order")
-    assert model.replies(ITEMS) == [[], [Reply((1, 0), "A")]]
+    for texts in (["x", "y"], "x|y"):
+        model = Recorded(path=named, texts=texts, order="order")
+        assert model.replies(ITEMS) == [[], [Reply((1, 0), "A")]]
 
 
 def test_scores_have_one_for_each_option(tmp_path):
