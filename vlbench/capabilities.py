@@ -46,11 +46,12 @@ class Reply(NamedTuple):
 class Asked(NamedTuple):
     """An item that a recording may have answers to: its image by name, and the texts of the data.
 
-    These are the options in the data's order, behind the question where the data have one.
+    The texts are the options in the data's order; the question is empty where the data have none.
     """
 
     image: str
     texts: tuple[str, ...]
+    question: str = ""
 
 
 class TokenVectors(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from foil_fakes import column
 from foil_files import put_images, put_json
 from PIL import Image
 
@@ -15,8 +16,11 @@ import vlbench
 from model_adapters.recorded import Recorded
 from vlbench.capabilities import Asked, Reply
 from vlbench.cli import main
+from vlbench.data.records import Data, Split, value_column
 from vlbench.data.sugar_crepe import COUNTS
+from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
+from vlbench.probes.matching.questions import questions
 
 REAL = Path(os.environ.get("VLBENCH_DATA", "absent"), "sugar_crepe")
 
@@ -284,3 +288,44 @@ def test_what_is_told_of_a_recording_lies_beside_it(tmp_path):
 def test_a_folder_without_answers_is_refused(tmp_path):
     with pytest.raises(SpecError, match="has no file of answers"):
         Recorded(path=tmp_path)
+
+
+def asked(*answers):
+    """Return questions of yes and no, each about an image of its own."""
+    rows = [(i, 0) for i in range(len(answers))]
+    columns = {
+        "image": column(rows, "image"),
+        "picture": column(rows, "picture"),
+        "question": value_column(["is it there ?"] * len(rows), "text"),
+        "right_answers": value_column([[answer] for answer in answers]),
+    }
+    return Data(splits={"test": Split(columns)})
+
+
+@pytest.mark.parametrize("named", [{"item": "row"}, {"image": "image", "texts": "text|y|n"}])
+def test_answers_to_questions_are_looked_up(tmp_path, named):
+    said = ["Yes, it is.", "Yes", "I cannot say"]
+    lines = [
+        json.dumps({"row": i, "image": str((i, 0)), "text": "is it there ?", "y": "yes", "n": "no"}
+        | {"answer": one})
+        for i, one in enumerate(said)
+    ]  # fmt: skip
+    file = put(tmp_path, "\n".join(lines), "a.jsonl")
+    model = Recorded(path=file, labels="words", **named)
+    found = questions(model, asked("yes", "no", "no", "yes"), Engine.for_tests(), positive="yes")
+    values = {s.metric: s.value for s in found.scores if not s.at}
+    assert values["accuracy"] == pytest.approx(1 / 3)
+    assert (found.counts["unparsed"], found.counts["unanswered"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"row": 0, "answer": "A", "order": "2 0 1"}, "the order .2, 0, 1. is none of 2 options"),
+        ({"row": 0, "answer": [["-1", "False"]] * 3, "order": "0 1"}, "3 scores for 2 options"),
+    ],
+)
+def test_an_order_or_scores_of_other_options_are_refused(tmp_path, row, why):
+    model = Recorded(path=put(tmp_path, json.dumps(row), "a.jsonl"), item="row", order="order")
+    with pytest.raises(DataError, match=why):
+        questions(model, asked("yes", "no"), Engine.for_tests())

@@ -87,14 +87,14 @@ class Recordings:
         found, differ = list[list[Reply]](), 0
         for place, item in enumerate(items):
             own = list[Reply]()
-            for key in ((item.image, item.texts), place):
+            for key in (_about_item(item), place):
                 for several in known.get(key, {}).values():
                     if several:
                         record = several.pop(0)
                         own.append(_reply(record, item))
                         differ += self._differs(record, own[-1], item)
             found.append(own)
-        asked = {(item.image, item.texts) for item in items} | {*range(len(items))}
+        asked = {*map(_about_item, items)} | {*range(len(items))}
         left = {about: sum(map(len, orders.values())) for about, orders in known.items()}
         repeated = sum(count for about, count in left.items() if about in asked)
         counts = {
@@ -130,6 +130,11 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
     if other := [str(key) for key in told if key not in ABOUT]:
         raise SpecError(f"{file.name}: {unknown('key', other[0], ABOUT)}")
     return {key: told.get(key, UNKNOWN) for key in ABOUT}
+
+
+def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
+    """Return what a record of an item says that it is about."""
+    return item.image, (*([item.question] if item.question else []), *item.texts)
 
 
 def _reply(record: _Record, item: Asked) -> Reply:

@@ -63,15 +63,29 @@ def look_up(
 ) -> tuple[Split, list[list[Reply]]]:
     """Return the rows of a split that have recorded replies, and these.
 
-    Raises DataError if none has.
+    Raises DataError if none has, and for a reply whose order or scores are not those of the item's
+    options.
     """
     names = rows["image"].examples().ids
-    texts = [tuple(filter(None, [one.text, *one.options])) for one in asked]
-    found = model.replies([Asked(*one) for one in zip(names, texts, strict=True)])
+    items = [
+        Asked(name, tuple(one.options), one.text) for name, one in zip(names, asked, strict=True)
+    ]
+    found = model.replies(items)
+    for item, own in zip(items, found, strict=True):
+        for reply in own:
+            _require_fit(reply, item)
     kept = [row for row, own in enumerate(found) if own]
     if not kept:
         raise DataError(f"nothing is recorded of any of {len(rows)} items, such as {names[0]:.80}")
     return rows.select(kept), [found[row] for row in kept]
+
+
+def _require_fit(reply: Reply, item: Asked) -> None:
+    count = len(item.texts)
+    if sorted(reply.order) != [*range(count)]:
+        raise DataError(f"{item.image:.80}: the order {reply.order} is none of {count} options")
+    if not isinstance(reply.said, str) and len(reply.said) != count:
+        raise DataError(f"{item.image:.80}: {len(reply.said)} scores for {count} options")
 
 
 class Asker:
