@@ -6,6 +6,7 @@ import base64
 import math
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from vlbench.adapter_kit.answers import Answers
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import ABSENT, RefusedError, Server, require_reachable
-from vlbench.capabilities import Picture
+from vlbench.capabilities import ImageTextScorer, Picture, TextEncoder
 from vlbench.errors import CannotDo, ServerError, SpecError
 
 # The question of hf_vlm, which is that of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
@@ -48,11 +49,11 @@ class OpenAiServer:
     `max_completion_tokens`: it then replaces the limit of every request, which has the older name.
 
     What was answered in words and scores is not asked for again while the model is loaded, nor by
-    later runs with the same `answers`, a path: they share the file `answers`.jsonl. It is for a
-    server whose model does not change, as `--name` is.
+    later runs under the same `--name`, which says that the server's model does not change.
 
-    A picture is sent as PNG in its own size, as often as it has texts. A request may take `timeout`
-    seconds and is made up to `retries` times more, `concurrent` at a time; see
+    A picture is sent as PNG in its own size, as often as it has texts: the file may hold the place
+    where it was taken. A request may take `timeout` seconds and is made up to `retries` times more,
+    `concurrent` at a time, all within `run_timeout` seconds of the first; see
     `vlbench.adapter_kit.servers.Server` for these and for `pause`.
     """
 
@@ -76,8 +77,8 @@ class OpenAiServer:
         max_completion_tokens: int | None = None,
         top_logprobs: int = 20,
         temperature: float | None = 0.0,
-        answers: str | None = None,
         timeout: float = 120.0,
+        run_timeout: float | None = None,
         retries: int = 6,
         pause: float = 1.0,
         concurrent: int = 8,
@@ -89,24 +90,41 @@ class OpenAiServer:
         self._max_new_tokens, self._newer_limit = max_new_tokens, max_completion_tokens
         self._top_logprobs = top_logprobs
         self._temperature = {} if temperature is None else {"temperature": temperature}
-        self._lists_logs = False
-        self._known = Answers(answers)
+        self._known = Answers()
         self._device = device
         self._server = Server(
-            address, timeout=timeout, retries=retries, pause=pause, concurrent=concurrent
+            address,
+            timeout=timeout,
+            retries=retries,
+            pause=pause,
+            concurrent=concurrent,
+            run_timeout=run_timeout,
         )
+
+    def keep_answers(self, file: Path) -> None:
+        """Keep answers in a file, and do not ask for what others have kept there."""
+        self._known = Answers(file)
+
+    def lacks(self, capability: type) -> str:
+        """Ask the server once, and return why it cannot give scores or vectors; empty if it can."""
+        try:
+            if capability is ImageTextScorer:
+                self._listed([{"type": "text", "text": self._question.replace("{}", "a word")}])
+            if capability is TextEncoder:
+                self._embed(["a word"])
+        except CannotDo as error:
+            return str(error)
+        return ""
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return float32 [N], the log-odds of the answer's share of both answers' probabilities.
 
-        The first pair is asked by itself. Raises CannotDo if the server lists no log-probabilities
-        for it, and ServerError if it lists none that tell.
+        Raises CannotDo if the server lists no log-probabilities, and ServerError if it lists none
+        that tell.
         """
         images_of(pictures)
         pairs = self._content(pictures, [self._question.replace("{}", text) for text in texts])
-        first = [] if self._lists_logs else self._server.ask_each(self._score, pairs[:1])
-        self._lists_logs |= bool(first)
-        scores = first + self._server.ask_each(self._score, pairs[len(first) :])
+        scores = self._server.ask_each(self._score, pairs)
         return torch.tensor(scores, dtype=torch.float32, device=self._device)
 
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
@@ -116,6 +134,9 @@ class OpenAiServer:
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Return the server's embeddings, float32 [N, D]."""
         self._server.announce(texts=len(texts))
+        return torch.tensor(self._embed(texts), dtype=torch.float32, device=self._device)
+
+    def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         asked = {"model": self.served, "input": list(texts), "encoding_format": "float"}
         try:
             answer = self._server.post("embeddings", asked)
@@ -123,8 +144,7 @@ class OpenAiServer:
             if error.status in NO_PATH or "support" in str(error):
                 raise CannotDo(f"the server encodes no texts: {error}") from error
             raise
-        vectors = _embeddings(answer, len(texts))
-        return torch.tensor(vectors, dtype=torch.float32, device=self._device)
+        return _embeddings(answer, len(texts))
 
     def _content(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[list[Any]]:
         """Return the content of a message for each picture and text. Announces what is sent."""
@@ -141,14 +161,18 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
+        return log_odds(self._listed(content), *self._answers)
+
+    def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
+        """Return the likeliest first tokens of the answer. Raises CannotDo if none are listed."""
         asked = {"logprobs": True, "top_logprobs": self._top_logprobs}
         try:
-            listed = self._ask(content, 1, _list_tokens, **asked)
+            listed: list[tuple[str, float]] = self._ask(content, 1, _list_tokens, **asked)
         except RefusedError as error:
             if "logprobs" in str(error) and "support" in str(error):
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
-        return log_odds(listed, *self._answers)
+        return listed
 
     def _answer(self, content: list[Any]) -> str:
         text: str = self._ask(content, self._max_new_tokens, _text_of)

@@ -20,7 +20,12 @@ from vlbench.files import MOST_CONFIG, read_text, take_lock
 ABOUT = "about.json"
 
 # What lies in a cache besides what the store has, by its folder.
-FOLDERS = {"scenes": "drawings", "datasets": "data sets", "built": "records of build"}
+FOLDERS = {
+    "scenes": "drawings",
+    "datasets": "data sets",
+    "built": "records of build",
+    "answers": "answers of a server",
+}
 
 # Of values that an older vlbench has stored, nobody knows more.
 UNKNOWN = "unknown"

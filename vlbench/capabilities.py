@@ -331,6 +331,16 @@ def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] =
     return [one for one in known if has(adapter, one, without)]
 
 
+def narrowed(adapter: type, without: Sequence[str]) -> type:
+    """Return an adapter class without the methods that only some of its capabilities have."""
+    can = offered(adapter)
+    kept = {method for one in can if one.__name__ not in without for method in methods(one)}
+    lost = {method for one in can if one.__name__ in without for method in methods(one)} - kept
+    # A method that is None is one that the class lacks, for Protocols as well.
+    own = {name: getattr(adapter, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(adapter.__name__, (adapter,), own | dict.fromkeys(lost)) if lost else adapter
+
+
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
     """Return the number of texts that the model cuts, as `truncated_texts`; empty if unknown.
 

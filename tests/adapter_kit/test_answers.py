@@ -13,7 +13,7 @@ def unasked():
 
 
 def test_an_answer_is_asked_for_once(tmp_path):
-    known = Answers(None)
+    known = Answers()
     assert known.get({"a": 1}, lambda: [["Yes", -0.5]]) == [["Yes", -0.5]]
     assert known.get({"a": 1}, unasked) == [["Yes", -0.5]]
     assert known.get({"a": 2}, lambda: "no") == "no"
@@ -21,26 +21,25 @@ def test_an_answer_is_asked_for_once(tmp_path):
 
 
 def test_an_error_is_no_answer():
-    known = Answers(None)
+    known = Answers()
     with pytest.raises(AssertionError):
         known.get("a", unasked)
     assert known.get("a", lambda: 1) == 1
 
 
 def test_later_runs_read_the_file(tmp_path):
-    file = str(tmp_path / "new" / "v1")
+    file = tmp_path / "new" / "v1.jsonl"
     Answers(file).get({"a": "é\n"}, lambda: "ü\n")
     assert Answers(file).get({"a": "é\n"}, unasked) == "ü\n"
 
 
 @pytest.mark.parametrize("cut", range(1, 80, 7))
 def test_a_torn_record_spoils_no_other(tmp_path, cut):
-    file = str(tmp_path / "v1")
+    file = tmp_path / "v1.jsonl"
     first, last = Answers(file), Answers(file)
     first.get("a", lambda: 1)
     first.get("b", lambda: 2)
-    path = tmp_path / "v1.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
+    file.write_bytes(file.read_bytes()[:-cut])
     last.get("c", lambda: 3)
     again = Answers(file)
     assert (again.get("a", unasked), again.get("c", unasked)) == (1, 3)
@@ -50,18 +49,18 @@ def test_a_torn_record_spoils_no_other(tmp_path, cut):
 @pytest.mark.parametrize("line", [b"\xff", b"[1]", b"7", b"[[], 1]", b"[" * 100_000])
 def test_lines_of_another_form_are_passed_over(tmp_path, line):
     (tmp_path / "v1.jsonl").write_bytes(line)
-    assert Answers(str(tmp_path / "v1")).get("a", lambda: 1) == 1
+    assert Answers(tmp_path / "v1.jsonl").get("a", lambda: 1) == 1
 
 
 def test_several_append_to_one_file(tmp_path):
-    several = [Answers(str(tmp_path / "v1")) for _ in range(4)]
+    several = [Answers(tmp_path / "v1.jsonl") for _ in range(4)]
     with ThreadPoolExecutor(8) as pool:
         [*pool.map(lambda i: several[i % 4].get(i, lambda: "a" * 1000 * i), range(80))]
-    again = Answers(str(tmp_path / "v1"))
+    again = Answers(tmp_path / "v1.jsonl")
     assert [again.get(i, unasked) for i in range(80)] == ["a" * 1000 * i for i in range(80)]
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"cannot write .*/file/v1\.jsonl: "):
-        Answers(str(tmp_path / "file" / "v1")).get("a", lambda: 1)
+        Answers(tmp_path / "file" / "v1.jsonl").get("a", lambda: 1)

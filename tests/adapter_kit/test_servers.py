@@ -74,7 +74,7 @@ def test_offline_another_server_is_refused(monkeypatch):
     "wrong", [{"timeout": 0.0}, {"retries": -1}, {"pause": -1.0}, {"concurrent": 0}]
 )
 def test_numbers_that_make_no_sense_are_refused(planted, wrong):
-    with pytest.raises(SpecError, match="timeout and concurrent are more than 0"):
+    with pytest.raises(SpecError, match="timeouts and concurrent are more than 0"):
         server(planted, **wrong)
 
 

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,32 @@ def test_an_answer_has_the_log_likelihood_of_a_whole_pass(made, ends, monkeypatc
     alone = [made.adapter.score_answers([p], [q], [a]) for p, q, a in triples]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-5)
     assert together.dtype == torch.float32
+
+
+@torch.no_grad()
+def test_an_answer_that_merges_with_the_end_of_the_prompt_is_read_as_one_text(make, tmp_path):
+    folder = tmp_path / "merging"
+    shutil.copytree(make("gemma3").folder, folder)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    # The prompt ends with a line break, and two of them become one token, in the place of another.
+    merged = tokenizer["model"]["vocab"].pop("Ġtable")
+    tokenizer["model"]["vocab"]["ĊĊ"] = merged
+    merges = [pair for pair in tokenizer["model"]["merges"] if "".join(pair) != "Ġtable"]
+    tokenizer["model"]["merges"] = [*merges, ["Ċ", "Ċ"]]
+    file.write_text(json.dumps(tokenizer))
+    model = HfVlm(device=CPU, architecture=str(folder), end_of_turn=False, **OPTIONS)
+    made = Made("gemma3", folder, model, make("gemma3").library, model._asked.processor)
+    answers = ["\n", "\n\n", "Yes"]
+    found = model.score_answers(PICTURES[:1] * 3, ASKED[:3], answers)
+    bare = made.inputs(IMAGES[0], ASKED[0], question="{}")["input_ids"][0]
+    for score, answer, replaced in zip(found, answers, [1, 1, 0], strict=True):
+        whole = dict(made.inputs(IMAGES[0], ASKED[0], answer, question="{}"))
+        ids, begun = whole["input_ids"][0], len(bare) - replaced
+        assert (ids[begun] == merged) == bool(replaced)
+        logs = made.library(**whole).logits[0, begun - 1 : -1].log_softmax(-1)
+        expected = logs.gather(1, ids[begun:, None]).sum()
+        torch.testing.assert_close(score, expected, rtol=1e-4, atol=1e-4)
 
 
 @CAUSAL

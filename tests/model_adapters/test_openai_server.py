@@ -17,7 +17,7 @@ from tiny_joint import CPU, adapter, noise
 
 import vlbench
 from vlbench.adapter_kit.servers import RefusedError
-from vlbench.capabilities import Picture
+from vlbench.capabilities import Answerer, ImageTextScorer, Picture
 from vlbench.cli import main
 from vlbench.commands.printing import print_plan
 from vlbench.errors import CannotDo, DataError, ServerError, SpecError
@@ -96,11 +96,11 @@ NO_LOGS = [
 @pytest.mark.parametrize("answer", NO_LOGS)
 def test_a_server_without_log_probabilities_only_answers_and_is_asked_once(planted, answer):
     planted.answers["/chat/completions"] = answer
-    with pytest.raises(
-        CannotDo, match=r"^the server lists no log-probabilities of tokens, so that"
-    ):
-        made(planted).score_pairs(PICTURES * 4, ["a cat"] * 8)
+    why = "the server lists no log-probabilities of tokens, so that"
+    assert made(planted).lacks(ImageTextScorer).startswith(why)
     assert len(planted.requests) == 1
+    with pytest.raises(CannotDo, match=f"^{why}"):
+        made(planted).score_pairs(PICTURES[:1], ["a cat"])
 
 
 def test_a_refusal_of_more_log_probabilities_fails_in_the_words_of_the_server(planted):
@@ -339,7 +339,8 @@ def test_what_leaves_is_said_before_the_first_request(planted, run, caplog):
     said = []
 
     def answer(request):
-        said.append(len(caplog.messages))
+        if request.shows_an_image():
+            said.append(len(caplog.messages))
         return cat_is_right(request)
 
     planted.answers["/chat/completions"] = answer
@@ -407,11 +408,33 @@ def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer,
     assert [row["scores"] for row in board["rows"]] == [[]]
 
 
+def test_a_server_that_only_answers_is_asked_by_letter_where_a_probe_can(planted, run):
+    def answer(request):
+        shown = request.asked["messages"][0]["content"][-1]["text"]
+        return NO_LOGS[0] if "logprobs" in request.asked else says("AB"["A. a cat" not in shown])
+
+    planted.answers["/chat/completions"] = answer
+    result = run()
+    assert (result.status, result.primary_score.value) == ("ok", 1.0), result.reason
+    assert result.provenance["asked_by"] == "letter"
+    assert sum("logprobs" in one.asked for one in planted.requests) == 1
+
+
 def test_a_task_of_scores_is_skipped_where_a_server_only_answers(planted, run):
     planted.answers["/chat/completions"] = NO_LOGS[0]
-    result = run()
+    result = run("noun_count_scenes")
     assert (result.status, len(planted.requests)) == ("skipped", 1)
     assert result.reason.endswith("so that it only answers in words")
+
+
+def test_an_object_made_by_hand_is_asked_too_and_keeps_what_it_can_do(planted, run):
+    planted.answers["/chat/completions"] = NO_LOGS[0]
+    model = made(planted)
+    result = run("noun_count_scenes", model, model_args={})
+    assert result.reason.endswith("so that it only answers in words")
+    assert not isinstance(model, ImageTextScorer)
+    assert isinstance(model, Answerer)
+    assert isinstance(model, OpenAiServer)
 
 
 def test_a_server_that_is_late_fails_the_task(planted, run):
@@ -435,16 +458,17 @@ def test_a_run_after_a_failure_asks_only_what_was_not_answered(planted, run, tmp
         return (400, {}, b"no") if len(planted.requests) == 5 else cat_is_right(request)
 
     planted.answers["/chat/completions"] = answer
-    args = {"concurrent": 1, "pause": 0.001, "answers": str(tmp_path / "answers" / "v1")}
+    args = {"concurrent": 1, "pause": 0.001}
     assert run(name="v1", model_args=args).status == "failed"
     assert run(name="v1", model_args=args).status == "ok"
-    texts = [(one.text(), one.image().tobytes()) for one in planted.requests]
-    assert texts[4] == texts[5]
+    shown = [one for one in planted.requests if one.shows_an_image()]
+    texts = [(one.text(), one.image().tobytes()) for one in shown]
+    assert texts[3] == texts[4]
     assert len({*texts}) == len(texts) - 1
     count = len(planted.requests)
     assert run(name="v1", model_args=args, overwrite=True).status == "ok"
     assert len(planted.requests) == count
-    (file,) = (tmp_path / "answers").iterdir()
+    (file,) = (tmp_path / "cache" / "answers").iterdir()
     told = file.read_bytes()
     assert [one for one in (KEY, planted.host, "a cat") if one.encode() in told] == []
 
@@ -455,6 +479,14 @@ def test_what_was_answered_is_not_asked_for_again_by_the_same_adapter(planted):
     assert model.score_pairs(PICTURES, ["a", "b"]).tolist() == [0, 0]
     assert model.score_pairs(PICTURES, ["a", "c"]).tolist() == [0, 0]
     assert len(planted.requests) == 3
+
+
+def test_nothing_is_asked_after_the_time_of_the_run_is_over(planted):
+    planted.answers["/chat/completions"] = lambda _: time.sleep(0.1) or says("yes")
+    model = made(planted, run_timeout=0.25, concurrent=1)
+    with pytest.raises(ServerError, match=r"the run_timeout of 0\.25 s is over; with --name"):
+        model.answer(PICTURES[:1] * 9, list("abcdefghi"))
+    assert len(planted.requests) in {2, 3}
 
 
 def test_a_wrong_number_of_embeddings_fails_the_task(planted, run):

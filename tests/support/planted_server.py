@@ -19,6 +19,10 @@ class Request(NamedTuple):
     headers: dict
     asked: dict
 
+    def shows_an_image(self):
+        """Return whether a question has an image."""
+        return len(self.asked["messages"][0]["content"]) > 1
+
     def image(self):
         """Return the image of a question."""
         url = self.asked["messages"][0]["content"][0]["image_url"]["url"]
@@ -28,7 +32,7 @@ class Request(NamedTuple):
 
     def text(self):
         """Return the text of a question."""
-        return self.asked["messages"][0]["content"][1]["text"]
+        return self.asked["messages"][0]["content"][-1]["text"]
 
 
 class PlantedServer:

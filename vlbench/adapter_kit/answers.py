@@ -13,17 +13,17 @@ from vlbench.errors import OutputError
 
 
 class Answers:
-    """What was answered, under the digest of what was asked, in `file`.jsonl unless it is None.
+    """What was answered, under the digest of what was asked, and in a file if one is given.
 
     A record is a line break and a line of JSON, appended in one write. A torn record spoils no
     other one.
     """
 
-    def __init__(self, file: str | None) -> None:
-        self._file = None if file is None else Path(f"{file}.jsonl").expanduser()
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
         self._lines: dict[str, bytes] = {}
-        if self._file and self._file.exists():
-            with self._file.open("rb") as stream:
+        if file and file.exists():
+            with file.open("rb") as stream:
                 for line in stream:
                     self._remember(line)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import math
 import os
 import re
 import time
@@ -96,19 +97,29 @@ class Server:
     A request may take `timeout` seconds in all. If there is no answer, the answer is an error, or
     its status is 408, 409, 429 or 5xx, the request is made up to `retries` times more, the first
     after `pause` seconds and each other after twice as long as the one before, or later if
-    Retry-After says so, but never more than LONGEST_PAUSE later. Redirects are not followed. A
-    server on this machine is asked without a proxy.
+    Retry-After says so, but never more than LONGEST_PAUSE later. Nothing is asked later than
+    `run_timeout` seconds after the first request. Redirects are not followed. A server on this
+    machine is asked without a proxy.
     """
 
     def __init__(
-        self, address: str, *, timeout: float, retries: int, pause: float, concurrent: int
+        self,
+        address: str,
+        *,
+        timeout: float,
+        retries: int,
+        pause: float,
+        concurrent: int,
+        run_timeout: float | None = None,
     ) -> None:
-        if timeout <= 0 or retries < 0 or pause < 0 or concurrent < 1:
-            raise SpecError("timeout and concurrent are more than 0, retries and pause 0 or more")
+        most = math.inf if run_timeout is None else run_timeout
+        if min(timeout, most) <= 0 or retries < 0 or pause < 0 or concurrent < 1:
+            raise SpecError("timeouts and concurrent are more than 0, retries and pause 0 or more")
         self._host = host_of(address)
         self._address = address.rstrip("/")
         self._timeout, self._retries, self._pause = timeout, retries, pause
         self._concurrent = concurrent
+        self._run_timeout, self._end = most, math.inf
         is_here = _is_here(urlsplit(address).hostname or "")
         proxies = [urllib.request.ProxyHandler({})] if is_here else []
         self._opener = urllib.request.build_opener(_AnyStatus, *proxies)
@@ -144,7 +155,12 @@ class Server:
     def post(self, path: str, asked: Mapping[str, Any]) -> Any:
         """Return the JSON that the server answers. Raises ServerError for any other answer."""
         body = json.dumps(asked).encode()
+        if self._end == math.inf:
+            self._end = time.monotonic() + self._run_timeout
         for attempt in range(self._retries + 1):
+            if time.monotonic() > self._end:
+                why = f"the run_timeout of {self._run_timeout:g} s is over"
+                raise ServerError(f"{path}: {why}; with --name, the next run goes on from here")
             try:
                 return self._send(path, body)
             except _RetryableError as error:

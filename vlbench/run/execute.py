@@ -65,7 +65,9 @@ def run_model(
             report.results.append(without_scores(job, job.status, job.reason))
     running = [job for job in jobs if job.status == "run"]
     for alike in group_jobs(running, by=lambda job: job.model.base.key):
-        models = LiveModels(machine.settings, machine.processes)
+        models = LiveModels(
+            machine.settings, machine.processes, machine.store.root.with_name("answers")
+        )
         try:
             yield from _run_alike(alike, models, machine, writer, report)
         finally:
@@ -116,6 +118,7 @@ def _run(
     the adapter raise.
     """
     assert job.data
+    models.require(job.model, job.task)
     row = begin_row(job, models)
     writer.refuse_clash(row)
     task, live = job.task, models.companions(job.task)

@@ -5,31 +5,40 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from inspect import signature
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from vlbench import hub
-from vlbench.capabilities import ImageEncoder
+from vlbench.capabilities import ImageEncoder, element, narrowed, offered, parts
 from vlbench.code.fingerprints import LiveModel, identified
 from vlbench.data.records import Column, Data
 from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tune
-from vlbench.errors import WeightsError
+from vlbench.errors import CannotDo, WeightsError
 from vlbench.run.model import Model
 from vlbench.run.task import Task
-from vlbench.schema import parameters
+from vlbench.schema import alternatives, hints, parameters
 
 
 class LiveModels:
-    """The model under test and its companions, until `free` is called."""
+    """The model under test and its companions, until `free` is called.
 
-    def __init__(self, settings: ComputeSettings, processes: Processes) -> None:
+    The `answers` of servers whose models the user pinned are kept in a folder, if one is given.
+    """
+
+    def __init__(
+        self, settings: ComputeSettings, processes: Processes, answers: Path | None = None
+    ) -> None:
         self._settings = settings
         self._processes = processes
+        self._answers = answers
         self._live: dict[str, LiveModel] = {}
+        self._asked: dict[tuple[int, type], str] = {}
         self._tuned: dict[str, ComputeSettings] = {}
 
     @property
@@ -51,6 +60,36 @@ class LiveModels:
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
         """Return the companions of a task, by parameter."""
         return {key: [self.get(one) for one in several] for key, several in task.companions.items()}
+
+    def require(self, model: Model, task: Task) -> None:
+        """Ask live models for what a task needs of them, if their adapters have to find out.
+
+        A model loses the capabilities that it turns out to lack. Raises CannotDo, with the
+        adapter's reason, if it then cannot do the task.
+        """
+        needed = [(model, task.needs)]
+        for key, several in task.companions.items():
+            needed += [(one, hints(task.probe)[key]) for one in several]
+        for one, annotation in needed:
+            adapter = self.get(one).adapter
+            if hasattr(adapter, "lacks"):
+                self._ask(adapter, annotation, offered(one.adapter, one.spec.without))
+
+    def _ask(self, adapter: Any, annotation: Any, can: Sequence[type]) -> None:
+        options = [parts(element(option)) for option in alternatives(annotation)]
+        possible = [option for option in options if option and {*option} <= {*can}]
+        why = {part: self._why(adapter, part) for part in chain.from_iterable(possible)}
+        lost = [part.__name__ for part, reason in why.items() if reason]
+        adapter.__class__ = narrowed(type(adapter), lost)
+        if all(any(why[part] for part in option) for option in possible):
+            raise CannotDo("; ".join(dict.fromkeys(filter(None, why.values()))))
+
+    def _why(self, adapter: Any, part: type) -> str:
+        """Return why a live adapter lacks a capability, asked once; empty if it has it."""
+        key = id(adapter), part
+        if key not in self._asked:
+            (self._asked[key], *_) = self._processes.attempt(lambda: adapter.lacks(part))
+        return self._asked[key]
 
     def identities(self) -> dict[int, str]:
         """Return what each live adapter is known by, under its `id`."""
@@ -75,6 +114,7 @@ class LiveModels:
         """Forget all models, and give their memory back."""
         self._live.clear()
         self._tuned.clear()
+        self._asked.clear()
         gc.collect()
         if self._settings.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -87,6 +127,8 @@ class LiveModels:
         adapters = {name: live.adapter for name, live in companions.items()}
         filled = _fill(model.adapter, {"device": device, "dtype": dtype})
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
+        if self._answers and model.pinned and hasattr(adapter, "keep_answers"):
+            adapter.keep_answers(self._answers / f"{digest([model.name, model.served])}.jsonl")
         made_of = {name: live.identity for name, live in companions.items()}
         live = identified(adapter, model.contents | made_of, device, dtype)
         if len(companions) == 1 and live.weights == digest({}):  # it has those of its companion
