@@ -128,7 +128,8 @@ class LiveModels:
         filled = _fill(model.adapter, {"device": device, "dtype": dtype})
         adapter = model.adapter(**filled, **{**model.arguments, **adapters})
         if self._answers and model.pinned and hasattr(adapter, "keep_answers"):
-            adapter.keep_answers(self._answers / f"{digest([model.name, model.served])}.jsonl")
+            name = digest([model.name, model.served]).removeprefix("sha256:")
+            adapter.keep_answers(self._answers / f"{name}.jsonl")
         made_of = {name: live.identity for name, live in companions.items()}
         live = identified(adapter, model.contents | made_of, device, dtype)
         if len(companions) == 1 and live.weights == digest({}):  # it has those of its companion
