@@ -4,6 +4,7 @@ from fakes import PlantedFeatures, Reader, labelled_images, numbers_in
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
+from vlbench.engine.engine import KnownModel
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import LinearTraining
@@ -49,8 +50,10 @@ class Stages(PlantedFeatures):
         return list(DATA.classes)
 
 
-def run(model, data=DATA, **options):
-    return readout(model, data, Engine.for_tests(), **options)
+def run(model, data=DATA, untrained=None, **options):
+    make = untrained and (lambda: (untrained, ""))
+    known = {id(model): KnownModel("planted", untrained=make)}
+    return readout(model, data, Engine(Engine.for_tests().settings, known=known), **options)
 
 
 def value(outcome, metric, **at):
@@ -238,12 +241,33 @@ def test_what_is_said_is_what_zero_shot_finds_whatever_the_model_scores_by(kind,
     assert found_scores.shape == (120, CLASSES)
 
 
-def test_a_row_says_where_raw_pixels_are_read_as_well_as_the_best_stage():
+def test_a_row_says_where_raw_pixels_are_read_as_well():
     data = labelled_images(40, 40)
     state = torch.eye(WIDTH)[torch.arange(2).repeat_interleave(40).repeat(2)] + drawn(160, WIDTH)
     outcome = run(Deaf(state), data)
     assert value(outcome, "read_best") < 1
-    assert [note for note in outcome.notes if note.startswith("raw pixels reach")]
+    note = "raw pixels reach what is read at output: it is no knowledge of the model's"
+    assert note in outcome.notes
+
+
+def test_what_random_weights_read_is_a_floor_of_the_same_layer():
+    state, nothing = states(noise=0.3), drawn(len(LABEL), WIDTH, seed=1)
+    model = Stages(nothing[:, :CLASSES], early=state, output=states(noise=0.3, seed=2))
+    outcome = run(model, untrained=Stages(nothing, early=state, output=nothing))
+    early, output = (found(outcome, "read", layer=name) for name in ("early", "output"))
+    assert early.floors["random_weights"] == early.value > 0.9
+    assert output.floors["random_weights"] < 0.4
+    assert "random_weights" in found(outcome, "read_best").floors
+    assert "random_weights" not in found(outcome, "said_fitted").floors
+    assert [note for note in outcome.notes if note.startswith("random weights reach")] == [
+        "random weights reach what is read at early: it is no knowledge of the model's"
+    ]
+
+
+def test_a_row_says_why_the_floor_of_random_weights_was_not_measured():
+    outcome = run(Stages(states()[:, :CLASSES], output=states()))
+    assert "random_weights" not in found(outcome, "read").floors
+    assert [note for note in outcome.notes if "no line of models.yaml says" in note]
 
 
 def test_a_model_that_scores_no_classes_cannot_be_read_out():
