@@ -270,6 +270,28 @@ def test_a_row_says_why_the_floor_of_random_weights_was_not_measured():
     assert [note for note in outcome.notes if "no line of models.yaml says" in note]
 
 
+def test_the_best_stage_and_the_scores_are_read_of_parts_of_the_train_images():
+    state = states(noise=0.3)
+    heard = state[:, :CLASSES] * torch.tensor([1.0, 1.0, 0.0, 0.0])
+    outcome = run(Stages(heard, output=state))
+    rows = outcome.artifacts["read_by_train_images"].to_pylist()
+    sizes = [37, 75, 150, 300]
+    assert [(row["stage"], row["train_images"]) for row in rows] == [
+        *(("output", size) for size in sizes),
+        *((SCORES, size) for size in sizes),
+    ]
+    assert rows[3]["accuracy"] == value(outcome, "read_best")
+    assert rows[7]["accuracy"] == value(outcome, "said_fitted")
+    assert rows[0]["accuracy"] < rows[3]["accuracy"]
+
+
+def test_a_part_of_the_train_images_without_a_class_is_left_out():
+    data = labelled_images(*[5] * CLASSES)
+    outcome = run(Towers(states()[: 2 * 5 * CLASSES]), data, k=1)
+    rows = outcome.artifacts["read_by_train_images"].to_pylist()
+    assert {row["train_images"] for row in rows} == {5, 10, 20}
+
+
 def test_a_model_that_scores_no_classes_cannot_be_read_out():
     with pytest.raises(CannotDo, match="scores no classes"):
         run(PlantedFeatures(states()))

@@ -24,6 +24,13 @@ network with random weights, drawn once with the adapter's own seed. A reading t
 floor, by the paired 95 % interval, is no knowledge of the model's. The second network is loaded
 beside the first and takes as much memory again.
 
+The artifact `read_by_train_images` has the accuracy of the best stage and of the scores for parts
+of the train images, each among those of the next part.
+
+There is no selectivity (Hewitt and Liang 2019, arXiv:1909.03368): an image does not occur twice, so
+that labels drawn per image tell nothing of a test image and a control task is at chance whatever
+the features are. The price of such labels is in `description_length`.
+
 The probe is the optimum that `transfer` reaches by L-BFGS. Departure: each feature, and the scores
 of each class, are standardised by the train images first. Similarities differ by hundredths and
 log-likelihoods by tens, and the weight decay must cost all stages the same. `read_knn` is what
@@ -51,7 +58,15 @@ from vlbench.capabilities import (
     ImageEncoder,
     ImageTextScorer,
 )
-from vlbench.data.records import Column, Data, Split, TrainAndTestRows, labels, require_classes
+from vlbench.data.records import (
+    Column,
+    Data,
+    Split,
+    TrainAndTestRows,
+    draw_rows,
+    labels,
+    require_classes,
+)
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
@@ -80,12 +95,15 @@ from vlbench.probes.generalization.linear import (
 )
 from vlbench.probes.generalization.transfer import NOT_CONVERGED
 from vlbench.probes.generalization.zero_shot import QUESTION, class_scores
-from vlbench.results import Outcome, Positive, Score
+from vlbench.results import Artifact, Outcome, Positive, Score
 
 # The last stage, and the column of the scores of all classes.
 SCORES = "scores"
 
 SPLITS = ("train", "test")
+
+# Parts of the train images that are read besides all of them: an eighth, a quarter and a half.
+PARTS = (8, 4, 2)
 
 # The width and height that images are resized to for the floor of raw pixels.
 PIXELS = 16
@@ -157,6 +175,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     counts = {"n": len(right["test"]), "ties": int(said.tied.sum())}
     outcome = outcome_of(_measure(data, said, read, best, held_out, floors), counts)
     examples = data.splits["test"]["image"].examples()
+    curve = _read_parts(stages, known, {stage: readings[stage] for stage in (best, SCORES)}, seed)
     near = [_read_knn(knn(model, data, at, k=[k]), layer) for layer, at in engines.items()]
     return replace(
         outcome,
@@ -167,6 +186,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
             *_notes_of_floors(read, floors, examples),
             *unmeasured,
         ],
+        artifacts={"read_by_train_images": curve},
         asked_by=scores["test"].asked_by,
     )
 
@@ -229,6 +249,34 @@ def best_stage(held_out: Mapping[str, Measured]) -> str:
     """Return the stage that is read best on held-out images; the scores if no layer is better."""
     # The scores come first: of stages that are equally good the first is chosen.
     return max([SCORES, *held_out], key=lambda stage: held_out[stage].score.value)
+
+
+def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: int) -> Artifact:
+    """Return the accuracy of stages by the number of train images, with the readings of all.
+
+    Parts are stratified by class, and left out if they lack a class of the train images.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
+    train, rows = data.splits["train"], list[tuple[str, int, Reading]]()
+    classes = len(set(labels(train)))
+    for stage, reading in whole.items():
+        features = stages.features(stage, data)
+        for part in PARTS:
+            drawn = draw_rows(train, len(train) // part, seed)
+            some = train.select(drawn)
+            if len(set(labels(some))) == classes:
+                known = replace(data, splits={**data.splits, "train": some})
+                own = {**features, "train": features["train"][drawn]}
+                rows.append((stage, len(drawn), _read(own, known, stages.engine, stages.training)))
+        rows.append((stage, len(train), reading))
+    columns = {
+        "stage": [stage for stage, _, _ in rows],
+        "train_images": [images for _, images, _ in rows],
+        "accuracy": [float(reading.choice.credit.mean()) for _, _, reading in rows],
+        "converged": [reading.converged for _, _, reading in rows],
+    }
+    return pa.table(columns)
 
 
 def _measure(
