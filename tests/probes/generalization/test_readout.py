@@ -6,11 +6,13 @@ from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.engine import KnownModel
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.items import Examples, Measured
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import LinearTraining
-from vlbench.probes.generalization.readout import SCORES, readout
+from vlbench.probes.generalization.readout import SCORES, best_stage, readout
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.probes.generalization.zero_shot import class_scores, zero_shot
+from vlbench.results import Score
 
 CLASSES, EACH, WIDTH = 4, 75, 16
 DATA = labelled_images(*[EACH] * CLASSES)
@@ -121,6 +123,20 @@ def test_of_stages_that_are_equally_good_the_scores_are_chosen():
     state = states(noise=0.0)
     outcome = run(Stages(state[:, :CLASSES], output=state))
     assert [note for note in outcome.notes if note.endswith(f"train images: {SCORES}")]
+
+
+@pytest.mark.parametrize(("more", "best"), [(3, SCORES), (20, "output")])
+def test_a_layer_is_chosen_only_if_it_beats_the_scores_by_more_than_a_standard_error(more, best):
+    # Of 100 images, both read 30, each another 20, and the layer some more.
+    scores, layer = torch.zeros(100), torch.zeros(100)
+    scores[:50] = 1
+    layer[:30] = layer[50 : 70 + more] = 1
+    examples = Examples([f"{i:02}" for i in range(100)], None, None)
+    held_out = {
+        name: Measured(Score("read", float(credit.mean()), n=100), examples, credit)
+        for name, credit in {"output": layer, SCORES: scores}.items()
+    }
+    assert best_stage(held_out) == best
 
 
 def test_test_images_take_no_part_in_the_choice_of_a_stage():

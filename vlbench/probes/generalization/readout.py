@@ -5,7 +5,9 @@ accuracy of a linear probe on the features of a layer, `said_fitted` that of the
 on the same images, on the scores of all classes. A model whose words have priors says less than it
 knows, although its scores lose nothing: `said_fitted` is without the priors. Layers and scores are
 the stages of a model. The best stage is chosen on train images that are held out, and never on test
-images; among equally good stages the scores are chosen.
+images: the best layer if it beats the scores by more than the standard error of the paired
+difference, else the scores. A layer chosen by less was often read worse than the scores on test
+images (docs/statistics.md).
 
 - `read_best`: the accuracy that is read at the best stage.
 - `gap`: `read_best` less `said_fitted`, paired by image; 0 if the scores are the best stage.
@@ -110,7 +112,8 @@ PIXELS = 16
 
 NO_CHANCE = "the images are those whose class a probe reads, or does not: guessing depends on both"
 NOTHING_MORE = (
-    "no layer is read better than the scores of all classes: nothing more is read, and the gap is 0"
+    "no layer is read better than the scores of all classes by more than a standard error: nothing "
+    "more is read, and the gap is 0"
 )
 FEW_NOTE = f"fewer than {FEW} train images chose the best stage: a better stage may be missed"
 UNMEASURED = "the floor of random weights was not measured: "
@@ -246,9 +249,18 @@ def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
 
 
 def best_stage(held_out: Mapping[str, Measured]) -> str:
-    """Return the stage that is read best on held-out images; the scores if no layer is better."""
-    # The scores come first: of stages that are equally good the first is chosen.
-    return max([SCORES, *held_out], key=lambda stage: held_out[stage].score.value)
+    """Return the layer that is read best on held-out images, or the scores.
+
+    A layer is chosen only if it beats the scores by more than the standard error of the paired
+    difference.
+    """
+    layer = max(
+        [name for name in held_out if name != SCORES], key=lambda name: held_out[name].score.value
+    )
+    of, scores = held_out[layer], held_out[SCORES]
+    assert of.examples
+    more = gain("more", of.credit, scores.credit, of.examples).score
+    return layer if more.value > (more.stderr or 0) else SCORES
 
 
 def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: int) -> Artifact:
