@@ -49,6 +49,7 @@ SMALL = {
         ["scale", "2", "extraction", "training in steps of 0.5 s"],
     ),
     "rdm.py": ({"CLASSES": 10, "IMAGES": 3, "WIDTH": 8, "ROUNDS": 1}, []),
+    "readout.py": ({}, ["--worlds", "2", "--wide", "1"]),
     "replication.py": (
         {"TASKS": ("few_shot_scenes",), "MODELS": ("raw-pixels",)},
         ["--worlds", "2"],

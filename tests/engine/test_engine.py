@@ -16,7 +16,7 @@ from vlbench.engine.engine import KnownModel, features_key, map_key, once_key
 from vlbench.engine.pass_checks import REPEATED, SOME
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
-from vlbench.errors import DataError, SpecError
+from vlbench.errors import CannotDo, DataError, SpecError
 
 CPU = torch.device("cpu")
 
@@ -297,6 +297,25 @@ def test_a_model_without_a_name_is_called_like_its_class():
     assert engine.name_of(model) == "ConstantModel"
     known = {id(model): KnownModel("a-name")}
     assert Engine(ComputeSettings(CPU), known=known).name_of(model) == "a-name"
+
+
+def test_features_of_random_weights_are_stored_under_an_identity_of_their_own(tmp_path):
+    model, untrained = PlantedFeatures(torch.ones(8, 2)), PlantedFeatures(torch.zeros(8, 2))
+    known = {id(model): KnownModel("a-name", untrained=lambda: (untrained, "another"))}
+    options = {"store": Store(tmp_path), "identities": {id(model): "a model"}, "known": known}
+    column = labelled_images(4).splits["test"]["image"]
+    for _ in range(2):
+        engine = Engine(ComputeSettings(CPU), **options)
+        network = engine.untrained(model)
+        assert engine.name_of(network) == "a-name with random weights"
+        assert [
+            float(engine.features(one.encode_images, column).mean()) for one in (model, network)
+        ] == [1, 0]
+
+
+def test_a_model_of_no_line_has_no_network_with_random_weights():
+    with pytest.raises(CannotDo, match=r"no line of models\.yaml"):
+        Engine.for_tests().untrained(ConstantModel())
 
 
 def rolled(self, pixels: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 import gc
 import weakref
+from dataclasses import replace
 
 import hub_cache
 import pytest
@@ -11,7 +12,7 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.data.records import Data
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Processes
-from vlbench.errors import WeightsError
+from vlbench.errors import CannotDo, WeightsError
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import resolve_model
 from vlbench.run.options import Options
@@ -26,6 +27,15 @@ class Pair:
         self.encoder = encoder
 
     def encode_regions(self, pictures, boxes): ...
+
+
+class Drawn:
+    def __init__(self, *, device, weights="own", init_seed=0):
+        self.fingerprint = f"{weights} {init_seed}"
+
+    def preprocess(self, image): ...
+
+    def encode_images(self, pixels): ...
 """
 
 
@@ -35,6 +45,7 @@ def resolved(tmp_path):
     write(source / "model_adapters" / "pairs.py", PAIR)
     with (source / "model_adapters" / "models.yaml").open("a") as lines:
         lines.write('pair: {adapter: "pairs:Pair", params: {encoder: mean-colour}}\n')
+        lines.write('drawn: {adapter: "pairs:Drawn", params: {init_seed: 3}}\n')
     catalog = load_catalog([source])
     return lambda name, **args: resolve_model(catalog, name, Options(model_args=args))
 
@@ -94,3 +105,31 @@ def test_a_batch_size_is_measured_once_and_only_where_images_are_encoded(resolve
     assert models.settings(image, Data(splits={})).batch_size is None
     assert live().settings(image, data) is CPU
     assert len(calls) == 1
+
+
+def test_the_same_network_with_random_weights_is_loaded_once_and_is_another_model(resolved):
+    models, model = live(), resolved("drawn")
+    adapter, identity = models.untrained(model)
+    assert adapter.fingerprint == "random 3"
+    assert models.untrained(model) == (adapter, identity)
+    assert models.get(model).identity not in {"", identity}
+    assert models.get(model).adapter is not adapter
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "why"),
+    [
+        ("mean-colour", {}, "takes no weights=random"),
+        ("pair", {}, "made from mean-colour"),
+        ("drawn", {"weights": "random"}, "are random"),
+    ],
+)
+def test_a_model_without_such_a_network_says_why(resolved, name, args, why):
+    with pytest.raises(CannotDo, match=why):
+        live().untrained(resolved(name, **args))
+
+
+def test_an_object_made_in_python_has_no_network_with_random_weights(resolved):
+    model = replace(resolved("drawn"), instance=object())
+    with pytest.raises(CannotDo, match="an object made in Python"):
+        live().untrained(model)

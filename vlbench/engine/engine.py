@@ -34,7 +34,7 @@ from vlbench.engine.shards import (
 )
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
-from vlbench.errors import DataError
+from vlbench.errors import CannotDo, DataError
 from vlbench.threads import all_threads, threads_for
 
 # What each live adapter is known by, under its `id`; empty where nothing identifies it.
@@ -93,10 +93,14 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class KnownModel(NamedTuple):
-    """A live model's name, and its own view of the data if it reads another kind of regions."""
+    """A live model's name, and its own view of the data if it reads another kind of regions.
+
+    `untrained` loads the same network with random weights and returns it with its identity.
+    """
 
     name: str
     data: Data | None = None
+    untrained: Callable[[], tuple[Any, str]] | None = None
 
 
 class Engine:
@@ -166,6 +170,21 @@ class Engine:
         """Return the name that a row or a task gives a live model; its class where it has none."""
         known = self._known.get(id(model))
         return known.name if known else type(model).__name__
+
+    def untrained(self, model: Any) -> Any:
+        """Return the same network with random weights, which takes its memory a second time.
+
+        It is loaded at the first call, and stored outputs of it are under its own identity. Raises
+        CannotDo, with the reason, if the model has no such network.
+        """
+        known = self._known.get(id(model))
+        if known is None or known.untrained is None:
+            raise CannotDo("no line of models.yaml says how to make the model")
+        network, identity = known.untrained()
+        self._identities = {**self._identities, id(network): identity}
+        named = KnownModel(f"{known.name} with random weights")
+        self._known = {**self._known, id(network): named}
+        return network
 
     @all_threads()
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:

@@ -45,6 +45,7 @@ FEW_NOTE = (
 )
 
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
+Found = TypeVar("Found")
 
 # The outcome at each layer, in order of depth.
 ByLayer = Mapping[str, Outcome]
@@ -177,10 +178,8 @@ def best_layers(
     return _at_best(outcomes, held_out) if held_out else _by_halves(outcomes)
 
 
-def run_trials(
-    at_each: Callable[[Data, Mapping[str, Any]], ByLayer], trials: Trials
-) -> ByLayer | None:
-    """Return the outcomes of the first trial that has enough rows; None if there are no trials.
+def run_trials(at_each: Callable[[Data, Mapping[str, Any]], Found], trials: Trials) -> Found | None:
+    """Return what the first trial that has enough rows gives; None if there are no trials.
 
     Raises the TooFewRows of the first trial if all have too few.
     """

@@ -130,7 +130,9 @@ def _run(
         progress=machine.progress,
         processes=machine.processes,
         known={
-            id(models.get(one).adapter): KnownModel(one.name, job.views.get(one.key))
+            id(models.get(one).adapter): KnownModel(
+                one.name, job.views.get(one.key), partial(models.untrained, one)
+            )
             for one in (*chain.from_iterable(task.companions.values()), job.model)
         },
         data=task.spec.data["loader"],

@@ -57,6 +57,14 @@ class LiveModels:
             self._live[model.key] = live
         return self._live[model.key]
 
+    def untrained(self, model: Model) -> tuple[Any, str]:
+        """Return the adapter of a model with random weights, and its identity.
+
+        It is loaded at the first call. Raises what `Model.untrained` and `get` raise.
+        """
+        live = self.get(model.untrained())
+        return live.adapter, live.identity
+
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:
         """Return the companions of a task, by parameter."""
         return {key: [self.get(one) for one in several] for key, several in task.companions.items()}

@@ -28,7 +28,7 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.code.fingerprints import contents, is_served
 from vlbench.code.functions import find_object, load_object, names_file, require_own_file
 from vlbench.digests import digest
-from vlbench.errors import SpecError, UnknownNameError
+from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.run.options import Options, Word
 from vlbench.schema import (
     Misfit,
@@ -123,6 +123,27 @@ class Model:
         yield self
         for companion in self.companions.values():
             yield from companion.parts()
+
+    def untrained(self) -> Model:
+        """Return the same network with random weights, drawn with the adapter's own `init_seed`.
+
+        Raises CannotDo for an adapter object, for an adapter that draws no weights, for a model
+        that is made from others, and for a model whose weights are random already.
+        """
+        reason = ""
+        if self.instance is not None:
+            reason = "the model is an object made in Python"
+        elif self.companions:
+            reason = (
+                f"the model is made from {', '.join(one.name for one in self.companions.values())}"
+            )
+        elif not {"weights", "init_seed"} <= parameters(self.adapter).keys():
+            reason = f"{self.adapter.__qualname__} takes no weights=random"
+        elif self._argument("weights") == "random":
+            reason = "the weights of the model are random"
+        if reason:
+            raise CannotDo(reason)
+        return replace(self, arguments={**self.arguments, "weights": "random"})
 
     def for_task(self, task: TaskSpec) -> Model:
         """Return the model with the arguments that a task asks for, as far as its adapter has them.

@@ -4,12 +4,15 @@ from fakes import PlantedFeatures, Reader, labelled_images, numbers_in
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
+from vlbench.engine.engine import KnownModel
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.items import Examples, Measured
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import LinearTraining
-from vlbench.probes.generalization.readout import SCORES, readout
+from vlbench.probes.generalization.readout import SCORES, best_stage, readout
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.probes.generalization.zero_shot import class_scores, zero_shot
+from vlbench.results import Score
 
 CLASSES, EACH, WIDTH = 4, 75, 16
 DATA = labelled_images(*[EACH] * CLASSES)
@@ -49,8 +52,10 @@ class Stages(PlantedFeatures):
         return list(DATA.classes)
 
 
-def run(model, data=DATA, **options):
-    return readout(model, data, Engine.for_tests(), **options)
+def run(model, data=DATA, untrained=None, **options):
+    make = untrained and (lambda: (untrained, ""))
+    known = {id(model): KnownModel("planted", untrained=make)}
+    return readout(model, data, Engine(Engine.for_tests().settings, known=known), **options)
 
 
 def value(outcome, metric, **at):
@@ -118,6 +123,20 @@ def test_of_stages_that_are_equally_good_the_scores_are_chosen():
     state = states(noise=0.0)
     outcome = run(Stages(state[:, :CLASSES], output=state))
     assert [note for note in outcome.notes if note.endswith(f"train images: {SCORES}")]
+
+
+@pytest.mark.parametrize(("more", "best"), [(3, SCORES), (20, "output")])
+def test_a_layer_is_chosen_only_if_it_beats_the_scores_by_more_than_a_standard_error(more, best):
+    # Of 100 images, both read 30, each another 20, and the layer some more.
+    scores, layer = torch.zeros(100), torch.zeros(100)
+    scores[:50] = 1
+    layer[:30] = layer[50 : 70 + more] = 1
+    examples = Examples([f"{i:02}" for i in range(100)], None, None)
+    held_out = {
+        name: Measured(Score("read", float(credit.mean()), n=100), examples, credit)
+        for name, credit in {"output": layer, SCORES: scores}.items()
+    }
+    assert best_stage(held_out) == best
 
 
 def test_test_images_take_no_part_in_the_choice_of_a_stage():
@@ -238,12 +257,55 @@ def test_what_is_said_is_what_zero_shot_finds_whatever_the_model_scores_by(kind,
     assert found_scores.shape == (120, CLASSES)
 
 
-def test_a_row_says_where_raw_pixels_are_read_as_well_as_the_best_stage():
+def test_a_row_says_where_raw_pixels_are_read_as_well():
     data = labelled_images(40, 40)
     state = torch.eye(WIDTH)[torch.arange(2).repeat_interleave(40).repeat(2)] + drawn(160, WIDTH)
     outcome = run(Deaf(state), data)
     assert value(outcome, "read_best") < 1
-    assert [note for note in outcome.notes if note.startswith("raw pixels reach")]
+    note = "raw pixels reach what is read at output: it is no knowledge of the model's"
+    assert note in outcome.notes
+
+
+def test_what_random_weights_read_is_a_floor_of_the_same_layer():
+    state, nothing = states(noise=0.3), drawn(len(LABEL), WIDTH, seed=1)
+    model = Stages(nothing[:, :CLASSES], early=state, output=states(noise=0.3, seed=2))
+    outcome = run(model, untrained=Stages(nothing, early=state, output=nothing))
+    early, output = (found(outcome, "read", layer=name) for name in ("early", "output"))
+    assert early.floors["random_weights"] == early.value > 0.9
+    assert output.floors["random_weights"] < 0.4
+    assert "random_weights" in found(outcome, "read_best").floors
+    assert "random_weights" not in found(outcome, "said_fitted").floors
+    assert [note for note in outcome.notes if note.startswith("random weights reach")] == [
+        "random weights reach what is read at early: it is no knowledge of the model's"
+    ]
+
+
+def test_a_row_says_why_the_floor_of_random_weights_was_not_measured():
+    outcome = run(Stages(states()[:, :CLASSES], output=states()))
+    assert "random_weights" not in found(outcome, "read").floors
+    assert [note for note in outcome.notes if "no line of models.yaml says" in note]
+
+
+def test_the_best_stage_and_the_scores_are_read_of_parts_of_the_train_images():
+    state = states(noise=0.3)
+    heard = state[:, :CLASSES] * torch.tensor([1.0, 1.0, 0.0, 0.0])
+    outcome = run(Stages(heard, output=state))
+    rows = outcome.artifacts["read_by_train_images"].to_pylist()
+    sizes = [37, 75, 150, 300]
+    assert [(row["stage"], row["train_images"]) for row in rows] == [
+        *(("output", size) for size in sizes),
+        *((SCORES, size) for size in sizes),
+    ]
+    assert rows[3]["accuracy"] == value(outcome, "read_best")
+    assert rows[7]["accuracy"] == value(outcome, "said_fitted")
+    assert rows[0]["accuracy"] < rows[3]["accuracy"]
+
+
+def test_a_part_of_the_train_images_without_a_class_is_left_out():
+    data = labelled_images(*[5] * CLASSES)
+    outcome = run(Towers(states()[: 2 * 5 * CLASSES]), data, k=1)
+    rows = outcome.artifacts["read_by_train_images"].to_pylist()
+    assert {row["train_images"] for row in rows} == {5, 10, 20}
 
 
 def test_a_model_that_scores_no_classes_cannot_be_read_out():

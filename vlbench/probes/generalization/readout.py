@@ -5,7 +5,9 @@ accuracy of a linear probe on the features of a layer, `said_fitted` that of the
 on the same images, on the scores of all classes. A model whose words have priors says less than it
 knows, although its scores lose nothing: `said_fitted` is without the priors. Layers and scores are
 the stages of a model. The best stage is chosen on train images that are held out, and never on test
-images; among equally good stages the scores are chosen.
+images: the best layer if it beats the scores by more than the standard error of the paired
+difference, else the scores. A layer chosen by less was often read worse than the scores on test
+images (docs/statistics.md).
 
 - `read_best`: the accuracy that is read at the best stage.
 - `gap`: `read_best` less `said_fitted`, paired by image; 0 if the scores are the best stage.
@@ -17,13 +19,24 @@ images; among equally good stages the scores are chosen.
 
 What it is not. A probe is trained on labels, which the model does not see when it is asked: what is
 read need not be what the model uses. A gap is a lower bound at this number of train images: with
-more images or another probe more may be read. Where raw pixels are read as well, reading is no
-knowledge of the model's.
+more images or another probe more may be read.
+
+Floors of each layer are what the same probe reads of raw pixels, and of the same layer of the same
+network with random weights, drawn once with the adapter's own seed. A reading that is not above a
+floor, by the paired 95 % interval, is no knowledge of the model's. The second network is loaded
+beside the first and takes as much memory again.
+
+The artifact `read_by_train_images` has the accuracy of the best stage and of the scores for parts
+of the train images, each among those of the next part.
+
+There is no selectivity (Hewitt and Liang 2019, arXiv:1909.03368): an image does not occur twice, so
+that labels drawn per image tell nothing of a test image and a control task is at chance whatever
+the features are. The price of such labels is in `description_length`.
 
 The probe is the optimum that `transfer` reaches by L-BFGS. Departure: each feature, and the scores
 of each class, are standardised by the train images first. Similarities differ by hundredths and
 log-likelihoods by tens, and the weight decay must cost all stages the same. `read_knn` is what
-`knn` returns, on features as they are. Not measured: the floor of a network with random weights.
+`knn` returns, on features as they are.
 """
 
 from __future__ import annotations
@@ -47,11 +60,19 @@ from vlbench.capabilities import (
     ImageEncoder,
     ImageTextScorer,
 )
-from vlbench.data.records import Column, Data, Split, TrainAndTestRows, labels, require_classes
+from vlbench.data.records import (
+    Column,
+    Data,
+    Split,
+    TrainAndTestRows,
+    draw_rows,
+    labels,
+    require_classes,
+)
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
-from vlbench.errors import CannotDo
+from vlbench.errors import CannotDo, WeightsError
 from vlbench.metrics.gains import gain
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import (
@@ -64,7 +85,7 @@ from vlbench.metrics.items import (
     under,
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
-from vlbench.probes.by_layer import FEW, ByLayer, best_of, hold_out, run_trials
+from vlbench.probes.by_layer import FEW, hold_out, run_trials
 from vlbench.probes.generalization.categories import guess_score
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import (
@@ -76,22 +97,31 @@ from vlbench.probes.generalization.linear import (
 )
 from vlbench.probes.generalization.transfer import NOT_CONVERGED
 from vlbench.probes.generalization.zero_shot import QUESTION, class_scores
-from vlbench.results import Outcome, Positive, Score
+from vlbench.results import Artifact, Outcome, Positive, Score
 
 # The last stage, and the column of the scores of all classes.
 SCORES = "scores"
 
 SPLITS = ("train", "test")
 
+# Parts of the train images that are read besides all of them: an eighth, a quarter and a half.
+PARTS = (8, 4, 2)
+
 # The width and height that images are resized to for the floor of raw pixels.
 PIXELS = 16
 
 NO_CHANCE = "the images are those whose class a probe reads, or does not: guessing depends on both"
 NOTHING_MORE = (
-    "no layer is read better than the scores of all classes: nothing more is read, and the gap is 0"
+    "no layer is read better than the scores of all classes by more than a standard error: nothing "
+    "more is read, and the gap is 0"
 )
 FEW_NOTE = f"fewer than {FEW} train images chose the best stage: a better stage may be missed"
-PIXELS_NOTE = "raw pixels reach what is read at the best stage: it is no knowledge of the model's"
+UNMEASURED = "the floor of random weights was not measured: "
+
+RAW_PIXELS, RANDOM_WEIGHTS = "raw_pixels", "random_weights"
+
+# Credit [N] of the test images by the floors of each layer.
+Floors = Mapping[str, Mapping[str, Tensor]]
 
 
 class Reading(NamedTuple):
@@ -132,32 +162,39 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     require_train_images(right["train"], right["test"], data.classes)
     ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
     scores = {split: ask(model, data, split, engine) for split in SPLITS}
-    splits = {split: _with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
+    splits = {split: with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
     known = replace(data, splits=splits)
     training = LinearTraining(optimizer="lbfgs", weight_decay=weight_decay)
     engines = _engines(model, engine, layers)
-    stages = _Stages(model, engine, engines, training)
-    held_out = _read_held_out(stages, known, seed)
-    # The scores come first: of stages that are equally good the first is chosen.
-    best = best_of({SCORES: held_out[SCORES], **held_out})
-    readings = stages.read(known)
+    stages = Stages(model, engine, engines, training)
+    held_out = read_held_out(stages, known, seed)
+    best = best_stage(held_out)
+    readings = stages.read_all(known)
     said = choose(scores["test"].scores, right["test"], log_odds=scores["test"].log_odds)
     pixels = _read(_raw_pixels(data, engine), data, engine, training).choice.credit
-    floors = {"raw_pixels": float(pixels.mean())}
+    untrained, unmeasured = _read_untrained(stages, known)
+    floors = {layer: {RAW_PIXELS: pixels} | untrained.get(layer, {}) for layer in engines}
     read = {stage: reading.choice for stage, reading in readings.items()}
     counts = {"n": len(right["test"]), "ties": int(said.tied.sum())}
     outcome = outcome_of(_measure(data, said, read, best, held_out, floors), counts)
+    examples = data.splits["test"]["image"].examples()
+    curve = _read_parts(stages, known, {stage: readings[stage] for stage in (best, SCORES)}, seed)
     near = [_read_knn(knn(model, data, at, k=[k]), layer) for layer, at in engines.items()]
     return replace(
         outcome,
         scores=[*outcome.scores, *(score for own in near for score in own.scores)],
         items=join_items([own.items for own in [outcome, *near] if own.items is not None]),
-        notes=_notes(best, held_out[best].n, readings, len(right["train"]), floors),
+        notes=[
+            *_notes(best, held_out[best].score.n, readings, len(right["train"])),
+            *_notes_of_floors(read, floors, examples),
+            *unmeasured,
+        ],
+        artifacts={"read_by_train_images": curve},
         asked_by=scores["test"].asked_by,
     )
 
 
-class _Stages(NamedTuple):
+class Stages(NamedTuple):
     """The layers of a model with the engines that give their features, and how they are read."""
 
     model: ImageEncoder
@@ -165,29 +202,93 @@ class _Stages(NamedTuple):
     engines: Mapping[str, Engine]
     training: LinearTraining
 
-    def read(self, data: Data) -> dict[str, Reading]:
+    def features(self, stage: str, data: Data) -> dict[str, Tensor]:
+        """Return the features [N, D] of both splits at a layer, or the scores of all classes."""
+        if stage == SCORES:
+            return {split: torch.stack([*data.splits[split][SCORES]]) for split in SPLITS}
+        columns, at = {split: data.splits[split]["image"] for split in SPLITS}, self.engines[stage]
+        return {split: at.features(self.model.encode_images, columns[split]) for split in SPLITS}
+
+    def read(self, stage: str, data: Data) -> Reading:
+        """Return the reading of a layer, or of the scores."""
+        return _read(self.features(stage, data), data, self.engine, self.training)
+
+    def read_all(self, data: Data) -> dict[str, Reading]:
         """Return the reading of each layer, and of the scores; in memory is one layer at a time."""
-        readings = {}
-        for layer, at in self.engines.items():
-            columns = {split: data.splits[split]["image"] for split in SPLITS}
-            features = {s: at.features(self.model.encode_images, columns[s]) for s in SPLITS}
-            readings[layer] = _read(features, data, self.engine, self.training)
-        features = {split: torch.stack([*data.splits[split][SCORES]]) for split in SPLITS}
-        return {**readings, SCORES: _read(features, data, self.engine, self.training)}
+        return {stage: self.read(stage, data) for stage in (*self.engines, SCORES)}
 
 
-def _read_held_out(stages: _Stages, data: Data, seed: int) -> dict[str, Score]:
+def _read_untrained(stages: Stages, data: Data) -> tuple[dict[str, dict[str, Tensor]], list[str]]:
+    """Return the floor of random weights at each layer, or a note that says why there is none."""
+    try:
+        network = stages.engine.untrained(stages.model)
+    except (CannotDo, WeightsError) as error:
+        return {}, [f"{UNMEASURED}{error}"]
+    engines = _engines(network, stages.engine, [*stages.engines])
+    untrained = stages._replace(model=network, engines=engines)
+    credit = {layer: untrained.read(layer, data).choice.credit for layer in engines}
+    return {layer: {RANDOM_WEIGHTS: own} for layer, own in credit.items()}, []
+
+
+def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
     """Return the accuracy that is read at each stage on train images that are held out."""
 
-    def read(rows: Data, _: object) -> ByLayer:
+    def read(rows: Data, _: object) -> dict[str, Measured]:
         require_classes(rows)
         right, count = torch.from_numpy(labels(rows.splits["test"])), len(data.classes)
-        credit = {stage: reading.choice.credit for stage, reading in stages.read(rows).items()}
-        return {s: Outcome([guess_score("read", credit[s], right, count)]) for s in credit}
+        examples = rows.splits["test"]["image"].examples()
+        credit = {stage: reading.choice.credit for stage, reading in stages.read_all(rows).items()}
+        return {
+            stage: Measured(guess_score("read", own, right, count), examples, own)
+            for stage, own in credit.items()
+        }
 
-    outcomes = run_trials(read, hold_out(data, {"seed": seed}))
-    assert outcomes, "the data have a train split"
-    return {stage: outcome.scores[0] for stage, outcome in outcomes.items()}
+    held_out = run_trials(read, hold_out(data, {"seed": seed}))
+    assert held_out, "the data have a train split"
+    return held_out
+
+
+def best_stage(held_out: Mapping[str, Measured]) -> str:
+    """Return the layer that is read best on held-out images, or the scores.
+
+    A layer is chosen only if it beats the scores by more than the standard error of the paired
+    difference.
+    """
+    layer = max(
+        [name for name in held_out if name != SCORES], key=lambda name: held_out[name].score.value
+    )
+    of, scores = held_out[layer], held_out[SCORES]
+    assert of.examples
+    more = gain("more", of.credit, scores.credit, of.examples).score
+    return layer if more.value > (more.stderr or 0) else SCORES
+
+
+def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: int) -> Artifact:
+    """Return the accuracy of stages by the number of train images, with the readings of all.
+
+    Parts are stratified by class, and left out if they lack a class of the train images.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
+    train, rows = data.splits["train"], list[tuple[str, int, Reading]]()
+    classes = len(set(labels(train)))
+    for stage, reading in whole.items():
+        features = stages.features(stage, data)
+        for part in PARTS:
+            drawn = draw_rows(train, len(train) // part, seed)
+            some = train.select(drawn)
+            if len(set(labels(some))) == classes:
+                known = replace(data, splits={**data.splits, "train": some})
+                own = {**features, "train": features["train"][drawn]}
+                rows.append((stage, len(drawn), _read(own, known, stages.engine, stages.training)))
+        rows.append((stage, len(train), reading))
+    columns = {
+        "stage": [stage for stage, _, _ in rows],
+        "train_images": [images for _, images, _ in rows],
+        "accuracy": [float(reading.choice.credit.mean()) for _, _, reading in rows],
+        "converged": [reading.converged for _, _, reading in rows],
+    }
+    return pa.table(columns)
 
 
 def _measure(
@@ -195,8 +296,8 @@ def _measure(
     said: Choice,
     read: Mapping[str, Choice],
     best: str,
-    held_out: Mapping[str, Score],
-    floors: Mapping[str, float],
+    held_out: Mapping[str, Measured],
+    floors: Floors,
 ) -> list[Measured]:
     """Return the scores of what is said, of what is read at each stage, and the gaps between."""
     examples = data.splits["test"]["image"].examples()
@@ -204,7 +305,7 @@ def _measure(
 
     def measure(metric: str, choice: Choice, stage: str = SCORES, **at: str) -> Measured:
         score = guess_score(metric, choice.credit, right, len(data.classes))
-        of_stage = {} if stage == SCORES else floors
+        of_stage = {name: float(own.mean()) for name, own in floors.get(stage, {}).items()}
         score = replace(score, at=at, floors={**score.floors, **of_stage})
         answers = Answers(data.classes, choice.chosen, right)
         return Measured(score, examples, choice.credit, answers)
@@ -221,7 +322,7 @@ def _measure(
     ]
 
 
-def _with_scores(rows: Split, scores: Tensor) -> Split:
+def with_scores(rows: Split, scores: Tensor) -> Split:
     """Return the rows with the scores of all classes as a column, which selections keep."""
     column = Column(digest(scores), "value", [*scores], range(len(scores)))
     return Split({**rows.columns, SCORES: column})
@@ -301,10 +402,11 @@ def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
 
 
 def _lost(
-    held_out: Mapping[str, Score], read: Mapping[str, Choice], examples: Examples
+    held_out: Mapping[str, Measured], read: Mapping[str, Choice], examples: Examples
 ) -> list[Measured]:
     """Return how much reading falls after the layer where it falls most on held-out images."""
-    falls = {pair: held_out[pair[0]].value - held_out[pair[1]].value for pair in pairwise(held_out)}
+    value = {stage: measured.score.value for stage, measured in held_out.items()}
+    falls = {pair: value[pair[0]] - value[pair[1]] for pair in pairwise(value)}
     layer, following = max(falls, key=lambda pair: falls[pair])
     if falls[layer, following] <= 0:
         return []
@@ -326,17 +428,34 @@ def _notes(
     held_out: int,
     readings: Mapping[str, Reading],
     train: int,
-    floors: Mapping[str, float],
 ) -> list[str]:
     """Return what a row says of the best stage, and of how it was found."""
     widths = ", ".join(f"{stage} {reading.width}" for stage, reading in readings.items())
-    reached = float(readings[best].choice.credit.mean()) <= floors["raw_pixels"]
     notes = {
         f"best stage, chosen on {held_out} held-out train images: {best}": True,
         f"probes read {train} train images; numbers per image: {widths}": True,
         NOTHING_MORE: best == SCORES,
-        PIXELS_NOTE: best != SCORES and reached,
         FEW_NOTE: held_out < FEW,
         NOT_CONVERGED: not all(reading.converged for reading in readings.values()),
     }
     return [note for note, holds in notes.items() if holds]
+
+
+def _notes_of_floors(read: Mapping[str, Choice], floors: Floors, examples: Examples) -> list[str]:
+    """Return a note for each floor that reaches what is read at some layers."""
+    reached: dict[str, list[str]] = {}
+    for layer, of_layer in floors.items():
+        for floor, credit in of_layer.items():
+            if not is_above(read[layer].credit, credit, examples):
+                reached.setdefault(floor.replace("_", " "), []).append(layer)
+    return [
+        f"{floor} reach what is read at {', '.join(layers)}: it is no knowledge of the model's"
+        for floor, layers in reached.items()
+    ]
+
+
+def is_above(credit: Tensor, floor: Tensor, examples: Examples) -> bool:
+    """Return whether the paired 95 % interval of a reading less its floor is above 0."""
+    interval = gain("above", credit, floor, examples).score.ci95
+    assert interval
+    return interval[0] > 0
