@@ -43,7 +43,9 @@ class Positions(NamedTuple):
 
     def are(self, kind: str, places: Tensor) -> Tensor:
         """Return which of the positions [L] are of a kind, bool [N, L], or [1, L] for all alike."""
-        image = torch.isin(places, torch.tensor(self.image, device=places.device))[None]
+        image = torch.isin(
+            places, torch.tensor(self.image, dtype=torch.long, device=places.device)
+        )[None]
         ends = torch.tensor(self.ends or [2**62], device=places.device)
         end = places >= ends[:, None]
         return {"image": image, "end": end, "text": ~image & ~end}[kind]
