@@ -230,8 +230,8 @@ def test_a_pass_gives_one_output_of_its_dimensions_per_sample(capability):
 
 def test_a_model_that_ignores_what_is_taken_away_is_told():
     why = failures(broken(cut=lambda self, _: self))
-    assert why["Intervenable", "without its heads, other outputs"] == (
-        "without any head, all outputs are the same"
+    assert why["Intervenable", "without its parts, other outputs"] == (
+        "without any part, all outputs are the same"
     )
 
 
@@ -252,6 +252,6 @@ class Hooked(Honest):
 
 
 def test_a_hook_left_behind_after_a_use_or_an_error_is_told():
-    promise = "Intervenable", "whole again after a model without heads was used"
-    assert failures(Hooked(leaves=True))[promise].startswith("after a model without heads was used")
-    assert failures(Hooked())[promise].startswith("after an error in a model without heads")
+    promise = "Intervenable", "whole again after a cut model was used"
+    assert failures(Hooked(leaves=True))[promise].startswith("after a cut model was used")
+    assert failures(Hooked())[promise].startswith("after an error in a cut model")

@@ -85,6 +85,14 @@ def test_words_that_do_not_look_at_the_image_score_alike_with_another(name, open
     assert not torch.isclose(*whole, rtol=1e-3).any()
 
 
+@pytest.mark.parametrize("name", ["uniter", "rosita", "visualbert"])
+def test_words_that_do_not_look_at_regions_score_as_if_there_were_none(name, opened):
+    model = opened(name).model
+    bare = [picture(0, WIDTH)] * 3
+    found = model.cut(BLIND).score_pairs(pictures(0), TEXTS)
+    torch.testing.assert_close(found, model.score_pairs(bare, TEXTS))
+
+
 @ADAPTERS
 def test_attention_to_what_is_not_looked_at_is_zero_in_these_layers(name, opened):
     half = opened(name).model.cut(Cut(looks=(Look("text", "image", (1, 2)),)))

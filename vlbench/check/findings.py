@@ -22,6 +22,7 @@ from vlbench.capabilities import (
     Intervenable,
     JointAttender,
     LayerEncoder,
+    Look,
     MaskedLanguageModel,
     Recording,
     RegionEncoder,
@@ -219,18 +220,19 @@ def _pixels(method: str) -> dict[str, Check]:
 
 
 def _every_output(adapter: Any, samples: Samples) -> list[Tensor]:
-    """Return the outputs of every method that has one per example and that the model can do."""
+    """Return the outputs for one sample of every method that has them and that works here."""
     outputs: list[Tensor] = []
     for capability in offered(type(adapter)):
         tried = PROMISES[capability].tried if capability in PROMISES else None
         with suppress(CannotDo):
-            outputs += _require_tensors(tried.outputs)(adapter, samples, [0, 1, 2]) if tried else []
+            outputs += _require_tensors(tried.outputs)(adapter, samples, [0]) if tried else []
     return outputs
 
 
-def _all_heads(adapter: Any) -> Cut:
-    heads = adapter.parts().heads
-    return Cut(tuple((layer, head) for layer, count in enumerate(heads) for head in range(count)))
+def _all_parts(adapter: Any) -> Cut:
+    heads, kinds = adapter.parts()
+    pairs = ((layer, head) for layer, count in enumerate(heads) for head in range(count))
+    return Cut((*pairs,), tuple(Look(kind, kind, (0, len(heads))) for kind in kinds))
 
 
 def _whole_without_nothing(adapter: Any, samples: Samples) -> str:
@@ -239,22 +241,22 @@ def _whole_without_nothing(adapter: Any, samples: Samples) -> str:
     return difference(list(zip(*pair, strict=True)), 0.0)
 
 
-def _differs_without_heads(adapter: Any, samples: Samples) -> str:
-    """Say whether the model does not use its heads."""
-    pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_heads(adapter)), samples)
+def _differs_without_parts(adapter: Any, samples: Samples) -> str:
+    """Say whether the model still has its parts."""
+    pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_parts(adapter)), samples)
     is_same = all(torch.equal(one, other) for one, other in zip(*pair, strict=True))
-    return "without any head, all outputs are the same" if is_same else ""
+    return "without any part, all outputs are the same" if is_same else ""
 
 
 def _whole_afterwards(adapter: Any, samples: Samples) -> str:
-    """Say how outputs differ after a model without heads was used, and after an error in it."""
-    before, cut = _every_output(adapter, samples), adapter.cut(_all_heads(adapter))
+    """Say how outputs differ after a cut model was used, and after an error in it."""
+    before, cut = _every_output(adapter, samples), adapter.cut(_all_parts(adapter))
     calls: list[torch.nn.Module] = []
     with _each_module(calls.append):
         _every_output(cut, samples)
     apart = difference(list(zip(before, _every_output(adapter, samples), strict=True)), 0.0)
     if apart:
-        return f"after a model without heads was used, {apart}"
+        return f"after a cut model was used, {apart}"
 
     def interrupt(_: torch.nn.Module) -> None:
         calls.pop()
@@ -264,7 +266,7 @@ def _whole_afterwards(adapter: Any, samples: Samples) -> str:
     with suppress(InterruptedError), _each_module(interrupt):
         _every_output(cut, samples)
     apart = difference(list(zip(before, _every_output(adapter, samples), strict=True)), 0.0)
-    return f"after an error in a model without heads, {apart}" if apart else ""
+    return f"after an error in a cut model, {apart}" if apart else ""
 
 
 @contextmanager
@@ -354,8 +356,8 @@ PROMISES: dict[type, Promises] = {
         None,
         {
             "without nothing, the same outputs": _whole_without_nothing,
-            "whole again after a model without heads was used": _whole_afterwards,
-            "without its heads, other outputs": _differs_without_heads,
+            "whole again after a cut model was used": _whole_afterwards,
+            "without its parts, other outputs": _differs_without_parts,
         },
     ),
     MaskedLanguageModel: Promises(None, {"logits for every word": checks.masked_words}),
