@@ -5,13 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import overlap_shares
+from vlbench.adapter_kit.cuts import (
+    Attention,
+    Positions,
+    cut_copy,
+    decoder_layers,
+    parts_of,
+    without,
+)
 from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, transformers_object
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.text import TextReader
@@ -20,10 +28,10 @@ from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, AskedIma
 from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
 from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
 from vlbench.adapter_kit.vlm.stages import PROJECTED, Stages
-from vlbench.capabilities import OUTPUT, JointAttention, Picture
+from vlbench.capabilities import OUTPUT, Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo, SpecError
 
-Attention = Literal["auto", "eager", "sdpa", "flash_attention_2"]
+Implementation = Literal["auto", "eager", "sdpa", "flash_attention_2"]
 ImageVector = Literal["projected", "image_tokens", "last_token"]
 
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
@@ -72,6 +80,7 @@ class HfVlm(TextLayers):
 
     require_weights = staticmethod(require_checkpoint)
     score_kind = "logit"
+    _cut = Cut()
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
@@ -93,7 +102,7 @@ class HfVlm(TextLayers):
         max_pixels: int | None = None,
         image_vector: ImageVector = "projected",
         layer_prompt: str = LAYER_PROMPT,
-        attn: Attention = "auto",
+        attn: Implementation = "auto",
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed)
         _refuse_other_kinds(checkpoint)
@@ -195,7 +204,7 @@ class HfVlm(TextLayers):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Return the `image_vector` of square pictures, float32 [N, D]."""
-        return self._stages.encode_at(pixels, [OUTPUT])[OUTPUT]
+        return self._stages.encode_at(pixels, [OUTPUT], self._cut)[OUTPUT]
 
     def layers(self) -> list[str]:
         """Return the stages of vision tower, projector and language model, and `output`."""
@@ -203,7 +212,7 @@ class HfVlm(TextLayers):
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some layers, in one pass."""
-        return self._stages.encode_at(pixels, layers)
+        return self._stages.encode_at(pixels, layers, self._cut)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return the mean of the image tokens, weighted by the area they share with a box.
@@ -227,8 +236,30 @@ class HfVlm(TextLayers):
         """
         batch, spans = self._reader.read(texts)
         batch = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        output = self._family.states(self.model, batch)
+        with without(self._cut, self._layers, Positions([])):
+            output = self._family.states(self.model, batch)
         return TextStates(output, spans, batch["attention_mask"].bool())
+
+    def parts(self) -> Parts:
+        """Return the query heads of the language model's layers, and its kinds of positions.
+
+        Raises CannotDo for a language model with other layers than of softmax attention.
+        """
+        return parts_of(self._layers(), "image", "text", "end")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have.
+
+        Only tokens of the image are "image"; marks around them are "text". Raises CannotDo for
+        looks in an implementation of attention other than eager and SDPA.
+        """
+        kind = self.model.get_decoder().config._attn_implementation  # noqa: SLF001 - it has no other name
+        if what.looks and kind not in {"eager", "sdpa"}:
+            raise CannotDo(f"looks cannot be taken away from attention by {kind}; use attn=sdpa")
+        return cut_copy(self, what)
+
+    def _layers(self) -> list[Attention]:
+        return decoder_layers(self.model.get_decoder(), self._prompts.name)
 
     def _output_stage(self, image_vector: ImageVector, name: str) -> str:
         """Return the stage that is an image's vector. Raises SpecError for the embeddings."""
@@ -267,8 +298,8 @@ class HfVlm(TextLayers):
     def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> AskedImage:
         cut = [prompts.cut(text, self.context_length) for text in texts]
         if image is None:
-            return AskedAlone(self.model, prompts, cut, self._family.runner)
-        return AskedImage(self.model, prompts, image, cut, self._family.runner)
+            return AskedAlone(self.model, prompts, cut, self._family.runner, self._cut)
+        return AskedImage(self.model, prompts, image, cut, self._family.runner, self._cut)
 
     def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
         seen = TokenView(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))

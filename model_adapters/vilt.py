@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention, patch_boxes
+from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.regions import pad
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo
 
 # The longer side is at most this many times the shorter: 1333 to 800, as in DETR.
@@ -42,6 +43,7 @@ class Vilt(JointModel):
 
     require_weights = staticmethod(require_checkpoint)
     score_kind = "ranking_logit"
+    _cut = Cut()
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Vilt(JointModel):
         because it is no part of the picture.
         """
         batch, spans, grids = self._inputs(pictures, texts)
-        output = self.model.vilt(**batch, output_attentions=True)
+        output = self._run(batch, output_attentions=True)
         sizes = [image.size for image in images_of(pictures)]
         boxes = [patch_boxes(*grid, size) for grid, size in zip(grids, sizes, strict=True)]
         start = batch["input_ids"].shape[1] + 1
@@ -79,9 +81,24 @@ class Vilt(JointModel):
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no retrieval head")
-        pooled = self.model.vilt(**self._inputs(pictures, texts).batch).pooler_output
+        pooled = self._run(self._inputs(pictures, texts).batch).pooler_output
         scores: Tensor = self.model.rank_output(pooled).float()[:, 0]
         return scores
+
+    def parts(self) -> Parts:
+        """Return the layers' heads; the image's class token counts as image."""
+        return parts_of(one_stream_layers(self.model.vilt), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        return cut_copy(self, what)
+
+    def _run(self, batch: Mapping[str, Any], **options: Any) -> Any:
+        """Return the output of the model without its heads, and without what is cut."""
+        start, patches = batch["input_ids"].shape[1], batch["image_embeds"].shape[1]
+        image = Positions(range(start, start + patches))
+        with without(self._cut, lambda: one_stream_layers(self.model.vilt), image):
+            return self.model.vilt(**batch, **options)
 
     def _inputs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Inputs:
         tokens, spans = self._reader.read(texts)

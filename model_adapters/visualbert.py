@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention
+from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
 from vlbench.adapter_kit.weights import rename_key
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo
 
 # Parts of the original code's names, and what transformers calls them.
@@ -42,6 +43,7 @@ class VisualBert(JointModel):
     """
 
     score_kind = "logit"
+    _cut = Cut()
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class VisualBert(JointModel):
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, out of its attention to all."""
         inputs, spans = self._inputs(pictures, texts)
-        output = self.model.visual_bert(**inputs, output_attentions=True)
+        output = self._run(self.model.visual_bert, inputs, output_attentions=True)
         start = inputs["input_ids"].shape[1]
         return one_stream_attention(output.attentions, spans, boxes_of(pictures), start=start)
 
@@ -86,9 +88,24 @@ class VisualBert(JointModel):
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no sentence-image prediction head")
-        output = self.model(**self._inputs(pictures, texts)[0])
+        output = self._run(self.model, self._inputs(pictures, texts)[0])
         # Label 0 is a match, as in the next-sentence prediction of BERT.
         return log_odds(output.seq_relationship_logits, match=0)
+
+    def parts(self) -> Parts:
+        """Return the layers' heads; the first token, which the head reads, counts as text."""
+        return parts_of(one_stream_layers(self.model), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        return cut_copy(self, what)
+
+    def _run(self, model: Any, inputs: Mapping[str, Any], **options: Any) -> Any:
+        """Return the output of the model, or of a part of it, without what is cut."""
+        start, regions = inputs["input_ids"].shape[1], inputs["visual_embeds"].shape[1]
+        image = Positions(range(start, start + regions))
+        with without(self._cut, lambda: one_stream_layers(self.model), image):
+            return model(**inputs, **options)
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

@@ -64,7 +64,7 @@ ALL = capabilities_in(capabilities)
 
 
 def test_the_capabilities_are_the_protocols_with_methods_of_their_own():
-    assert len(ALL) == 17
+    assert len(ALL) == 18
     assert ALL[0] is ImageEncoder
     assert capabilities.DualEncoder not in ALL
 

@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from PIL.Image import Image
 from torch import Tensor
@@ -72,6 +72,40 @@ class JointAttention(NamedTuple):
     weights: Tensor
     boxes: Tensor
     whole: bool
+
+
+class Parts(NamedTuple):
+    """The number of attention heads of each layer, in order, and the kinds of positions.
+
+    The kinds are "image", "text", and, for a model that generates, "end": the last position of the
+    prompt and those of an answer after it. Every other position that is not of the image is text.
+    """
+
+    heads: tuple[int, ...]
+    positions: tuple[str, ...]
+
+
+class Look(NamedTuple):
+    """Attention of the positions of kind `source` to those of kind `target`, in some layers.
+
+    `layers` are the first layer, from 0, and the layer after the last.
+    """
+
+    source: str
+    target: str
+    layers: tuple[int, int]
+
+
+class Cut(NamedTuple):
+    """What is taken away from a model.
+
+    `heads` are pairs (layer, head), from 0: the output of these heads is 0. The attention weights
+    of `looks` are 0, and the others of a position still sum to 1. A position always attends to
+    itself.
+    """
+
+    heads: tuple[tuple[int, int], ...] = ()
+    looks: tuple[Look, ...] = ()
 
 
 @runtime_checkable
@@ -304,6 +338,24 @@ class JointAttender(Protocol):
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each pair."""
+        ...
+
+
+@runtime_checkable
+class Intervenable(Protocol):
+    """Runs without some of its attention heads, or of what positions attend to."""
+
+    def parts(self) -> Parts:
+        """Return the parts that can be taken away."""
+        ...
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts; of a cut model, without these too.
+
+        It shares the weights, and this model stays whole. All its methods run without these parts.
+        Attention is still that of all heads: only the output of a head is taken away. Raises
+        SpecError for a part that the model does not have.
+        """
         ...
 
 

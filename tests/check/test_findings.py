@@ -74,6 +74,7 @@ def test_findings_of_one_error_share_their_cause():
         "LayerEncoder",
         "Classifier",
         "SharedSpace",
+        "Intervenable",
     }
     assert len({finding.cause for finding in found}) == 1
 
@@ -225,3 +226,32 @@ def test_a_pass_gives_one_output_of_its_dimensions_per_sample(capability):
     tried = PROMISES[capability].tried
     outputs = tried.outputs(Honest(), draw_samples("cpu", 12), [0, 2])
     assert [output.ndim for output in outputs] == [tried.dimensions] * 2
+
+
+def test_a_model_that_ignores_what_is_taken_away_is_told():
+    why = failures(broken(cut=lambda self, _: self))
+    assert why["Intervenable", "without its parts, other outputs"] == (
+        "without any part, all outputs are the same"
+    )
+
+
+class Hooked(Honest):
+    """Scores by a torch module, from which an error takes a hook too many."""
+
+    def __init__(self, *, leaves=False):
+        self.linear, self.leaves = torch.nn.Linear(1, 1), leaves
+
+    def score_pairs(self, pictures, texts):
+        if not self.taken.heads:
+            return self.linear(torch.ones(len(texts), 1))[:, 0]
+        hook = self.linear.register_forward_hook(lambda *_: torch.zeros(len(texts), 1))
+        scores = self.linear(torch.ones(len(texts), 1))[:, 0]
+        if not self.leaves:
+            hook.remove()
+        return scores
+
+
+def test_a_hook_left_behind_after_a_use_or_an_error_is_told():
+    promise = "Intervenable", "whole again after a cut model was used"
+    assert failures(Hooked(leaves=True))[promise].startswith("after a cut model was used")
+    assert failures(Hooked())[promise].startswith("after an error in a cut model")

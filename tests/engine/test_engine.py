@@ -7,7 +7,7 @@ from PIL import Image
 from sources import write
 from torch import Tensor
 
-from vlbench.capabilities import Picture, Regions
+from vlbench.capabilities import Cut, Picture, Regions
 from vlbench.code.plugins import load_file
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
@@ -507,3 +507,43 @@ def test_a_picture_without_regions_cannot_be_encoded_by_its_regions():
     column = Column("pictures", "picture", [with_boxes([0, 0, 1, 1]), Picture(None, None)], [0, 1])
     with pytest.raises(DataError, match="a picture has no regions"):
         Engine.for_tests().encode_regions(Areas(), Split({"picture": column}))
+
+
+class Cuttable(Lengths):
+    """Encodes a text as its length, or as the number of heads that are taken away."""
+
+    heads = ()
+
+    def parts(self):
+        raise NotImplementedError
+
+    def cut(self, what):
+        cut = Cuttable()
+        cut.heads = what.heads
+        return cut
+
+    def encode_texts(self, texts):
+        return torch.full((len(texts), 1), float(len(self.heads) or 9))
+
+
+@pytest.mark.parametrize("identity", ["a model", ""])
+def test_features_of_a_cut_model_are_never_taken_for_those_of_another(identity, tmp_path):
+    texts, model = value_column(["a", "bb"], ["1", "2"]), Cuttable()
+    some, all_of_it = Cut(heads=((0, 1),)), Cut(heads=((0, 0), (0, 1)))
+    for _ in range(2):
+        known = {id(model): identity}
+        engine = Engine(ComputeSettings(CPU), store=Store(tmp_path), identities=known)
+        models = [model, *(engine.cut(model, what) for what in (some, all_of_it) * 20)]
+        found = [engine.features(one.encode_texts, texts)[0].item() for one in models]
+        assert found == [9.0, *[1.0, 2.0] * 20]
+        keys = {map_key([len], [texts], {"model": one}, engine._identities) for one in models}
+        assert len(keys) == (3 if identity else 1)
+        assert known == {id(model): identity}
+
+
+def test_a_cut_model_has_the_models_name_and_stays_alive():
+    model = Cuttable()
+    engine = Engine(ComputeSettings(CPU), known={id(model): KnownModel("tiny")})
+    seen = {id(engine.cut(model, Cut())) for _ in range(20)}
+    assert len(seen) == 20
+    assert engine.name_of(engine.cut(engine.cut(model, Cut()), Cut())) == "tiny"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention
+from vlbench.adapter_kit.bert_ports import Encoded
+from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
-from vlbench.capabilities import LOGIT, JointAttention, Picture
+from vlbench.capabilities import LOGIT, Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo
 
 
@@ -36,6 +38,7 @@ class OneStreamPort:
     """
 
     score_kind = LOGIT
+    _cut = Cut()
 
     def __init__(
         self, network: Any, reader: TextReader, width: int, box_numbers: int, *, has_head: bool
@@ -48,7 +51,7 @@ class OneStreamPort:
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, out of its attention to all."""
         inputs, spans = self._inputs(pictures, texts)
-        layers = self.network(inputs).attentions
+        layers = self._run(inputs).attentions
         return one_stream_attention(layers, spans, boxes_of(pictures), start=inputs.ids.shape[1])
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
@@ -58,9 +61,23 @@ class OneStreamPort:
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no matching head")
-        states = self.network(self._inputs(pictures, texts)[0]).states[-1]
+        states = self._run(self._inputs(pictures, texts)[0]).states[-1]
         scores: Tensor = self.network.scores(states)
         return scores
+
+    def parts(self) -> Parts:
+        """Return the layers' heads; the first token, which the head reads, counts as text."""
+        return parts_of(one_stream_layers(self.network), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        return cut_copy(self, what)
+
+    def _run(self, inputs: Inputs) -> Encoded:
+        image = Positions(range(inputs.ids.shape[1], inputs.mask.shape[1]))
+        with without(self._cut, lambda: one_stream_layers(self.network), image):
+            encoded: Encoded = self.network(inputs)
+        return encoded
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

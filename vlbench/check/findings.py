@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +14,15 @@ from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
     Classifier,
+    Cut,
     Detector,
     GridEncoder,
     ImageEncoder,
     ImageTextScorer,
+    Intervenable,
     JointAttender,
     LayerEncoder,
+    Look,
     MaskedLanguageModel,
     Recording,
     RegionEncoder,
@@ -33,7 +37,7 @@ from vlbench.check import checks
 from vlbench.check.checks import Check
 from vlbench.check.samples import ANSWERS, ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
 from vlbench.engine.pass_checks import difference, first_outside, tensors, tolerance
-from vlbench.errors import SpecError, described, exits_as_errors, place_of
+from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, place_of
 
 # What is said of a capability that vlbench knows no promises of.
 NO_PROMISES = "has no promises yet"
@@ -215,6 +219,64 @@ def _pixels(method: str) -> dict[str, Check]:
     }
 
 
+def _every_output(adapter: Any, samples: Samples) -> list[Tensor]:
+    """Return the outputs for one sample of every method that has them and that works here."""
+    outputs: list[Tensor] = []
+    for capability in offered(type(adapter)):
+        tried = PROMISES[capability].tried if capability in PROMISES else None
+        with suppress(CannotDo):
+            outputs += _require_tensors(tried.outputs)(adapter, samples, [0]) if tried else []
+    return outputs
+
+
+def _all_parts(adapter: Any) -> Cut:
+    heads, kinds = adapter.parts()
+    pairs = ((layer, head) for layer, count in enumerate(heads) for head in range(count))
+    return Cut((*pairs,), tuple(Look(kind, kind, (0, len(heads))) for kind in kinds))
+
+
+def _whole_without_nothing(adapter: Any, samples: Samples) -> str:
+    """Say how outputs differ when nothing is taken away."""
+    pair = _every_output(adapter, samples), _every_output(adapter.cut(Cut()), samples)
+    return difference(list(zip(*pair, strict=True)), 0.0)
+
+
+def _differs_without_parts(adapter: Any, samples: Samples) -> str:
+    """Say whether the model still has its parts."""
+    pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_parts(adapter)), samples)
+    is_same = all(torch.equal(one, other) for one, other in zip(*pair, strict=True))
+    return "without any part, all outputs are the same" if is_same else ""
+
+
+def _whole_afterwards(adapter: Any, samples: Samples) -> str:
+    """Say how outputs differ after a cut model was used, and after an error in it."""
+    before, cut = _every_output(adapter, samples), adapter.cut(_all_parts(adapter))
+    calls: list[torch.nn.Module] = []
+    with _each_module(calls.append):
+        _every_output(cut, samples)
+    apart = difference(list(zip(before, _every_output(adapter, samples), strict=True)), 0.0)
+    if apart:
+        return f"after a cut model was used, {apart}"
+
+    def interrupt(_: torch.nn.Module) -> None:
+        calls.pop()
+        if not calls:
+            raise InterruptedError
+
+    with suppress(InterruptedError), _each_module(interrupt):
+        _every_output(cut, samples)
+    apart = difference(list(zip(before, _every_output(adapter, samples), strict=True)), 0.0)
+    return f"after an error in a cut model, {apart}" if apart else ""
+
+
+@contextmanager
+def _each_module(tell: Callable[[torch.nn.Module], None]) -> Iterator[None]:
+    """Call a function before each call of a torch module."""
+    register = torch.nn.modules.module.register_module_forward_pre_hook
+    with register(lambda module, _: tell(module)):
+        yield
+
+
 PROMISES: dict[type, Promises] = {
     ImageEncoder: Promises(
         Pass(lambda a, s, i: a.encode_images(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
@@ -288,6 +350,14 @@ PROMISES: dict[type, Promises] = {
             "spans ascend inside the text": checks.attended_spans,
             "a row is a share of attention": checks.attention,
             **_TEXTS,
+        },
+    ),
+    Intervenable: Promises(
+        None,
+        {
+            "without nothing, the same outputs": _whole_without_nothing,
+            "whole again after a cut model was used": _whole_afterwards,
+            "without its parts, other outputs": _differs_without_parts,
         },
     ),
     MaskedLanguageModel: Promises(None, {"logits for every word": checks.masked_words}),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import Tensor
 
-from vlbench.capabilities import PROBABILITY, Picture, RegionEncoder
+from vlbench.capabilities import PROBABILITY, Cut, Intervenable, Picture, RegionEncoder
 from vlbench.code.identity import code_digest
 from vlbench.data.records import Column, Data, Split
 from vlbench.digests import digest
@@ -90,6 +90,7 @@ Module = TypeVar("Module", bound=torch.nn.Module)
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Method = TypeVar("Method", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=Intervenable)
 
 
 class KnownModel(NamedTuple):
@@ -137,10 +138,12 @@ class Engine:
         """
         self.settings = settings
         self._store = store
-        self._identities = identities or {}
+        self._identities = dict(identities or {})
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
-        self._known = known or {}
+        self._known = dict(known or {})
+        # Alive as long as the engine, which knows a model by its `id`.
+        self._cuts: list[Any] = []
         self._data = data
         self._repeating: dict[tuple[int, str], Repeating] = {}
         self.trained = False
@@ -196,6 +199,16 @@ class Engine:
         features = self._features(encode, column, torch.inf)
         assert isinstance(features, Tensor)
         return features
+
+    def cut(self, model: Model, what: Cut) -> Model:
+        """Return the model without some parts, under its name and with an identity of its own."""
+        cut = model.cut(what)
+        identity = self._identities.get(id(model))
+        self._cuts.append(cut)
+        self._identities[id(cut)] = digest([identity, list(what)]) if identity else ""
+        if id(model) in self._known:
+            self._known[id(cut)] = self._known[id(model)]
+        return cut
 
     def count_saturated(self, kind: str, scores: Tensor) -> None:
         """Count probabilities that rounded to 0 or 1, where none is higher than another."""

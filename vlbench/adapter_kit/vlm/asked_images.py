@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.cuts import Positions, decoder_layers, without
 from vlbench.adapter_kit.vlm.image_tokens import LAYOUTS
 from vlbench.adapter_kit.vlm.prompt_batches import (
     Batch,
@@ -31,6 +33,7 @@ from vlbench.adapter_kit.vlm.prompts import (
     Tail,
     common_run,
 )
+from vlbench.capabilities import Cut
 from vlbench.errors import CannotDo, DataError
 
 # Types that read a prompt in both directions.
@@ -78,6 +81,7 @@ class AskedImage:
     """An image and texts: prompts that differ only in their tails, after the image.
 
     `head` is what precedes the tails, and `image` has the numbers of image tokens among its ids.
+    Its passes run without what is in `cut`.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class AskedImage:
         image: Image,
         texts: Sequence[str],
         runner: type[Runner],
+        cut: Cut = Cut(),  # noqa: B008 - it cannot change
     ) -> None:
         inputs, length = prompts.read(image, texts[0])
         self.tails = [prompts.tail(text) for text in texts]
@@ -99,8 +104,8 @@ class AskedImage:
         self.head = Head(ids[: len(ids) - length], moved, prompts.name, wide)
         token = model.config.image_token_id
         self.image = [i for i, one in enumerate(self.head.ids) if one == token]
-        self.runner = runner(model, self.head)
-        self._model = model
+        self._model, self._cut = model, cut
+        self.runner = runner(model, self.head, self._around)
 
     def check_length(self, context: int, more: int = 0) -> None:
         """Raise DataError where a prompt and `more` ids are longer than `context` ids."""
@@ -173,8 +178,10 @@ class AskedImage:
         """
         greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
         greedy |= {"no_repeat_ngram_size": 0, "max_new_tokens": most}
-        written = self._model.generate(**self.head.inputs, **greedy)
-        return list(written[0, self.head.inputs["input_ids"].shape[1] :].tolist())
+        length = self.head.inputs["input_ids"].shape[1]
+        with self._around([length - 1]):
+            written = self._model.generate(**self.head.inputs, **greedy)
+        return list(written[0, length:].tolist())
 
     def attention(self) -> list[Tensor]:
         """Return the attention of each text's own tokens to the head, [layers, heads, T, head].
@@ -186,10 +193,11 @@ class AskedImage:
         rows = [tail.ids for tail in self.tails]
         if self.runner.cuts:
             rows = [ids[: end[0] + 1] for ids, end in zip(rows, ends, strict=True)]
+        answered = [len(ids) - len(tail.ids) for ids, tail in zip(rows, self.tails, strict=True)]
         weights: list[Tensor] = []
         begun = len(self.head.ids)
         with eager(self._model):
-            some = Rows(rows, min(firsts), ATTENDED)
+            some = Rows(rows, min(firsts), ATTENDED, answered=answered)
             for batch in self.runner.run(some, output_attentions=True):
                 layers = [layer for layer in batch.output.attentions if layer is not None]
                 for i, text in enumerate(batch.texts):
@@ -198,6 +206,10 @@ class AskedImage:
                         torch.stack([self._to_head(one[i], at, batch) for one in layers])
                     )
         return weights
+
+    def _around(self, ends: Sequence[int]) -> AbstractContextManager[None]:
+        layers = partial(decoder_layers, self._model.get_decoder(), self.head.name)
+        return without(self._cut, layers, Positions(self.image, ends))
 
     def _to_head(self, layer: Tensor, at: Tensor, batch: Batch) -> Tensor:
         """Return the weights [heads, T, head] at some places of a layer's [heads, Q, K]."""
@@ -210,7 +222,12 @@ class AskedAlone(AskedImage):
     """Texts that are asked without an image: prompts that share what precedes the texts."""
 
     def __init__(
-        self, model: Any, prompts: Prompts, texts: Sequence[str], runner: type[Runner]
+        self,
+        model: Any,
+        prompts: Prompts,
+        texts: Sequence[str],
+        runner: type[Runner],
+        cut: Cut = Cut(),  # noqa: B008 - it cannot change
     ) -> None:
         whole = [prompts.ids(text) for text in texts]
         if not common_run(whole):
@@ -220,8 +237,8 @@ class AskedAlone(AskedImage):
         self.head = Head(whole[0][:1], given, prompts.name)
         self.tails = [Tail(ids[1:], []) for ids in whole]
         self.image = []
-        self.runner = runner(model, self.head)
-        self._model = model
+        self._model, self._cut = model, cut
+        self.runner = runner(model, self.head, self._around)
 
 
 def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from torch import Tensor
 
 from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
+
+# What a pass runs in, of prompts whose ends begin at these places.
+Around = Callable[[Sequence[int]], AbstractContextManager[None]]
 
 # Tokens of one batch: it takes as many prompts as fit, and at least one.
 TOKENS = 4096
@@ -39,8 +43,9 @@ class Rows(NamedTuple):
     """The ids of prompts after the head of an image, and how to run them.
 
     The logits of the last `kept` ids of a row are kept; `answered` are how many last ids of each
-    row are of an answer, by default none. At most `at_once` rows run at a time. Of the ids that all
-    rows begin with, up to `shared` may run once.
+    row are of an answer, by default none, and below 0 how many ids its prompt goes on after it. At
+    most `at_once` rows run at a time. Of the ids that all rows begin with, up to `shared` may run
+    once.
     """
 
     ids: Sequence[Sequence[int]]
@@ -66,14 +71,15 @@ class Runner(ABC):
     """Runs rows of ids after the head of an image.
 
     `cuts` says whether an id is read without those after it, so that a row may end at the last id
-    that is asked about.
+    that is asked about. Every pass runs in what `around` returns for its prompts.
     """
 
     cuts = False
 
-    def __init__(self, model: Any, head: Head) -> None:
+    def __init__(self, model: Any, head: Head, around: Around = lambda _: nullcontext()) -> None:
         self._model = model
         self._head = head
+        self._around = around
 
     @abstractmethod
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
@@ -82,6 +88,11 @@ class Runner(ABC):
         `options` go to the model, but not for ids that run once for all rows.
         """
 
+    def _ends(self, rows: Rows, texts: Sequence[int]) -> list[int]:
+        """Return the number of the last id of each of some prompts."""
+        answered = rows.answered or [0] * len(rows.ids)
+        return [len(self._head.ids) + len(rows.ids[i]) - answered[i] - 1 for i in texts]
+
 
 class OneByOne(Runner):
     """Runs each prompt alone and whole, whatever a model could share between them."""
@@ -89,7 +100,8 @@ class OneByOne(Runner):
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for one row after the other."""
         for i, ids in enumerate(rows.ids):
-            output = self._model(**self._whole(ids), logits_to_keep=rows.kept, **options)
+            with self._around(self._ends(rows, [i])):
+                output = self._model(**self._whole(ids), logits_to_keep=rows.kept, **options)
             yield Batch([i], output, 0, torch.arange(rows.kept)[None])
 
     def _whole(self, row: Sequence[int]) -> dict[str, Any]:
@@ -138,12 +150,15 @@ class SharedPrefix(Runner):
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for what the rows do not share, some rows at a time."""
         same = min(common_run(rows.ids), rows.shared)
-        prefix = run_prefix(self._model, self._head.inputs, len(self._head.ids) + same)
+        length = len(self._head.ids) + same
+        with self._around([length]):
+            prefix = run_prefix(self._model, self._head.inputs, length)
         for texts in torch.split(torch.arange(len(rows.ids)), rows.at_once):
             part = [rows.ids[i][same:] for i in texts.tolist()]
             kept, last = last_places([len(ids) for ids in part], rows.kept)
             keep = {"logits_to_keep": kept.to(self._model.device)}
-            output = continue_rows(self._model, prefix, part, **keep, **options)
+            with self._around(self._ends(rows, texts.tolist())):
+                output = continue_rows(self._model, prefix, part, **keep, **options)
             yield Batch(texts.tolist(), output, prefix.length, last)
 
 
@@ -226,12 +241,10 @@ class SharedImage(Runner):
             part = [whole[i] for i in texts.tolist()]
             lengths = [len(ids) for ids in part]
             kept, last = last_places(lengths, rows.kept)
-            output = self._model(
-                **self._batch(part, torch.tensor(lengths), answered[texts]),
-                logits_to_keep=kept.to(self._model.device),
-                use_cache=False,
-                **options,
-            )
+            batch = self._batch(part, torch.tensor(lengths), answered[texts])
+            keep = {"logits_to_keep": kept.to(self._model.device), "use_cache": False}
+            with self._around(self._ends(rows, texts.tolist())):
+                output = self._model(**batch, **keep, **options)
             yield Batch(texts.tolist(), output, 0, last)
 
     def _batch(self, rows: list[Tensor], lengths: Tensor, answered: Tensor) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,10 +14,11 @@ from PIL import Image as PilImage
 from PIL.Image import Image
 from torch import Tensor
 
+from vlbench.adapter_kit.cuts import Positions, decoder_layers, without
 from vlbench.adapter_kit.images import SquareView
 from vlbench.adapter_kit.layers import HookedLayers
 from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompts
-from vlbench.capabilities import OUTPUT
+from vlbench.capabilities import OUTPUT, Cut
 from vlbench.errors import CannotDo, DataError, require_known
 
 PROJECTED = "projected"
@@ -62,11 +63,11 @@ class Stages:
         language = [f"language.{n}@{place}" for n in numbers for place in ("image", "end")]
         return [*self._tower, PROJECTED, *language, OUTPUT]
 
-    def encode_at(self, pixels: Tensor, stages: Sequence[str]) -> dict[str, Tensor]:
+    def encode_at(self, pixels: Tensor, stages: Sequence[str], cut: Cut) -> dict[str, Tensor]:
         """Return float32 [N, D] of each of some stages; the language model runs if it is asked.
 
-        Raises UnknownNameError for other names, and CannotDo for a language model that cannot be
-        given this view.
+        It runs without what is in `cut`. Raises UnknownNameError for other names, and CannotDo for
+        a language model that cannot be given this view.
         """
         if [*stages] != [OUTPUT]:  # whose name needs no look into the tower
             require_known("layer", stages, self.names)
@@ -83,7 +84,7 @@ class Stages:
         if language:
             grids = {name: value for name, value in inputs.items() if name != "pixel_values"}
             with self._watch_language(language, found):
-                self._read(features, grids, len(pixels))
+                self._read(features, grids, len(pixels), cut)
         return {name: found[stage] for name, stage in stage_of.items()}
 
     def _tower_of(self, wanted: set[str]) -> dict[str, str]:
@@ -124,11 +125,14 @@ class Stages:
         given = {key: inputs[key][:, kept].to(model.device) for key in inputs.keys() & {*PER_TOKEN}}
         return StagePrompt(given, image[kept].nonzero()[:, 0].to(model.device))
 
-    def _read(self, features: Any, grids: dict[str, Tensor], count: int) -> None:
+    def _read(self, features: Any, grids: dict[str, Tensor], count: int, cut: Cut) -> None:
         """Run the language model on the prompt of each of `count` images."""
         rows = {name: value.expand(count, -1) for name, value in self._prompt.inputs.items()}
         given = {"mm_encoder_outputs": {"image": features}, "use_cache": False, "logits_to_keep": 1}
-        self._model(**rows, **grids, **given)
+        places = Positions(self._prompt.image.tolist(), [rows["input_ids"].shape[1] - 1])
+        layers = partial(decoder_layers, self._model.get_decoder(), self._prompts.name)
+        with without(cut, layers, places):
+            self._model(**rows, **grids, **given)
 
     @contextmanager
     def _watch_language(self, wanted: set[str], found: dict[str, Tensor]) -> Iterator[None]:

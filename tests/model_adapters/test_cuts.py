@@ -1,0 +1,144 @@
+"""Adapters whose models run without some heads, or without some of the attention to positions."""
+
+import copy
+
+import pytest
+import torch
+from ports import WIDTH
+from tiny_joint import TEXTS, noise, picture
+
+from vlbench.capabilities import Cut, Look, Picture
+from vlbench.errors import SpecError
+
+# Of each adapter, the projection of the heads of the last layer.
+PROJECTIONS = {
+    "uniter": "network.uniter.encoder.layer.1.attention.output.dense",
+    "rosita": "network.backbone.layers.1.attention.output.dense",
+    "visualbert": "model.visual_bert.encoder.layer.1.attention.output.dense",
+    "vilt": "model.vilt.encoder.layer.1.attention.output.dense",
+}
+ADAPTERS = pytest.mark.parametrize("name", PROJECTIONS)
+EVERYWHERE = (0, 2)
+BLIND = Cut(looks=(Look("text", "image", EVERYWHERE),))
+
+
+def pictures(seed):
+    """Return pictures with images of one size, and as many regions as each other."""
+    regions = [picture(count, WIDTH, seed=seed + i) for i, count in enumerate((3, 5, 1))]
+    return [Picture(noise(60, 40, seed + i), one.regions) for i, one in enumerate(regions)]
+
+
+def with_zeros(model, projection, head, heads=2):
+    """Return a copy of an adapter of which the weights have no use for a head."""
+    other = copy.deepcopy(model)
+    owner, _, path = projection.partition(".")
+    weight = getattr(other, owner).get_submodule(path).weight
+    size = weight.shape[1] // heads
+    weight.data[:, head * size : (head + 1) * size] = 0
+    return other
+
+
+def outputs(model, seed=0):
+    attended = [one.weights for one in model.attend(pictures(seed), TEXTS)]
+    return [model.score_pairs(pictures(seed), TEXTS), *attended]
+
+
+def equal(some, others):
+    return all(torch.equal(one, other) for one, other in zip(some, others, strict=True))
+
+
+def hooks(model):
+    network = getattr(model, "network", None) or model.model
+    return [[*m._forward_pre_hooks, *m._forward_hooks] for m in network.modules()]
+
+
+@ADAPTERS
+def test_parts_are_the_heads_of_each_layer_and_the_kinds_of_positions(name, opened):
+    assert opened(name).model.parts() == ((2, 2), ("image", "text"))
+
+
+@ADAPTERS
+def test_without_nothing_the_outputs_are_the_same(name, opened):
+    model = opened(name).model
+    assert equal(outputs(model.cut(Cut())), outputs(model))
+
+
+@ADAPTERS
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+def test_a_head_taken_away_is_a_head_whose_projection_is_zero(name, dtype, tolerance, opened):
+    tiny, _, given, _ = opened(name)
+    model = tiny.load(given, dtype=dtype)
+    zeroed = with_zeros(model, PROJECTIONS[name], head=1)
+    found = model.cut(Cut(heads=((1, 1),))).score_pairs(pictures(0), TEXTS)
+    expected = zeroed.score_pairs(pictures(0), TEXTS)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    assert not torch.equal(expected, model.score_pairs(pictures(0), TEXTS))
+
+
+@ADAPTERS
+def test_words_that_do_not_look_at_the_image_score_alike_with_another(name, opened):
+    model = opened(name).model
+    blind = model.cut(BLIND)
+    whole = [model.score_pairs(pictures(seed), TEXTS) for seed in (0, 50)]
+    cut = [blind.score_pairs(pictures(seed), TEXTS) for seed in (0, 50)]
+    assert torch.equal(*cut)
+    assert not torch.isclose(*whole, rtol=1e-3).any()
+
+
+@pytest.mark.parametrize("name", ["uniter", "rosita", "visualbert"])
+def test_words_that_do_not_look_at_regions_score_as_if_there_were_none(name, opened):
+    model = opened(name).model
+    bare = [picture(0, WIDTH)] * 3
+    found = model.cut(BLIND).score_pairs(pictures(0), TEXTS)
+    torch.testing.assert_close(found, model.score_pairs(bare, TEXTS))
+
+
+@ADAPTERS
+def test_attention_to_what_is_not_looked_at_is_zero_in_these_layers(name, opened):
+    half = opened(name).model.cut(Cut(looks=(Look("text", "image", (1, 2)),)))
+    for one in half.attend(pictures(0), TEXTS):
+        assert one.weights[0].gt(0).all()
+        assert one.weights[1].eq(0).all()
+
+
+@ADAPTERS
+def test_regions_that_look_only_at_themselves_leave_finite_scores(name, opened):
+    looks = [Look("image", "image", EVERYWHERE), Look("image", "text", EVERYWHERE)]
+    cut = opened(name).model.cut(Cut(looks=(*looks, Look("text", "text", EVERYWHERE))))
+    assert cut.score_pairs(pictures(0), TEXTS).isfinite().all()
+
+
+@ADAPTERS
+def test_a_cut_of_a_cut_takes_both_parts_away(name, opened):
+    model = opened(name).model
+    head = Cut(heads=((0, 1),))
+    both = model.cut(Cut(head.heads, BLIND.looks))
+    assert equal(outputs(model.cut(head).cut(BLIND)), outputs(both))
+
+
+@ADAPTERS
+def test_an_error_in_a_cut_call_leaves_nothing_behind(name, opened):
+    model = opened(name).model
+    before, clean = outputs(model), hooks(model)
+    cut = model.cut(Cut(((0, 0),), BLIND.looks))
+    owner, _, path = PROJECTIONS[name].partition(".")
+    broken = getattr(model, owner).get_submodule(path)
+    with broken.register_forward_pre_hook(lambda *_: 1 / 0), pytest.raises(ZeroDivisionError):
+        cut.score_pairs(pictures(0), TEXTS)
+    assert hooks(model) == clean
+    assert equal(outputs(model), before)
+
+
+@pytest.mark.parametrize(
+    ("what", "match"),
+    [
+        (Cut(heads=((2, 0),)), r"no head 0 in layer 2; the layers 0\.\.1 have 2, 2 heads"),
+        (Cut(heads=((0, -1),)), "no head -1 in layer 0"),
+        (Cut(looks=(Look("end", "image", (0, 1)),)), "'end' to 'image'; positions are image, text"),
+        (Cut(looks=(Look("text", "image", (0, 3)),)), "no layers 0 up to, not including, 3"),
+        (Cut(looks=(Look("text", "image", (1, 1)),)), "there are 2 layers"),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(what, match, opened):
+    with pytest.raises(SpecError, match=match):
+        opened("uniter").model.cut(what)

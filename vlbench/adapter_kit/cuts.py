@@ -1,0 +1,179 @@
+"""Forward passes without some attention heads, or without some of the attention to positions.
+
+An adapter has a class attribute `_cut = Cut()` and runs its passes inside `without`, as in
+`vlbench.adapter_kit.one_stream_ports`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vlbench.capabilities import Cut, Intervenable, Look, Parts
+from vlbench.errors import CannotDo, SpecError
+
+Model = TypeVar("Model", bound=Intervenable)
+
+
+class Attention(NamedTuple):
+    """The attention of a layer: its module, the projection of its heads' outputs, their number.
+
+    The module takes hidden states and an attention mask as its first arguments, or by name.
+    """
+
+    module: nn.Module
+    projection: nn.Module
+    heads: int
+
+
+class Positions(NamedTuple):
+    """The kinds of the positions of N prompts.
+
+    `image` are the numbers of the image's positions. From its number in `ends` on, a prompt's
+    positions are its end; `ends` is empty if there is none.
+    """
+
+    image: Sequence[int]
+    ends: Sequence[int] = ()
+
+    def are(self, kind: str, places: Tensor) -> Tensor:
+        """Return which of the positions [L] are of a kind, bool [N, L], or [1, L] for all alike."""
+        image = torch.isin(
+            places, torch.tensor(self.image, dtype=torch.long, device=places.device)
+        )[None]
+        ends = torch.tensor(self.ends or [2**62], device=places.device)
+        end = places >= ends[:, None]
+        return {"image": image, "end": end, "text": ~image & ~end}[kind]
+
+
+def one_stream_layers(network: nn.Module) -> list[Attention]:
+    """Return the attention of each layer of a BERT, or of a ViT, of transformers."""
+    found = []
+    for layer in network.modules():
+        module: Any = getattr(layer, "attention", None)
+        inner = getattr(module, "self", None) or getattr(module, "attention", None)
+        if inner is not None:
+            found.append(Attention(module, module.output.dense, inner.num_attention_heads))
+    return found
+
+
+def decoder_layers(decoder: Any, name: str) -> list[Attention]:
+    """Return the attention of each layer of a language model of transformers.
+
+    Raises CannotDo for a layer of another kind.
+    """
+    found = []
+    for number, layer in enumerate(decoder.layers):
+        module = getattr(layer, "self_attn", None)
+        projection = getattr(module, "o_proj", None)
+        size = getattr(module, "head_dim", None)
+        if module is None or projection is None or not size:
+            what = "has no softmax attention with a projection o_proj"
+            raise CannotDo(f"layer {number} of {name} {what}, so no part can be taken away")
+        found.append(Attention(module, projection, projection.in_features // size))
+    return found
+
+
+def parts_of(layers: Sequence[Attention], *positions: str) -> Parts:
+    """Return the parts of a model with these layers and kinds of positions."""
+    return Parts(tuple(layer.heads for layer in layers), positions)
+
+
+def cut_copy(model: Model, what: Cut) -> Model:
+    """Return a shallow copy of an adapter whose `_cut` has some more parts.
+
+    Raises SpecError for a part that the model does not have.
+    """
+    heads, kinds = model.parts()
+    for layer, head in what.heads:
+        if not (0 <= layer < len(heads) and 0 <= head < heads[layer]):
+            raise SpecError(
+                f"there is no head {head} in layer {layer}; the layers 0..{len(heads) - 1} have "
+                f"{', '.join(map(str, heads))} heads, counted from 0"
+            )
+    for source, target, (first, last) in what.looks:
+        if not {source, target} <= {*kinds}:
+            given = f"'{source}' to '{target}'"
+            raise SpecError(f"there is no attention of {given}; positions are {', '.join(kinds)}")
+        if not 0 <= first < last <= len(heads):
+            given = f"layers {first} up to, not including, {last}"
+            raise SpecError(f"there are no {given}; there are {len(heads)} layers, from 0")
+    other: Any = copy.copy(model)
+    other._cut = Cut(*((*have, *more) for have, more in zip(other._cut, what, strict=True)))  # noqa: SLF001 - of an adapter that calls this function
+    return other  # type: ignore[no-any-return]
+
+
+@contextmanager
+def without(
+    cut: Cut, layers: Callable[[], Sequence[Attention]], positions: Positions
+) -> Iterator[None]:
+    """Let forward passes of a network run without some parts; `layers` is called if there are any.
+
+    Afterwards the network is whole again, also after an error.
+    """
+    with ExitStack() as hooks:
+        for number, layer in enumerate(layers() if any(cut) else []):
+            gone = [head for at, head in cut.heads if at == number]
+            if gone:
+                zero = _zeroing(gone, layer.heads)
+                hooks.callback(layer.projection.register_forward_pre_hook(zero).remove)
+            looks = [look for look in cut.looks if look.layers[0] <= number < look.layers[1]]
+            if looks:
+                hook = _blocking(looks, positions)
+                handle = layer.module.register_forward_pre_hook(hook, with_kwargs=True)
+                hooks.callback(handle.remove)
+        yield
+
+
+def _zeroing(gone: Sequence[int], heads: int) -> Callable[..., Any]:
+    """Return a hook that sets the outputs of some heads to 0 before they are projected."""
+
+    def zero(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        states = args[0].view(*args[0].shape[:-1], heads, -1)
+        places = torch.tensor(gone, device=states.device)
+        return (states.index_fill(-2, places, 0).flatten(-2), *args[1:])
+
+    return zero
+
+
+def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]:
+    """Return a hook that gives a module of attention a mask without some looks."""
+
+    def block(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        states = args[0] if args else named["hidden_states"]
+        mask = args[1] if len(args) > 1 else named.get("attention_mask")
+        cache = named.get("past_key_values")
+        before = 0 if cache is None else cache.get_seq_length(module.layer_idx)
+        mask = _mask(mask, states, before, causal=getattr(module, "is_causal", False))
+        total = before + states.shape[1]
+        queries = torch.arange(before, total, device=states.device)
+        # Keys that have left the window of a layer are not there.
+        keys = torch.arange(total - mask.shape[-1], total, device=states.device)
+        for source, target, _ in looks:
+            hidden = (
+                positions.are(source, queries)[..., None] & positions.are(target, keys)[:, None]
+            )
+            hidden = (hidden & (queries[:, None] != keys))[:, None]
+            mask = torch.where(hidden, torch.finfo(mask.dtype).min, mask)
+        if len(args) > 1:
+            return (states, mask, *args[2:]), named
+        return args, {**named, "attention_mask": mask}
+
+    return block
+
+
+def _mask(mask: Tensor | None, states: Tensor, before: int, *, causal: bool) -> Tensor:
+    """Return what is added to the logits of attention, [N, 1, Q, K], for a library's mask."""
+    if mask is None:
+        count = states.shape[1]
+        mask = torch.ones(count, before + count, dtype=torch.bool, device=states.device)
+        mask = mask.tril(before)[None, None] if causal else mask[None, None]
+    if mask.dtype != torch.bool:
+        return mask
+    lowest = torch.finfo(states.dtype).min
+    return torch.zeros_like(mask, dtype=states.dtype).masked_fill(~mask, lowest)
