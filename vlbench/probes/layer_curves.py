@@ -89,7 +89,7 @@ def stages(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None
         panel.yaxis.set_major_formatter(percent)
         panel.set_title(fitted(name, 3.6, 9), fontsize=9)
         if is_at_left(panel):
-            panel.set_ylabel("accuracy", fontsize=8)
+            panel.set_ylabel("accuracy (%)", fontsize=8)
     entitle(figure, title)
     entries = {
         label: handle
