@@ -53,7 +53,7 @@ def test_the_first_notebook_ends_with_a_table(pages):
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_second_notebook_draws_layers_matrices_and_attention(pages):
-    assert len(re.findall(r'<img alt="[A-Z][^"]+" src="../_images/', pages["inside_a_model"])) == 4
+    assert len(re.findall(r'<img alt="[A-Z][^"]+" src="../_images/', pages["inside_a_model"])) == 5
     text = re.sub(r"<[^>]+>", "", pages["inside_a_model"])
     assert "accuracy_best_layer" in text
     assert "3 layers x 4 heads in attention.png" in text

@@ -106,6 +106,15 @@ def test_a_single_score_has_no_figure_beside_its_bar(drawn):
     assert figure(drawn) == []
 
 
+def test_figures_that_a_task_names_are_shown_if_build_drew_them(drawn):
+    write(drawn, board(result("a", score()), task="readout_scenes"))
+    places = {section.name: section for section in read_page(drawn, CATALOG).sections}
+    assert places["readout_scenes"].figures == []
+    (drawn / "figures" / "readout_scenes_stages.svg").write_text("<svg/>")
+    shown = {section.name: section.figures for section in read_page(drawn, CATALOG).sections}
+    assert {name: len(figures) for name, figures in shown.items()} == {"readout_scenes": 1, "t": 1}
+
+
 def test_a_figure_of_another_state_of_the_board_is_left_out(drawn):
     assert len(figure(drawn)) == 1
     os.utime(drawn / "figures" / "t.svg", ns=(0, 0))

@@ -164,15 +164,17 @@ def section_of(
 
 
 def _figures(output: Path, section: Section) -> list[str]:
-    """Return the pictures that `build` has drawn of a board or a summary.
+    """Return the pictures that `build` has drawn of a board or a summary, and those of its task.
 
-    None where the tables say it all, as they do of one score per model, and where they are older
-    than the board. Raises SpecError for one that cannot be read.
+    There is no picture of one score per model, which the tables say, and none that is older than
+    the board. Raises SpecError for one that cannot be read.
     """
     metric = section.board.primary["metric"]
     ats = [s.at for row in section.board.results for s in row.scores if s.metric == metric]
     varies = any(len({at.get(name) for at in ats}) > 1 for at in ats for name in at)
     names = [section.name] if varies else []
+    drawn = section.spec.figures if section.spec else []
+    names += [f"{section.name}_{name.rpartition(':')[2]}" for name in drawn]
     # A summary of matrices has the matrix of models.
     names += [f"{section.name}_correlations"] if section.is_summary else []
     if section.is_outdated:
