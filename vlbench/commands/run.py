@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,12 +143,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
+    options = options_of(arguments)
+    _say_that_it_begins()
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.console import open_console
     from vlbench.engine.launch import count_processes, end_with_launcher, launch
 
-    options = options_of(arguments)
     with end_with_launcher(launcher), planned_run(models, tasks, options) as (planned, processes):
         size = count_processes(arguments.processes, options.device)
         logging.disable(logging.NOTSET)
@@ -165,6 +167,12 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if launcher and not processes.is_main:
         return Answer()
     return ended._replace(problems=[*ended.problems, *_describe_unread(arguments.output)])
+
+
+def _say_that_it_begins() -> None:
+    """Tell a terminal what takes the first seconds."""
+    if sys.stderr.isatty():
+        logging.getLogger(__name__).info("loading PyTorch, then reading the data of the tasks")
 
 
 def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
 
     from vlbench.engine.devices import ComputeSettings
 
+# What adapters may compute in, by the names of torch.
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+
 # The only variable that `data:` expands.
 DATA_VARIABLE = "$VLBENCH_DATA"
 
@@ -103,6 +106,8 @@ class Options:
         own = arguments.pop("dtype", self.dtype)
         if self.dtype not in {type(self).dtype, own}:
             raise UnknownNameError(f"two dtypes: {self.dtype}, and {own} in the model's arguments")
+        if own not in DTYPES:  # before torch is imported
+            raise UnknownNameError(f"no dtype is named '{own}'; {', '.join(DTYPES)}")
         object.__setattr__(self, "dtype", str(own))
         object.__setattr__(self, "model_args", arguments)
         for name in ("limit", "batch_size"):
@@ -150,13 +155,14 @@ class Options:
     def settings(self) -> ComputeSettings:
         """Return how the engine computes: on this process's device, in the dtype asked for.
 
-        Raises UnknownNameError for a device or a dtype that is not there.
+        Raises UnknownNameError for a device that is not there.
         """
+        import torch  # noqa: PLC0415 - as above
+
         from vlbench.engine.devices import ComputeSettings, loader_workers  # noqa: PLC0415
 
-        device = self._device()
-        workers = loader_workers(device)
-        return ComputeSettings(device, self._dtype(), self.batch_size, workers)
+        device, dtype = self._device(), getattr(torch, self.dtype)
+        return ComputeSettings(device, dtype, self.batch_size, loader_workers(device))
 
     def _device(self) -> torch.device:
         import torch  # noqa: PLC0415 - as above
@@ -170,11 +176,3 @@ class Options:
             why = str(error).partition("\n")[0]
             raise UnknownNameError(f"no device '{self.device}' here: {why}") from error
         return device
-
-    def _dtype(self) -> torch.dtype:
-        import torch  # noqa: PLC0415 - as above
-
-        dtype = getattr(torch, self.dtype, None)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise UnknownNameError(f"no dtype is named '{self.dtype}'; float32, bfloat16, float16")
-        return dtype
