@@ -70,6 +70,16 @@ def test_train_images_tied_for_the_last_place_share_it():
     assert (values(outcome), outcome.counts["ties"]) == ({3: 0.5}, 1)
 
 
+@pytest.mark.parametrize("counts", [(25, 16), (15, 26)])
+def test_of_many_tied_train_images_none_is_left_out(counts):
+    # Forty tie for the nearest. The last one, of class 1, is another.
+    train = torch.tensor([[1.0, 0.0]] * 40 + [[0.0, 1.0]])
+    test = torch.tensor([[1.0, 0.0]] * 2 + [[0.0, 1.0]])
+    outcome = probe(PlantedFeatures(train, test), labelled_images(*counts, test=[2, 1]), k=[1])
+    of_ties = float(counts[0] > counts[1])
+    assert outcome.items["credit"].to_pylist() == [of_ties, of_ties, 1.0]
+
+
 def test_the_order_of_train_images_does_not_matter():
     base = torch.randn(6, 4, generator=torch.Generator().manual_seed(3))
     train = base.repeat(2, 1)

@@ -30,6 +30,9 @@ from vlbench.threads import threads_for
 # Similarities computed at a time.
 BLOCK = 1 << 24
 
+# So many more than the k nearest are found at first, in case some are tied with the k-th.
+MORE = 8
+
 
 @layered()
 @parted
@@ -92,10 +95,10 @@ def _votes(
 
     `similarity` is [B, N] of test to train images, `label` int64 [N]. The largest vote counts 1.
     """
-    near = similarity.topk(max(k))
-    # Those that are tied with the last of them can be all.
-    tied = int((similarity >= near.values[:, -1:] - TIED).sum(1).amax())
-    near = similarity.topk(tied) if tied > max(k) else near
+    near = similarity.topk(min(max(k) + MORE, similarity.shape[1]))
+    last = near.values[:, max(k) - 1 : max(k)] - TIED
+    if (near.values[:, -1:] >= last).any():  # more may be tied, up to all
+        near = similarity.topk(int((similarity >= last).sum(1).amax()))
     values = near.values.double()
     vote, voter = ((values - values[:, :1]) / temperature).exp(), label[near.indices]
     votes = vote.new_zeros(len(k), len(similarity), classes)
