@@ -51,6 +51,11 @@ def test_the_shipped_source_has_tasks_that_need_no_download():
     assert {"few_shot_digits", "clustering_digits"} <= set(catalog.task_names(["embedded"]))
 
 
+def test_a_description_fits_a_terminal():
+    tasks = load_catalog().tasks.values()
+    assert [(t.name, len(t.description)) for t in tasks if len(t.description) > 80] == []
+
+
 def test_every_shipped_task_has_a_paper_and_a_description():
     tasks = load_catalog().tasks.values()
     assert [t.name for t in tasks if not (t.group or (t.paper and t.description))] == []

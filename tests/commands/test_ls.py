@@ -74,7 +74,7 @@ def test_tasks_are_sorted_by_name(source):
 def test_a_group_says_what_it_stands_for(source):
     write(source / "tasks" / "zz_group.yaml", "group: [few_shot_colours, few_shot_digits]\n")
     about = by_name("tasks", source)["zz_group"]["about"]
-    assert about == "group of few_shot_colours, few_shot_digits"
+    assert about == "2 tasks: few_shot_colours, few_shot_digits"
 
 
 def test_models_are_listed_and_unavailable_ones_say_so(source):

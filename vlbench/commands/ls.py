@@ -19,8 +19,8 @@ from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import Cost, ModelSpec, TaskSpec
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_json
-from vlbench.errors import SpecError, unknown
-from vlbench.report.texts import plain_table
+from vlbench.errors import SpecError, counted, unknown
+from vlbench.report.texts import few, plain_table
 
 # What each kind of thing is listed with, besides its name.
 COLUMNS = {
@@ -126,7 +126,8 @@ def _summary(spec: TaskSpec | ModelSpec) -> dict[str, Any]:
         row |= {"training_data": list(spec.training_data), "released": spec.released}
         return row | {"cost": spec.cost}
     row["tags"] = list(spec.tags)
-    about = spec.description or (f"group of {', '.join(spec.group)}" if spec.group else spec.paper)
+    group = f"{counted(len(spec.group), 'task')}: {few(spec.group)}" if spec.group else ""
+    about = spec.description or group or spec.paper
     return row | {"probe": spec.probe, "needs": needs_of(spec), "about": about}
 
 
