@@ -450,8 +450,8 @@ LINES = [
     Line(zero_shot_projection, projection, NO_ANSWERS),
     Line(choice, foils),
     Line(matching_questions, asked, BY_PLACE),
-    Line(retrieval, towers(scored=False), NO_ANSWERS | CANDIDATES),
-    Line(retrieval_in_pools, towers(scored=True), NO_ANSWERS | CANDIDATES | BY_PLACE),
+    Line(retrieval, towers(scored=False), CANDIDATES),
+    Line(retrieval_in_pools, towers(scored=True), CANDIDATES | BY_PLACE),
     Line(caption_templates, captions_of("captions"), IN_A_FILE),
     Line(
         noun_replacement,
