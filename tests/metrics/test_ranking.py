@@ -243,6 +243,23 @@ def test_rows_with_fewer_right_candidates_are_filled_up():
     )
 
 
+@pytest.mark.parametrize(
+    ("scores", "right", "first", "first_right"),
+    [
+        ([0.1, 0.9, 0.5, 0.7], [0, 2], 1, 2),
+        ([0.1, 0.9, 0.9, 0.7], [0, 2], -1, 2),
+        ([0.1, 0.9, 0.9, 0.7], [3, 0], -1, 3),
+        # Whichever of two right ones comes first, it is right.
+        ([0.1, 0.9, 0.9, 0.7], [1, 2], 1, 1),
+    ],
+)
+def test_the_candidate_that_ranks_first_is_named_unless_it_is_tied(
+    scores, right, first, first_right
+):
+    found = right_ranks(torch.tensor([scores]), torch.tensor([right]))
+    assert (found.first.item(), found.first_right.item()) == (first, first_right)
+
+
 def test_two_places_of_four_hold_one_of_two_right_ones_five_times_of_six():
     found = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
     assert recall_at(found, 2).tolist() == [pytest.approx(5 / 6)]

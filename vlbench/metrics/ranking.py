@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,13 +111,16 @@ class RightRanks(NamedTuple):
 
     `better` candidates score higher than a right one; `tied` are tied with it, itself among them.
     Of these, `right_better` and `right_tied` are right. Queries with fewer right candidates have
-    `tied` 0 in the last columns.
+    `tied` 0 in the last columns. `first` [N] is the place of the candidate that ranks first, -1 if
+    several are tied for it that are not all right; `first_right` [N] is that of the right one.
     """
 
     better: Tensor
     tied: Tensor
     right_better: Tensor
     right_tied: Tensor
+    first: Tensor
+    first_right: Tensor
 
 
 def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> RightRanks:
@@ -133,7 +136,8 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
     rows, right = _rows(scores, log_odds=log_odds), right.to(scores.device)
     own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
-    own = own.sort(1, descending=True).values
+    own, order = own.sort(1, descending=True)
+    first_right = right.gather(1, order[:, :1]).squeeze(1)
     absent = own.isinf()
     margin = torch.where(absent, 0.0, rows.margin(own))
     above, least = own + margin, own - margin
@@ -143,7 +147,23 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
         for compare, bounds in ((torch.gt, above), (torch.ge, least))
     )
     counts = (better, reached - better, right_better, right_reached - right_better)
-    return RightRanks(*(count.masked_fill(absent, 0).cpu() for count in counts))
+    ranks = [count.masked_fill(absent, 0) for count in counts]
+    all_right = (better[:, 0] == 0) & (reached[:, 0] == right_reached[:, 0])
+    first = torch.where(all_right, first_right, _only_best(rows))
+    return RightRanks(*(x.cpu() for x in (*ranks, first, first_right)))
+
+
+def _only_best(rows: _Rows) -> Tensor:
+    """Return the place of the highest score of each row, -1 where several are tied for it."""
+    scores, least = rows.scores, rows.best - rows.margin(rows.best)
+    found = torch.zeros(len(scores), 2, device=scores.device, dtype=torch.float64)
+    # A sum of places is the place itself where there is only one: a product is faster than argmax.
+    places = torch.arange(scores.shape[1], device=scores.device, dtype=scores.dtype)
+    weights = torch.stack([torch.ones_like(places), places], 1)
+    for some, columns in _pieces(scores):
+        x = scores[some, columns]
+        found[some] += torch.ge(x, least[some], out=torch.empty_like(x)) @ weights[columns]
+    return found[:, 1].long().masked_fill(found[:, 0] > 1, -1)
 
 
 def _count_above(
@@ -151,17 +171,12 @@ def _count_above(
 ) -> tuple[Tensor, Tensor]:
     """Return how many of [N, C] scores exceed each bound [N, R], and how many reach each least one.
 
-    A row has the first `sizes` of the bounds. Pieces that lie together in memory are compared at a
-    time, also of a transposed matrix.
+    A row has the first `sizes` of the bounds.
     """
     above, reached = (
         torch.zeros(bounds.shape, dtype=torch.int64, device=scores.device) for _ in "12"
     )
-    by_row = scores.stride(0) >= scores.stride(1)
-    size = max(1, COMPARED // scores.shape[1 if by_row else 0])
-    for start in range(0, scores.shape[0 if by_row else 1], size):
-        piece = slice(start, start + size)
-        rows, columns = (piece, slice(None)) if by_row else (slice(None), piece)
+    for rows, columns in _pieces(scores):
         x = scores[rows, columns]
         # As numbers of the same kind: comparing into bools takes PyTorch five times as long.
         hits = torch.empty_like(x)
@@ -169,6 +184,15 @@ def _count_above(
             above[rows, r] += torch.gt(x, bounds[rows, r, None], out=hits).sum(1).long()
             reached[rows, r] += torch.ge(x, least[rows, r, None], out=hits).sum(1).long()
     return above, reached
+
+
+def _pieces(scores: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Yield the rows and columns of pieces of [N, C] scores that lie together in memory."""
+    by_row = scores.stride(0) >= scores.stride(1)
+    size = max(1, COMPARED // scores.shape[1 if by_row else 0])
+    for start in range(0, scores.shape[0 if by_row else 1], size):
+        piece = slice(start, start + size)
+        yield (piece, slice(None)) if by_row else (slice(None), piece)
 
 
 def recall_at(found: RightRanks, k: int) -> Tensor:
@@ -214,7 +238,7 @@ def average_precision(found: RightRanks) -> Tensor:
     doi:10.1007/978-3-540-78646-7_38). Each place b + j, j = 1..t, is as likely; there, s + 1 right
     ones are expected, and of the o - 1 others of the tie (j - 1) / (t - 1) of them.
     """
-    better, tied, right_better, right_tied = (x.double() for x in found)
+    better, tied, right_better, right_tied = (x.double() for x in found[:4])
     # The sum of 1 / (b + j) over j = 1..t, exact where nothing is tied.
     harmonic = torch.digamma(better + tied + 1) - torch.digamma(better + 1)
     inverse = torch.where(tied == 1, 1 / (better + 1), harmonic)
@@ -230,16 +254,16 @@ def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
     They are all the same, so that each query has one column.
     """
     none = torch.zeros_like(candidates)
-    return RightRanks(*(x[:, None] for x in (none, candidates, none, right)))
+    better, tied, own = (x[:, None] for x in (none, candidates, right))
+    return RightRanks(better, tied, better, own, none - 1, none - 1)
 
 
 def join_ranks(parts: Sequence[RightRanks]) -> RightRanks:
     """Return the ranks of several blocks of rows as one."""
     width = max(part.tied.shape[1] for part in parts)
-    columns = zip(*parts, strict=True)
-    return RightRanks(
-        *(torch.cat([pad(x, (0, width - x.shape[1])) for x in column]) for column in columns)
-    )
+    *counts, first, first_right = zip(*parts, strict=True)
+    padded = [[pad(x, (0, width - x.shape[1])) for x in column] for column in counts]
+    return RightRanks(*(torch.cat([*x]) for x in (*padded, first, first_right)))
 
 
 def join_choices(parts: Sequence[Choice]) -> Choice:

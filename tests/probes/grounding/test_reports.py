@@ -153,7 +153,22 @@ def test_an_item_is_a_query_in_the_cluster_of_its_image():
     found = entity_grounding(Planted(), data_of(SCENES), Engine.for_tests(), examples=0)
     rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
     asked = [(row["id"], row["cluster"], row["target"]) for row in rows]
-    assert asked[:3] == [("0/0", "0", "thing0"), ("0/1", "0", "thing1"), ("1/0", "1", "thing1")]
+    assert asked[:3] == [
+        ("0/0", "0", "thing0: 0 0 10 10"),
+        ("0/1", "0", "thing1: 20 0 44 24"),
+        ("1/0", "1", "thing1: 20 0 44 24"),
+    ]
+
+
+def test_the_prediction_of_an_item_is_the_box_that_the_head_chose():
+    found = entity_grounding(
+        Planted({(0, 0): Plan(images=3)}), data_of(SCENES), Engine.for_tests(), examples=0
+    )
+    rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
+    assert {r["credit"] for r in rows} == {0.0, 1.0}
+    assert all(r["prediction"] for r in rows)
+    is_right = [r["target"].endswith(f": {r['prediction']}") for r in rows]
+    assert is_right == [r["credit"] == 1 for r in rows]
 
 
 def test_a_query_of_an_image_without_regions_has_no_credit():

@@ -227,6 +227,35 @@ def test_several_right_captions_tied_with_wrong_ones_share_their_credit():
     assert precision["1.png"] == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
 
 
+@pytest.mark.parametrize("pool", [None, 3])
+def test_items_of_the_first_rank_name_the_candidate_of_it_and_the_right_one(pool):
+    counts = (2, 1, 3, 2, 1, 1)
+    data, model = captioned(*counts), oracle(*counts)
+    items = probe(retrieval, model, data, pool=pool, k=[1, 2]).items.to_pylist()
+    first = [x for x in items if '"k": 1' in x["at"]]
+    assert all(x["prediction"] == x["target"] for x in first)
+    names, captions = data.splits["test"]["image"].names, data.splits["test"]["captions"]
+    for x in first:
+        image = x["id"].partition("/")[0]
+        own = [image] if "/" in x["id"] else captions[names.index(image)]
+        assert x["target"] in own
+    assert not any(x["target"] for x in items if '"k": 2' in x["at"])
+
+
+def test_items_name_the_wrong_candidate_that_ranks_first():
+    # Each image is like the caption of the other.
+    model = Towers(torch.eye(2), torch.eye(2).flip(0))
+    outcome = probe(retrieval, model, captioned(1, 1, texts=[["0 a"], ["1 b"]]), k=[1])
+    items = [x for x in outcome.items.to_pylist() if '"k": 1' in x["at"]]
+    said = {x["id"]: (x["prediction"], x["target"]) for x in items}
+    assert said == {
+        "0.png": ("1 b", "0 a"),
+        "1.png": ("0 a", "1 b"),
+        "0.png/0": ("1.png", "0.png"),
+        "1.png/0": ("0.png", "1.png"),
+    }
+
+
 def test_captions_of_the_same_words_are_tied_encoded_once_and_counted():
     texts = [["0 a", "1 b"], ["0 a"], ["2 c", "2 c"]]
     model = Towers(torch.eye(3), torch.eye(3))

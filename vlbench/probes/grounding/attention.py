@@ -22,6 +22,8 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo
 from vlbench.probes.grounding.measures import (
     JUDGED,
+    MEASURES,
+    READ,
     STATS,
     Geometry,
     ImageQueries,
@@ -45,7 +47,9 @@ class HeadSums(NamedTuple):
     `stats` are float64 [images, groups, COUNTED + STATS]. `whole` says that the softmax runs over
     the whole input, `own_patches` that columns are the model's own patches, `has_scores` that all
     regions have scores. `queries` has the first of the MEASURES, `JUDGED`, of each query of an
-    image, float32 [Q, layers, heads, JUDGED]; None for an image without regions.
+    image, float32 [Q, layers, heads, JUDGED], `chosen` the number of the box that a head chose,
+    int64 [Q, layers, heads], -1 for none, and `boxes` [P, 4] are those; None for an image without
+    regions.
     """
 
     heads: NDArray[np.float32]
@@ -54,6 +58,8 @@ class HeadSums(NamedTuple):
     own_patches: bool
     has_scores: bool
     queries: Sequence[Tensor | None] = ()
+    chosen: Sequence[Tensor | None] = ()
+    boxes: Sequence[Tensor | None] = ()
 
 
 def head_sums(
@@ -64,7 +70,7 @@ def head_sums(
     A query is wrong where its image has no regions, or its word no token. Raises CannotDo where no
     image has regions, and ValueError for attention that does not fit its spans and boxes.
     """
-    key = {"what": "attention of heads"} | vars(reader)
+    key = {"what": "attention of heads, and their choices"} | vars(reader)
     attend = engine.checked(reader.model.attend)
     detect = engine.checked(reader.detector.detect) if reader.detector else None
 
@@ -86,6 +92,8 @@ def head_sums(
         own_patches=any(row["own_patches"] for row in with_regions),
         has_scores=all(row["has_scores"] for row in with_regions),
         queries=[row["queries"] for row in rows],
+        chosen=[row["chosen"] for row in rows],
+        boxes=[row["boxes"] for row in rows],
     )
 
 
@@ -109,6 +117,7 @@ class AttentionReader:
         measured: Tensor | None = None
         geometries: dict[int, Geometry] = {}
         whole: dict[int, bool] = {}
+        boxes: dict[int, Tensor] = {}
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
             for i, j, attention in _attend(attend, batch, pictures, queries):
@@ -116,7 +125,8 @@ class AttentionReader:
                     regions = pictures[i].regions
                     assert regions
                     gold = queries[i]["targets"], queries[i].get("things")
-                    geometries[i] = geometry(regions, attention.boxes, *gold)
+                    geometries[i] = known = geometry(regions, attention.boxes, *gold)
+                    boxes[i] = (regions.boxes if known.own_patches else attention.boxes).cpu()
                 whole[i] = attention.whole
                 asked = queries[i]["queries"][j]
                 part, read = query_attention(attention, geometries[i], asked)
@@ -133,7 +143,7 @@ class AttentionReader:
             row = self._row(
                 one, geometries.get(i), was_read[own], None if measured is None else measured[own]
             )
-            rows.append({**row, "whole": whole.get(i)})
+            rows.append({**row, "whole": whole.get(i), "boxes": boxes.get(i)})
         return rows
 
     def _batches(
@@ -167,7 +177,13 @@ class AttentionReader:
         if known:
             stats[:, len(COUNTED) :] = known.stats[[query.target for query in asked]]
         read = measured if known else None
+        chosen = None
+        if read is not None:
+            chosen = read[..., READ.index("chosen")].long()
+            chosen[~was_read] = -1
+            read = read[..., : len(MEASURES)]
         return {
+            "chosen": chosen,
             "heads": None if read is None else _group_sums(read, groups, self.groups).float(),
             "queries": None if read is None else read[..., : len(JUDGED)].float(),
             "stats": _group_sums(stats, groups, self.groups),

@@ -36,6 +36,8 @@ SAME_BOX = 1e-2
 # What a query is judged by, and what is measured beside it.
 JUDGED = ("accuracy", "pointing_accuracy", "attention_on_gold")
 MEASURES = (*JUDGED, "attention", "ties")
+# What is read of each query: the measures, and the place of the region chosen, -1 if it is tied.
+READ = (*MEASURES, "chosen")
 
 
 class Query(NamedTuple):
@@ -232,7 +234,7 @@ def query_attention(
 
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
-    """Return the measures of each head, float64 [Q, layers, heads, MEASURES], on the CPU."""
+    """Return the measures of each head, float64 [Q, layers, heads, READ], on the CPU."""
     weights = _join([part.weights for part in parts], 0.0)
     scores = _join([part.scores for part in parts], 0.0)
     right = _join([part.right for part in parts], value=False)[:, None, None]
@@ -248,7 +250,7 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     attended = torch.where(among == 0, 1.0, weights) * columns
     on_gold = (attended * gold).sum(-1) / attended.sum(-1)
     pointed = choose_any(weights, inside, candidates=columns).credit
-    measures = (chosen.credit, pointed, on_gold, total, chosen.tied)
+    measures = (chosen.credit, pointed, on_gold, total, chosen.tied, chosen.chosen)
     return torch.stack([one.double() for one in measures], -1).cpu()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from torch import Tensor
 
 from vlbench.data.records import Column
 from vlbench.metrics.items import Answers, Examples, Measured, at_text
+from vlbench.probes.grounding.attention import HeadSums
 from vlbench.probes.grounding.measures import (
     JUDGED,
     Query,
@@ -27,18 +27,19 @@ class _AskedQueries(NamedTuple):
     images: list[int]
     numbers: list[int]
     words: list[str]
+    gold: list[Sequence[Sequence[float]]]
 
 
 def with_queries(
     scores: Sequence[Score],
     pictures: Column,
     queries: Column,
-    credit: Sequence[Tensor | None],
+    sums: HeadSums,
     groups: Sequence[Group],
 ) -> list[Measured]:
     """Return scores with the queries that they are over, those of chosen heads.
 
-    `credit` is [Q, layers, heads, JUDGED] for each image.
+    The target of a query is its word and gold boxes; its prediction is the box that the head chose.
     """
     images = pictures.examples()
     known: dict[tuple[str, str], Any] = {}
@@ -50,17 +51,21 @@ def with_queries(
             [images.digests[i] for i in asked.images],
             [images.ids[i] for i in asked.images],
         )
-        words = sorted(set(asked.words))
-        right = [words.index(word) for word in asked.words]
-        answers = Answers(words, np.full(len(right), -1), right)
+        targets = [
+            f"{word}: {' or '.join(map(_box, gold))}"
+            for word, gold in zip(asked.words, asked.gold, strict=True)
+        ]
         for metric, (measure, heads) in _judges(group).items():
-            own = [_credit(credit[i], k, measure, heads[i]) for i, k in pairs]
+            own = [_credit(sums.queries[i], k, measure, heads[i]) for i, k in pairs]
+            said = [_choice(sums.chosen[i], sums.boxes[i], k, heads[i]) for i, k in pairs]
+            # Attention on gold, and where the most of it points, is no choice of a region.
+            answers = _answers(said if measure == 0 else [""] * len(said), targets)
             known[metric, at_text(group.at)] = examples, own, answers
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
 def _collect(queries: Column, group: int) -> _AskedQueries:
-    collected = _AskedQueries([], [], [])
+    collected = _AskedQueries([], [], [], [])
     for i, one in enumerate(queries):
         asked = [
             (Query(*query), text)
@@ -72,6 +77,7 @@ def _collect(queries: Column, group: int) -> _AskedQueries:
                 collected.images.append(i)
                 collected.numbers.append(k)
                 collected.words.append(text[query.start : query.stop])
+                collected.gold.append(one["targets"][query.target])
     return collected
 
 
@@ -86,6 +92,28 @@ def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
     if group.best_active is not None:
         groups["best_active_head_accuracy"] = (0, [[group.best_active]] * images)
     return groups
+
+
+def _answers(said: Sequence[str], targets: Sequence[str]) -> Answers:
+    """Return what was said, "" for nothing, beside the targets."""
+    place = {name: i for i, name in enumerate(dict.fromkeys([*filter(None, said), *targets]))}
+    return Answers(
+        [*place], [place[one] if one else -1 for one in said], [place[one] for one in targets]
+    )
+
+
+def _box(box: Sequence[float]) -> str:
+    """Return the corners of a box in whole pixels: left, top, right, bottom."""
+    return " ".join(f"{x:.0f}" for x in box)
+
+
+def _choice(chosen: Tensor | None, boxes: Tensor | None, query: int, heads: Sequence[int]) -> str:
+    """Return the box that heads chose for a query; "" if they chose several, or none."""
+    if chosen is None or boxes is None:
+        return ""
+    places = set(chosen[query].flatten()[list(heads)].tolist())
+    place = places.pop() if len(places) == 1 else -1
+    return _box(boxes[place].tolist()) if place >= 0 else ""
 
 
 def _credit(of_image: Tensor | None, query: int, measure: int, heads: Sequence[int]) -> float:

@@ -72,7 +72,7 @@ def report(
     among = [AMONG_THINGS] if any("things" in one for one in queries.images) else []
     counts = _counts(groups) | {"clusters": images} | dict(queries.counts)
     return outcome_of(
-        with_queries(scores_of(groups), pictures, queries.images, sums.queries, groups),
+        with_queries(scores_of(groups), pictures, queries.images, sums, groups),
         counts | count_truncated(reader.model, texts),
         [_best(groups), *_notes(sums), *_inactive(groups), *among],
         {"heads": head_table(groups), **picture},

@@ -48,7 +48,7 @@ from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.intervals import Z95, Estimate, clustered_fraction, wilson
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import (
     RightRanks,
     all_equal,
@@ -240,7 +240,8 @@ def _rank(
 class Queries(NamedTuple):
     """N queries: what they retrieve, the right ranks, among how many, and how many are right.
 
-    `images` [N] are those that queries belong to, by which they vary together.
+    `images` [N] are those that queries belong to, by which they vary together. `answers` are the
+    candidate that ranks first, and the right one that does.
     """
 
     retrieve: str
@@ -249,6 +250,7 @@ class Queries(NamedTuple):
     right: Tensor
     images: Tensor
     examples: Examples
+    answers: Answers
 
     @property
     def by_chance(self) -> RightRanks:
@@ -264,6 +266,8 @@ class Queries(NamedTuple):
                 {"retrieve": self.retrieve, "k": first, **at},
                 partial(recall_at, k=first),
                 self._estimate_fraction,
+                # Of more guesses, the first alone is not what the model said.
+                self.answers if first == 1 else None,
             )
             for first in dict.fromkeys(k)
         ]
@@ -278,13 +282,14 @@ class Queries(NamedTuple):
         at: At,
         formula: Callable[[RightRanks], Tensor],
         estimate: Callable[[NDArray[np.float64]], Estimate],
+        answers: Answers | None = None,
     ) -> Measured:
         """Return the mean of a formula of the ranks of each query."""
         credit, chance = (formula(x).numpy() for x in (self.found, self.by_chance))
         score = Score(
             metric, at=at, n=len(credit), chance=float(chance.mean()), **estimate(credit)._asdict()
         )
-        return Measured(score, self.examples, credit)
+        return Measured(score, self.examples, credit, answers)
 
     def _median_rank(self, at: At) -> Measured:
         """Return the median rank, which has no items: a paired test compares means."""
@@ -332,25 +337,47 @@ def by_image_and_by_caption(
     sizes = torch.cat([pool.sizes for pool in pools])
     numbers = torch.tensor([[len(pool.images), len(pool.captions)] for pool in pools])
     ids, digests = captions.examples[:2]
+    of_images, of_captions = (join_ranks(parts) for parts in zip(*ranks, strict=True))
     shown = Examples([ids[i] for i in images], [digests[i] for i in images])
     return [
         Queries(
             TEXT,
-            join_ranks([one.captions for one in ranks]),
+            of_images,
             numbers[:, 1].repeat_interleave(numbers[:, 0]),
             sizes,
             images,
             shown,
+            _answers(
+                captions.captions, [pool.captions for pool in pools], numbers[:, 0], of_images
+            ),
         ),
         Queries(
             IMAGE,
-            join_ranks([one.images for one in ranks]),
+            of_captions,
             numbers[:, 0].repeat_interleave(numbers[:, 1]),
             torch.ones_like(caption_rows),
             captions.images[caption_rows],
             captions.named(caption_rows.tolist()),
+            _answers(ids, [pool.images for pool in pools], numbers[:, 1], of_captions),
         ),
     ]
+
+
+def _answers(
+    names: Sequence[str], pools: Sequence[Tensor], queries: Tensor, found: RightRanks
+) -> Answers:
+    """Return what ranks first for the queries of each pool, given its candidates' rows in `names`.
+
+    Candidates of the same name are one.
+    """
+    candidates = torch.cat([*pools])
+    sizes = torch.tensor([len(one) for one in pools])
+    starts = (sizes.cumsum(0) - sizes).repeat_interleave(queries)
+    distinct, place = _distinct(names)
+    chosen, right = (
+        place[candidates[starts + one.clamp(min=0)]] for one in (found.first, found.first_right)
+    )
+    return Answers(distinct, chosen.masked_fill(found.first < 0, -1).numpy(), right.numpy())
 
 
 def _outcome(
