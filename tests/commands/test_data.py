@@ -115,7 +115,7 @@ def test_the_data_of_all_tasks_are_found_or_what_to_get_and_none_are_read(tmp_pa
     put(tmp_path / "coco_regions" / "butd-36", "a.tsv")
     after = listed(capsys, "--data-dir", str(tmp_path)).splitlines()
     found = [line for line in after if line.startswith("found")]
-    drawn = ("foils", "objects", "pair_questions", "scenes", "twins")
+    drawn = ("foils", "foils_and_phrases", "objects", "pair_questions", "scenes", "twins")
     named = sorted([*drawn, "coco_regions/butd-36", "cub", "digits", "gensim_word_pairs"])
     assert found == [f"found    {name}" for name in named]
     assert not (tmp_path / "cache" / "vlbench").exists()

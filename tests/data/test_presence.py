@@ -113,7 +113,8 @@ LOADERS = {
 
 # Those whose data are in vlbench or a library; the last reads a file of gensim.
 INSIDE = [digits.digits, *(getattr(scenes, name) for name in ("objects", "scenes"))]
-INSIDE += [of_scenes.foils, of_scenes.twins, of_scenes.pair_questions, word_pairs.gensim_word_pairs]
+INSIDE += [of_scenes.foils, of_scenes.foils_and_phrases, of_scenes.twins]
+INSIDE += [of_scenes.pair_questions, word_pairs.gensim_word_pairs]
 
 
 def test_each_loader_of_files_has_a_line():

@@ -1,5 +1,6 @@
 """Pictures whose words have planted boxes, and models with planted attention to them."""
 
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,13 +8,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vlbench.capabilities import JointAttention, Picture, Regions
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture, Regions
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
 
 SIZE = 64
 LAYERS, HEADS = 2, 3
+
+# A layer and a head; the number of items that a model without some heads is asked.
+Head = tuple[int, int]
+ABLATED = 80
 
 # Four regions that do not touch; the first is the most confident, the second the largest.
 REGIONS = [[0, 0, 10, 10], [20, 0, 44, 24], [0, 30, 10, 40], [50, 50, 60, 60]]
@@ -165,3 +170,46 @@ class Noisy(Constant):
 def many_scenes() -> Data:
     """Return enough scenes that each of two processes has a shard."""
     return data_of([two_things(i, i % 4, (i + 1 + i // 4 % 3) % 4) for i in range(600)])
+
+
+def numbered(values: Sequence[int], kind: str) -> Column:
+    """Return a column of numbers in the place of images or pictures."""
+    made = value_column(range(len(values)), kind)
+    digests = [f"sha256:{one}" for one in values]
+    return Column(made.key, kind, values, made.rows, digests=digests)
+
+
+def foils_and_scenes() -> Data:
+    """Return items of two captions, of which a picture's number tells the right one."""
+    columns = {
+        "image": numbered([*range(ABLATED)], "image"),
+        "picture": numbered([*range(ABLATED)], "picture"),
+        "caption": value_column([f"number {i % 2}" for i in range(ABLATED)], "text"),
+        "foils": value_column([[f"number {1 - i % 2}"] for i in range(ABLATED)]),
+    }
+    scenes = [two_things(i, i % 4, (i + 1) % 4) for i in range(6)]
+    return Data(splits={"test": Split(columns), "phrases": data_of(scenes).splits["test"]})
+
+
+class Needs(Planted):
+    """Sees the picture while one of some heads is there, which look at it; others may look, too."""
+
+    def __init__(self, *heads: Head, looks: Sequence[Head] = ()) -> None:
+        super().__init__({head: Plan() for head in looks or heads})
+        self.needed, self.taken = heads, Cut()
+
+    def parts(self) -> Parts:
+        return Parts((HEADS,) * LAYERS, ("image", "text"))
+
+    def cut(self, what: Cut) -> "Needs":
+        other = copy.copy(self)
+        other.taken = what
+        return other
+
+    def sees(self) -> bool:
+        blind = {layer for look in self.taken.looks for layer in range(*look.layers)}
+        return any(h not in self.taken.heads and h[0] not in blind for h in self.needed)
+
+    def score_pairs(self, pictures: Sequence[int], texts: Sequence[str]) -> Tensor:
+        pairs = zip(pictures, texts, strict=True)
+        return torch.tensor([float(self.sees() and text[-1] == str(p % 2)) for p, text in pairs])

@@ -20,7 +20,7 @@ from attack_fakes import SmallNet
 from attack_fakes import noise as noise_images
 from fakes import PlantedFeatures, labelled_images
 from foil_fakes import Answers, Sees, foil_rows, question_rows
-from grounding_fakes import Plan, Planted, data_of, two_things
+from grounding_fakes import Needs, Plan, Planted, data_of, foils_and_scenes, two_things
 from question_fakes import toy_model, toy_world
 
 from vlbench.capabilities import TokenVectors
@@ -53,6 +53,7 @@ from vlbench.probes.generalization.zero_shot_projection import (
     ProjectionTraining,
     zero_shot_projection,
 )
+from vlbench.probes.grounding.ablation import ablation
 from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.syntactic_grounding import (
     syntactic_grounding,
@@ -330,6 +331,11 @@ def named(*, regions: bool = False, held_out: bool = False, pools: bool = False)
 # Attention, pairs and questions
 
 
+def needed(_folder: Path, _patch: pytest.MonkeyPatch) -> World:
+    params = {"each_layer": True, "best_heads": 1, "windows": 1, "ranked_on": "phrases"}
+    return World(Needs((1, 2)), foils_and_scenes(), params)
+
+
 def attended(_folder: Path, _patch: pytest.MonkeyPatch) -> World:
     scenes = [two_things(i, i % 4, (i + 1 + i // 4) % 4) for i in range(12)]
     model = Planted({(0, 0): Plan(images=9), (1, 1): Plan(images=5)})
@@ -461,6 +467,7 @@ LINES = [
     Line(noun_count, captions_of("k"), BY_PLACE | {"copies": BY_PLACE["order"]}),
     Line(caption_patterns, favourites(), PLANTED),
     Line(caption_cross, favourites("scorers"), PLANTED),
+    Line(ablation, needed, NO_ANSWERS),
     Line(entity_grounding, attended, {"answers": "a head that points chooses no region"}),
     Line(syntactic_grounding, attended),
     Line(syntactic_grounding_things, attended),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from vlbench.metrics.intervals import clustered_ratio
-from vlbench.metrics.items import Examples, Measured
+from vlbench.errors import TooFewRows
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    Estimate,
+    Floats,
+    clustered_ratio,
+    crossed_variance,
+    plain_ends,
+    student_quantile,
+    variance_of_mean,
+)
+from vlbench.metrics.items import Examples, Measured, trials
 from vlbench.results import Score
 
 # Floors of a model that is asked: with the image of another cluster, and with the text alone.
@@ -43,13 +55,57 @@ def gain(
     difference = np.asarray(credit, np.float64) - np.asarray(other, np.float64)
     _, places = np.unique(examples.clusters or examples.ids, return_inverse=True)
     estimate = clustered_ratio(np.bincount(places, difference), np.bincount(places))
-    score = Score(
+    return Measured(_score(metric, difference, estimate, at), examples, difference)
+
+
+def gain_over_draws(
+    metric: str,
+    credit: ArrayLike,
+    others: ArrayLike,
+    examples: Examples,
+    at: Mapping[str, Any] | None = None,
+) -> Measured:
+    """Return the mean of one credit [N] less those of random draws [T, N], of the same examples.
+
+    Its interval is that of `mean_over_draws`. Raises TooFewRows for fewer than two clusters.
+    """
+    differences = np.asarray(credit, np.float64) - np.asarray(others, np.float64)
+    _, places = np.unique(examples.clusters or examples.ids, return_inverse=True)
+    score = _score(metric, differences, mean_over_draws(differences, places), at)
+    return Measured(
+        replace(score, draws=differences.mean(1).tolist()), examples, trials(differences)
+    )
+
+
+def mean_over_draws(differences: Floats, clusters: NDArray[np.intp]) -> Estimate:
+    """Return the mean of differences [T, N], of T draws and N items in clusters, from 0.
+
+    Draws and clusters both vary: the variance is `crossed_variance` of the sums over clusters, of a
+    single draw that of the clusters, and the interval is Student's t. It has no width if nothing
+    varies. Raises TooFewRows for fewer than two clusters.
+    """
+    count, items = int(clusters.max()) + 1, differences.shape[1]
+    if count < 2:
+        raise TooFewRows(f"an interval needs 2 images or more, not {count}")
+    value = float(differences.mean())
+    sums = np.stack([np.bincount(clusters, one, count) for one in differences - value])
+    parts = sums * count / items
+    variance, freedom = crossed_variance(parts) if len(parts) > 1 else variance_of_mean(parts[0])
+    if variance < ROUNDING**2:
+        return Estimate(value, 0, (value, value))
+    stderr = math.sqrt(variance)
+    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(freedom)))
+
+
+def _score(
+    metric: str, differences: Floats, estimate: Estimate, at: Mapping[str, Any] | None
+) -> Score:
+    return Score(
         metric,
         at=at or {},
-        n=len(difference),
+        n=differences.shape[-1],
         chance=0.0,
         unit="fraction",
         range=(-1.0, 1.0),
         **estimate._asdict(),
     )
-    return Measured(score, examples, difference)

@@ -89,6 +89,16 @@ def choose_any(
     return Choice((near & right).sum(-1) / tied.double(), tied > 1, _choice_of(near, tied))
 
 
+def choose_first(scores: Tensor, sizes: Sequence[int], *, log_odds: bool = False) -> Choice:
+    """Return the choice of the first among `sizes` candidates each, whose scores are in a row."""
+    table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
+    given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    table[given] = scores.double()
+    right = torch.zeros(table.shape, dtype=torch.bool)
+    right[:, 0] = True
+    return choose_any(table, right, candidates=given, log_odds=log_odds)
+
+
 def credit_among(
     scores: Tensor, right: Tensor, guesses: int | Tensor, *, log_odds: bool = False
 ) -> Tensor:

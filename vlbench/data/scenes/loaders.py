@@ -137,6 +137,19 @@ def foils(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
     return Data(splits={"train": Split({"captions": value_column(read)}), "test": Split(split)})
 
 
+def foils_and_phrases(
+    *, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None
+) -> Data:
+    """Return the rows of `foils`, and as a split `phrases` the validation rows of `scenes`.
+
+    These are 550 other images, of `things: seen`, with phrases and boxes. Parameters are those of
+    `scenes`.
+    """
+    rows = foils(seed=seed, regions=regions, cache_dir=cache_dir)
+    others = scenes(seed=seed, regions=regions, things="seen", cache_dir=cache_dir)
+    return Data(splits={**rows.splits, "phrases": others.splits["val"]})
+
+
 def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
     """Return the 1,750 pairs of `foils`, each a row of two images with their captions.
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.coco_files import Phrase
-from vlbench.data.records import value_column
+from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
@@ -41,7 +41,6 @@ def entity_grounding(
     TooFewRows where fewer than two images have a phrase with boxes.
     """
     rows = first_images(data.splits[split], images)
-    words = [[entities(phrases) for phrases in captions] for captions in rows["phrases"]]
     unboxed = sum(
         not phrase.boxes
         for captions in rows["phrases"]
@@ -49,12 +48,18 @@ def entity_grounding(
         for phrase in phrases
     )
     queries = Queries(
-        images=value_column([image_queries(rows, i, each) for i, each in enumerate(words)]),
+        images=entity_queries(rows),
         conditions=[{}],
         counts={"phrases_without_boxes": unboxed},
     )
     reader = AttentionReader(model, 1, detector)
     return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
+
+
+def entity_queries(rows: Split) -> Column:
+    """Return the queries of each image: the last words of the phrases of its captions."""
+    words = [[entities(phrases) for phrases in captions] for captions in rows["phrases"]]
+    return value_column([image_queries(rows, i, each) for i, each in enumerate(words)])
 
 
 def entities(phrases: Sequence[Phrase]) -> list[WordTarget]:

@@ -59,7 +59,7 @@ from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.items import DIGITS, Answers, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
-from vlbench.metrics.ranking import Choice, choose_any
+from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
 from vlbench.probes.matching.credits import (
     Manner,
@@ -283,7 +283,7 @@ class Questions:
         if not self._asker:
             tables |= {ANOTHER: of_images(others), "": of_images(rows)}
         choices = {
-            name: _first_of(table, sizes, log_odds=self._log_odds.get(name, False))
+            name: choose_first(table, sizes, log_odds=self._log_odds.get(name, False))
             for name, table in tables.items()
         }
         if self._asker:
@@ -331,7 +331,8 @@ class Questions:
 
         def of_captions(captions: list[str]) -> Choice:
             table = torch.stack([score(rows, captions) for score in self._scorers], 1)
-            return choose_any(table.double(), _first(table), log_odds=self._log_odds[""])
+            sizes = [len(self._scorers)] * len(rows)
+            return choose_first(table.flatten(), sizes, log_odds=self._log_odds[""])
 
         other = of_captions([self._captions[i] for i in others])
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
@@ -471,21 +472,6 @@ def _answers_of_both(pairs: Sequence[Sequence[str]], own: Choice) -> Answers:
     """Return what was chosen on both sides of twins: the first is right, then the second."""
     candidates = [pair for pair in pairs for _ in range(2)]
     return answers_among(candidates, own.chosen, [0, 1] * len(pairs))
-
-
-def _first_of(scores: Tensor, sizes: Sequence[int], *, log_odds: bool) -> Choice:
-    """Return the choice of the first among `sizes` candidates each, whose scores are in a row."""
-    table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
-    given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
-    table[given] = scores.double()
-    return choose_any(table, _first(table), candidates=given, log_odds=log_odds)
-
-
-def _first(table: Tensor) -> Tensor:
-    """Return which candidates are the first, bool [N, C]."""
-    right = torch.zeros(table.shape, dtype=torch.bool)
-    right[:, 0] = True
-    return right
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:

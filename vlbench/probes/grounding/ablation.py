@@ -1,0 +1,277 @@
+"""What a model needs: how much worse it chooses captions without some of its parts.
+
+An item is an image with a `caption` and `foils`; it is right if the caption scores highest. `drop`
+is the accuracy of the whole model less that of the model without a part, paired by item, and
+`drop_beyond_random` is the drop less the mean drop of random parts of the same size (Michel, Levy
+and Neubig 2019, arXiv:1905.10650, who take away heads; Geva et al. 2023, arXiv:2304.14767, who take
+away attention in a window of layers). Its interval is over items and over draws. The parts are:
+
+- `layer`: all heads of a layer. A layer has no other heads than these, so that the random parts are
+  as many heads of all layers.
+- `best heads`: the heads that ground entities best (see `entity_grounding`) on other images. The
+  random parts are as many other heads of the same layers, of all layers if there are too few.
+- `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
+  image, in a window of layers that begins with `layer`. The random parts are as many other layers,
+  not always in a row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Annotated, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from vlbench.capabilities import (
+    Cut,
+    ImageTextScorer,
+    Intervenable,
+    JointAttender,
+    Look,
+    count_truncated,
+)
+from vlbench.data.records import Data, Split
+from vlbench.digests import digest
+from vlbench.engine import Engine
+from vlbench.engine.pair_scores import PairScorer
+from vlbench.errors import DataError, SpecError, TooFewRows, counted
+from vlbench.metrics.gains import gain, gain_over_draws
+from vlbench.metrics.intervals import clustered_fraction
+from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
+from vlbench.metrics.ranking import Choice, choose_first
+from vlbench.probes.grounding.attention import AttentionReader, head_sums
+from vlbench.probes.grounding.entity_grounding import entity_queries
+from vlbench.probes.grounding.measures import first_images
+from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
+from vlbench.results import At, Outcome, Positive, Score
+
+# `ranked_on` names a split of images with phrases.
+AblationRows = Annotated[Data, "test", "ranked_on"]
+
+# A layer and a head of it.
+Head = tuple[int, int]
+Item = TypeVar("Item")
+
+CAVEAT = (
+    "a drop is what the model loses without a part: parts that stand in for each other hide it, "
+    "and a model without a part may be worse because it never ran so"
+)
+
+
+class CutScorer(Intervenable, ImageTextScorer, JointAttender, Protocol):
+    """Scores pairs, without some of its parts too, and shows where it looks."""
+
+
+class Part(NamedTuple):
+    """A part to take away, the conditions of its scores, and random parts of the same size."""
+
+    at: At
+    cut: Cut
+    controls: Sequence[Cut]
+
+
+def ablation(  # noqa: PLR0913 - tasks fill them by name
+    model: CutScorer,
+    data: AblationRows,
+    engine: Engine,
+    *,
+    each_layer: bool = False,
+    best_heads: int = 0,
+    windows: int = 0,
+    images: Positive | None = None,
+    ranked_on: str = "test",
+    ranked_images: Positive | None = None,
+    draws: Positive = 8,
+    seed: int = 0,
+) -> Outcome:
+    """Return how much accuracy a model loses without some of its parts, and beyond random parts.
+
+    `each_layer` takes away all heads of a layer, of each in turn; `best_heads` so many of the heads
+    that ground best on the first `ranked_images` of the split `ranked_on`, together; `windows` the
+    attention to the image in so many layers in a row. 0 takes none of these. The first `images` of
+    the test rows are read. The seed draws as many random parts as there are `draws`.
+
+    Raises SpecError if there is nothing to take away, or less than is asked, DataError for heads
+    ranked on test images, and TooFewRows for fewer than two clusters.
+    """
+    rows = data.splits["test"]
+    rows = rows.select(range(min(images or len(rows), len(rows))))
+    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    examples = _examples(rows, texts)
+    clusters = len({*examples.clusters})
+    if clusters < 2:
+        raise TooFewRows(f"{counted(clusters, 'image')} to choose captions of; an interval needs 2")
+    heads, positions = model.parts()
+    parts = _layers(heads, draws, seed) if each_layer else []
+    if best_heads:
+        others = first_images(data.splits[ranked_on], ranked_images)
+        _refuse_shared(rows, others, ranked_on)
+        best = best_grounding(model, others, engine, best_heads)
+        parts.append(_best(best, heads, draws, seed))
+    for source in ("text", "end") if windows else ():
+        if source in positions:
+            parts += _windows(source, windows, len(heads), draws, seed)
+    if not parts:
+        raise SpecError("nothing is taken away: set each_layer, best_heads or windows")
+    cuts = [*dict.fromkeys(chain.from_iterable((one.cut, *one.controls) for one in parts))]
+    cost = f"{len(cuts) + 1} passes over {len(rows):,} images, one of them of the whole model"
+    whole = _choose(model, rows, texts, engine)
+    watched = engine.watched(cost, cuts, len(cuts))
+    credit = {cut: _choose(engine.cut(model, cut), rows, texts, engine).credit for cut in watched}
+    measured = [_accuracy(whole, texts, examples)]
+    for one in parts:
+        own = credit[one.cut]
+        measured.append(gain("drop", whole.credit, own, examples, one.at))
+        if one.controls:
+            random = torch.stack([whole.credit - credit[cut] for cut in one.controls])
+            name, drop = "drop_beyond_random", whole.credit - own
+            measured.append(gain_over_draws(name, drop, random, examples, one.at))
+    counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
+    counts |= {"clusters": clusters}
+    named = [f"best heads, layer-head from 0: {_named(best)}"] if best_heads else []
+    scores = measured if len(measured) <= MOST_SCORES else _of_no_layer(measured)
+    return outcome_of(
+        scores,
+        counts | count_truncated(model, [*chain(*texts)]),
+        [CAVEAT, cost, *named],
+        {"drops": _table(measured)},
+    )
+
+
+def best_grounding(model: JointAttender, rows: Split, engine: Engine, count: int) -> list[Head]:
+    """Return the heads that choose the right regions most often, the best first; ties by place."""
+    sums = head_sums(AttentionReader(model, 1), rows["picture"], entity_queries(rows), engine)
+    (group,) = groups_of(sums, [{}], 0)
+    right = group.measures["accuracy"].sum(0)
+    if count > len(right) // 2:
+        have = f"the model has {len(right)}, of which as many others are to be left"
+        raise SpecError(f"{count} best heads asked; {have}")
+    places = np.argsort(-right, kind="stable")[:count].tolist()
+    return [divmod(place, group.shape[1]) for place in places]
+
+
+def _layers(heads: Sequence[int], draws: int, seed: int) -> list[Part]:
+    every = [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
+    parts = []
+    for layer, count in enumerate(heads):
+        own = tuple((layer, head) for head in range(count))
+        random = _samples(every, own, draws, seed)
+        at: At = {"cut": "layer", "layer": layer}
+        parts.append(Part(at, Cut(heads=own), [Cut(heads=some) for some in random]))
+    return parts
+
+
+def _windows(source: str, width: int, layers: int, draws: int, seed: int) -> list[Part]:
+    if width > layers:
+        raise SpecError(f"windows of {width} layers asked; the model has {layers}")
+
+    def blind(some: Sequence[int]) -> Cut:
+        return Cut(looks=tuple(Look(source, "image", (i, i + 1)) for i in some))
+
+    parts = []
+    for first in range(layers - width + 1):
+        own = tuple(range(first, first + width))
+        random = _samples(range(layers), own, draws, seed)
+        at: At = {"cut": f"{source} to image", "layer": first}
+        parts.append(Part(at, blind(own), [*map(blind, random)]))
+    return parts
+
+
+def _best(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> Part:
+    rng = np.random.default_rng(seed)
+    random = [_other_heads(best, heads, rng) for _ in range(draws)]
+    return Part({"cut": "best heads"}, Cut(heads=tuple(sorted(best))), random)
+
+
+def _other_heads(best: Sequence[Head], heads: Sequence[int], rng: np.random.Generator) -> Cut:
+    """Return as many other heads, as far as possible of the same layers."""
+    left = [(layer, i) for layer, count in enumerate(heads) for i in range(count)]
+    left = [one for one in left if one not in best]
+    drawn, missing = list[Head](), 0
+    for layer, count in Counter(layer for layer, _ in best).items():
+        own = [one for one in left if one[0] == layer]
+        enough = len(own) >= count
+        drawn += _sample(own, count, rng) if enough else ()
+        missing += 0 if enough else count
+    drawn += _sample([one for one in left if one not in drawn], missing, rng)
+    return Cut(heads=tuple(sorted(drawn)))
+
+
+def _samples(
+    of: Sequence[Item], own: tuple[Item, ...], draws: int, seed: int
+) -> list[tuple[Item, ...]]:
+    """Return random samples as large as `own` that are not `own`; none if there is no other.
+
+    Of parts of one size they are nearly the same, so that few passes are made.
+    """
+    rng, samples = np.random.default_rng(seed), list[tuple[Item, ...]]()
+    while len(own) < len(of) and len(samples) < draws:
+        sample = tuple(_sample(of, len(own), rng))
+        samples += [sample] if sample != own else []
+    return samples
+
+
+def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[Item]:
+    """Return some of these, in order."""
+    return [of[i] for i in sorted(rng.choice(len(of), count, replace=False).tolist())]
+
+
+def _choose(
+    model: CutScorer, rows: Split, texts: Sequence[Sequence[str]], engine: Engine
+) -> Choice:
+    scorer, sizes = PairScorer(model, rows, engine), [*map(len, texts)]
+    scores = scorer(np.repeat(range(len(sizes)), sizes).tolist(), [*chain(*texts)])
+    return choose_first(scores, sizes, log_odds=scorer.log_odds)
+
+
+def _accuracy(choice: Choice, texts: Sequence[Sequence[str]], examples: Examples) -> Measured:
+    credit, chance = choice.credit.numpy(), float(np.mean([1 / len(own) for own in texts]))
+    _, places = np.unique(examples.clusters, return_inverse=True)
+    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    score = Score("accuracy", n=len(credit), chance=chance, **estimate._asdict())
+    return Measured(score, examples, credit)
+
+
+def _examples(rows: Split, texts: Sequence[Sequence[str]]) -> Examples:
+    """Return what identifies each item: its image, and the number of its row."""
+    images, captions = rows["image"].examples(), rows["caption"].examples()
+    ids = [f"{a}/{b}" for a, b in zip(images.ids, captions.ids, strict=True)]
+    content = zip(images.digests, texts, strict=True)
+    digests = [digest([a, *own]).removeprefix("sha256:")[:DIGITS] for a, own in content]
+    clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
+    return Examples(ids, digests, clusters, images.digests)
+
+
+def _refuse_shared(rows: Split, others: Split, name: str) -> None:
+    """Raise DataError if heads would be ranked on a test image."""
+    name_of = "image" if "image" in others.columns else "picture"
+    first, second = ({*one[name_of].examples().digests} for one in (rows, others))
+    if first & second:
+        count = len(first & second)
+        raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
+
+
+def _of_no_layer(measured: Sequence[Measured]) -> list[Measured]:
+    """Return the scores that are of no single layer; those of all are in the table."""
+    return [one for one in measured if "layer" not in one.score.at]
+
+
+def _named(heads: Sequence[Head]) -> str:
+    return ", ".join("{}-{}".format(*head) for head in heads)
+
+
+def _table(measured: Sequence[Measured]) -> pa.Table:
+    drops = [one.score for one in measured[1:]]
+    columns = {
+        "metric": [one.metric for one in drops],
+        "cut": [str(one.at["cut"]) for one in drops],
+        "layer": pa.array([one.at.get("layer") for one in drops], pa.int64()),
+        "value": [float(one.value) for one in drops],
+        "low": [float(one.ci95[0]) if one.ci95 else None for one in drops],
+        "high": [float(one.ci95[1]) if one.ci95 else None for one in drops],
+    }
+    return pa.table(columns)
