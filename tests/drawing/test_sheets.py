@@ -8,7 +8,7 @@ from PIL import Image
 from vlbench.drawing.sheets import (
     COLUMNS,
     LINE,
-    LINES,
+    MOST_LINES,
     TILE,
     CaptionedImage,
     figure_png,
@@ -22,8 +22,15 @@ RED = CaptionedImage(Image.new("RGB", (4, 2), "red"), ["a.jpg", "said: cat", "ri
 
 def test_images_stand_six_in_a_row():
     sheet = image_sheet([RED] * 7)
-    assert sheet.size == (COLUMNS * TILE, 2 * (TILE + LINE * LINES))
+    assert sheet.size == (COLUMNS * TILE, 2 * (TILE + LINE * 3))
     assert sheet.convert("RGB").getpixel((TILE // 2, 20)) == (255, 0, 0)
+
+
+def test_a_tile_is_as_high_as_its_longest_lines_up_to_a_limit():
+    long = CaptionedImage(RED.image, ["said: " + "a long caption " * 8, "right: a dog"])
+    endless = CaptionedImage(RED.image, ["word " * 1000])
+    heights = [image_sheet([RED, one]).size[1] - TILE for one in (long, endless)]
+    assert heights == [LINE * 6, LINE * MOST_LINES]
 
 
 def test_the_same_images_give_the_same_bytes():

@@ -15,7 +15,10 @@ from PIL.Image import Image
 
 from vlbench.errors import printed
 
-TILE, LINE, LINES, COLUMNS = 200, 15, 4, 6
+TILE, LINE, MOST_LINES, COLUMNS = 200, 15, 16, 6
+
+# The characters of a line below an image.
+ACROSS = 30
 
 
 class CaptionedImage(NamedTuple):
@@ -25,13 +28,17 @@ class CaptionedImage(NamedTuple):
     lines: Sequence[str]
 
 
-def image_sheet(shown: Sequence[CaptionedImage], *, lines: int = LINES) -> Image:
-    """Return images with at most `lines` lines below each, six in a row."""
-    columns, height = min(COLUMNS, len(shown)), TILE + LINE * lines
+def image_sheet(shown: Sequence[CaptionedImage]) -> Image:
+    """Return images six in a row, each with its lines below it, up to MOST_LINES."""
+    texts = [
+        [part for line in one.lines for part in textwrap.wrap(printed(line), ACROSS)][:MOST_LINES]
+        for one in shown
+    ]
+    columns, height = min(COLUMNS, len(shown)), TILE + LINE * max(map(len, texts))
     rows = -(-len(shown) // columns)
     sheet = PIL.Image.new("RGB", (columns * TILE, rows * height), "white")
-    for i, one in enumerate(shown):
-        sheet.paste(_tile(one, height), (i % columns * TILE, i // columns * height))
+    for i, (one, lines) in enumerate(zip(shown, texts, strict=True)):
+        sheet.paste(_tile(one.image, lines, height), (i % columns * TILE, i // columns * height))
     return sheet
 
 
@@ -62,13 +69,12 @@ def save_figure(figure: Any) -> Path:
     return Path(file.name)
 
 
-def _tile(shown: CaptionedImage, height: int) -> Image:
+def _tile(image: Image, lines: Sequence[str], height: int) -> Image:
     tile = PIL.Image.new("RGB", (TILE, height), "white")
-    scale = (TILE - 8) / max(shown.image.size)
-    size = [max(1, round(side * scale)) for side in shown.image.size]
-    tile.paste(shown.image.resize((size[0], size[1])), (4, 4))
+    scale = (TILE - 8) / max(image.size)
+    size = [max(1, round(side * scale)) for side in image.size]
+    tile.paste(image.resize((size[0], size[1])), (4, 4))
     pen, font = ImageDraw.Draw(tile), ImageFont.load_default(12)
-    texts = [text for line in shown.lines for text in textwrap.wrap(printed(line), 30)]
-    for i, text in enumerate(texts[: (height - TILE) // LINE]):
+    for i, text in enumerate(lines):
         pen.text((4, TILE - 2 + LINE * i), text, fill="black", font=font)
     return tile

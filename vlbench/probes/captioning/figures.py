@@ -66,9 +66,6 @@ MOST_WORDS, MOST_IMAGES = 10, 12
 # Letters of a word.
 LONGEST = 24
 
-# Lines under an image.
-LINES_BELOW = 11
-
 # The colours of parts of speech; all others share the last.
 OF_SPEECH = {
     "NOUN": "#0072b2",
@@ -264,7 +261,7 @@ def captions(row: Result, read_table: ReadTable) -> Image | None:
         CaptionedImage(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
         for one in examples[:MOST_IMAGES]
     ]
-    return image_sheet(shown, lines=LINES_BELOW) if shown else None
+    return image_sheet(shown) if shown else None
 
 
 def word_figure(title: str, words: Sequence[Row]) -> Figure:
