@@ -260,7 +260,7 @@ def test_a_panel_has_ten_words_and_nothing_is_cut():
 def test_the_sheet_shows_twelve_images_at_most(tmp_path):
     (name,) = drawn(planted(tmp_path, examples=examples(30)), captions)
     with PIL.Image.open(tmp_path / "figures" / name) as sheet:
-        assert (sheet.width, sheet.height) == (6 * 200, 2 * (200 + 11 * 15))
+        assert (sheet.width, sheet.height) == (6 * 200, 2 * (200 + 3 * 15))
         assert sheet.getpixel((100, 100)) == (255, 0, 0)
 
 
