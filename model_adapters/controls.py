@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
 from torch.nn import functional
 
+from vlbench.adapter_kit.cuts import cut_copy
 from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.adapter_kit.images import to_pixels
-from vlbench.capabilities import JointAttention, Picture, Regions, TokenVectors
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture, Regions, TokenVectors
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -32,10 +33,10 @@ LAYERS, HEADS = 2, 3
 class Control:
     """Has every capability: the same answer for every input, or, with `noise`, random numbers.
 
-    The noise is drawn with `init_seed` and the content of the input: the same input has the same
-    output in any batch and any run. A word has other noise in another text, and in another place.
-    `classes` is the number of classes of the classifier, whose names are numbers, and `width` is
-    the width of vectors. In each picture it detects one region per name in `labels`, the whole
+    The noise is drawn with `init_seed`, the parts taken away and the content of the input: the same
+    input has the same output in any batch and any run. A word has other noise in another text, and
+    in another place. `classes` is the number of classes of the classifier, whose names are numbers,
+    and `width` is the width of vectors. In each picture it detects one region per name in `labels`, the whole
     picture. Attention is to the regions of the data, or to the whole picture if they have none. The
     masked language model has the tokenizer and the configuration of `words`, and random or zero
     weights.
@@ -46,6 +47,7 @@ class Control:
 
     # Outputs that mean nothing are of any classes, in any order.
     class_order = "any"
+    _cut = Cut()
 
     def __init__(
         self,
@@ -163,6 +165,14 @@ class Control:
         """Return the attention of each word to each region; the softmax is over the regions."""
         return [self._attention(*pair) for pair in zip(pictures, texts, strict=True)]
 
+    def parts(self) -> Parts:
+        """Return heads and positions, which nothing depends on."""
+        return Parts((HEADS,) * LAYERS, ("image", "text", "end"))
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same control; with `noise`, one that draws other numbers."""
+        return cut_copy(self, what)
+
     def masked_lm(self) -> tuple[Any, Any]:
         """Return a tokenizer and a BERT."""
         checkpoint = Checkpoint(self._words, "random", seed=self._seed)
@@ -189,7 +199,7 @@ class Control:
         """Return numbers for each of several things of one input, float32 [n, width]."""
         if not self._noise:
             return torch.ones(len(own), width, device=self._device)
-        whole = hashlib.sha256(str(self._seed).encode())
+        whole = hashlib.sha256(f"{self._seed}{self._cut if any(self._cut) else ''}".encode())
         for part in shared:
             whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
         drawn = [_draw(whole.digest() + repr(one).encode(), width) for one in own]
