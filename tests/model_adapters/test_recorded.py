@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from foil_fakes import column
+from foil_fakes import presence
 from foil_files import put_images, put_json
 from PIL import Image
 
@@ -16,7 +16,6 @@ import vlbench
 from model_adapters.recorded import Recorded
 from vlbench.capabilities import Asked, Reply
 from vlbench.cli import main
-from vlbench.data.records import Data, Split, value_column
 from vlbench.data.sugar_crepe import COUNTS
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
@@ -290,18 +289,6 @@ def test_a_folder_without_answers_is_refused(tmp_path):
         Recorded(path=tmp_path)
 
 
-def asked(*answers):
-    """Return questions of yes and no, each about an image of its own."""
-    rows = [(i, 0) for i in range(len(answers))]
-    columns = {
-        "image": column(rows, "image"),
-        "picture": column(rows, "picture"),
-        "question": value_column(["is it there ?"] * len(rows), "text"),
-        "right_answers": value_column([[answer] for answer in answers]),
-    }
-    return Data(splits={"test": Split(columns)})
-
-
 @pytest.mark.parametrize("named", [{"item": "row"}, {"image": "image", "texts": "text|y|n"}])
 def test_answers_to_questions_are_looked_up(tmp_path, named):
     said = ["Yes, it is.", "Yes", "I cannot say"]
@@ -312,7 +299,7 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
     ]  # fmt: skip
     file = put(tmp_path, "\n".join(lines), "a.jsonl")
     model = Recorded(path=file, labels="words", **named)
-    found = questions(model, asked("yes", "no", "no", "yes"), Engine.for_tests(), positive="yes")
+    found = questions(model, presence("yes", "no", "no", "yes"), Engine.for_tests(), positive="yes")
     values = {s.metric: s.value for s in found.scores if not s.at}
     assert values["accuracy"] == pytest.approx(1 / 3)
     assert (found.counts["unparsed"], found.counts["unanswered"]) == (1, 1)
@@ -328,4 +315,4 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
 def test_an_order_or_scores_of_other_options_are_refused(tmp_path, row, why):
     model = Recorded(path=put(tmp_path, json.dumps(row), "a.jsonl"), item="row", order="order")
     with pytest.raises(DataError, match=why):
-        questions(model, asked("yes", "no"), Engine.for_tests())
+        questions(model, presence("yes", "no"), Engine.for_tests())

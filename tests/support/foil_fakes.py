@@ -209,3 +209,17 @@ def hash_of(seed, picture, text):
     for sign in f"{picture}{text}":
         number = (number * 131 + ord(sign)) % 2**31
     return number
+
+
+def presence(*answers, clusters=None):
+    """Return questions of yes and no, one for each image."""
+    rows = [(i, 0) for i in range(len(answers))]
+    columns = {
+        "image": column(rows, "image"),
+        "picture": column(rows, "picture"),
+        "question": value_column(["is it there ?"] * len(rows), "text"),
+        "right_answers": value_column([[answer] for answer in answers]),
+    }
+    if clusters:
+        columns["cluster"] = value_column(clusters)
+    return Data(splits={"test": Split(columns)})

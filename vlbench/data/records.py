@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -216,6 +216,20 @@ def value_column(values: Sequence[Any], kind: str = "value") -> Column:
 def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the label of every row, int64 [N]."""
     return np.array(list(split["label"]), dtype=np.int64)
+
+
+def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) -> Examples:
+    """Return what identifies items: the image of each row, the row of its `text`, and its content.
+
+    `content` are the texts of each item. Items of one `cluster`, else of one image, are not
+    independent.
+    """
+    images, texts = rows["image"].examples(), rows[text].examples()
+    ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
+    whole = zip(images.digests, content, strict=True)
+    digests = [digest([image, *own]).removeprefix("sha256:")[:DIGITS] for image, own in whole]
+    clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
+    return Examples(ids, digests, clusters, images.digests)
 
 
 def require_classes(data: Data) -> None:

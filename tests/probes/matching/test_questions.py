@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from foil_fakes import Answers, column, question_rows
+from foil_fakes import Answers, presence, question_rows
 
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
@@ -84,20 +84,6 @@ def test_items_say_what_was_said_and_what_is_right():
     own = [row for row in items if row["metric"] == "accuracy" and row["at"] == "{}"]
     assert {(row["prediction"] == row["target"]) == row["credit"] for row in own} == {True}
     assert {row["prediction"] for row in own} >= {"two", "no", "left", "blue"}
-
-
-def presence(*answers, clusters=None):
-    """Return questions of yes and no, one for each image."""
-    rows = [(i, 0) for i in range(len(answers))]
-    columns = {
-        "image": column(rows, "image"),
-        "picture": column(rows, "picture"),
-        "question": value_column(["is it there ?"] * len(rows), "text"),
-        "right_answers": value_column([[answer] for answer in answers]),
-    }
-    if clusters:
-        columns["cluster"] = value_column(clusters)
-    return Data(splits={"test": Split(columns)})
 
 
 HALF = presence("yes", "no", "yes", "no")

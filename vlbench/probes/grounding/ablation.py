@@ -23,7 +23,6 @@ from itertools import chain
 from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from vlbench.capabilities import (
@@ -34,20 +33,19 @@ from vlbench.capabilities import (
     Look,
     count_truncated,
 )
-from vlbench.data.records import Data, Split
-from vlbench.digests import digest
+from vlbench.data.records import Data, Split, examples_of_items
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import clustered_fraction
-from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
+from vlbench.metrics.items import Examples, Measured, outcome_of
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
-from vlbench.results import At, Outcome, Positive, Score
+from vlbench.results import Artifact, At, Outcome, Positive, Score
 
 # `ranked_on` names a split of images with phrases.
 AblationRows = Annotated[Data, "test", "ranked_on"]
@@ -101,7 +99,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     rows = data.splits["test"]
     rows = rows.select(range(min(images or len(rows), len(rows))))
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
-    examples = _examples(rows, texts)
+    examples = examples_of_items(rows, "caption", texts)
     clusters = len({*examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to choose captions of; an interval needs 2")
@@ -236,16 +234,6 @@ def _accuracy(choice: Choice, texts: Sequence[Sequence[str]], examples: Examples
     return Measured(score, examples, credit)
 
 
-def _examples(rows: Split, texts: Sequence[Sequence[str]]) -> Examples:
-    """Return what identifies each item: its image, and the number of its row."""
-    images, captions = rows["image"].examples(), rows["caption"].examples()
-    ids = [f"{a}/{b}" for a, b in zip(images.ids, captions.ids, strict=True)]
-    content = zip(images.digests, texts, strict=True)
-    digests = [digest([a, *own]).removeprefix("sha256:")[:DIGITS] for a, own in content]
-    clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
-    return Examples(ids, digests, clusters, images.digests)
-
-
 def _refuse_shared(rows: Split, others: Split, name: str) -> None:
     """Raise DataError if heads would be ranked on a test image."""
     name_of = "image" if "image" in others.columns else "picture"
@@ -264,7 +252,9 @@ def _named(heads: Sequence[Head]) -> str:
     return ", ".join("{}-{}".format(*head) for head in heads)
 
 
-def _table(measured: Sequence[Measured]) -> pa.Table:
+def _table(measured: Sequence[Measured]) -> Artifact:
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
     drops = [one.score for one in measured[1:]]
     columns = {
         "metric": [one.metric for one in drops],

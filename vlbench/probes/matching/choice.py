@@ -50,14 +50,13 @@ from vlbench.capabilities import (
     Reply,
     count_truncated,
 )
-from vlbench.data.records import Column, Data, Split
-from vlbench.digests import digest
+from vlbench.data.records import Column, Data, Split, examples_of_items
 from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, look_up, way_of
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import DIGITS, Answers, Examples
+from vlbench.metrics.items import Answers, Examples
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
@@ -383,14 +382,11 @@ class Questions:
 
     def _named_examples(self) -> Examples:
         """Return what identifies each item: its image, and the number of its row."""
-        images, texts = self._rows["image"].examples(), self._rows["caption"].examples()
-        ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
-        texts_by_row = filter(None, (self._captions, self._foils, self._seconds))
-        several = zip(images.digests, *texts_by_row, strict=True)
-        digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in several]
-        named = "cluster" in self._rows.columns
-        clusters = [*self._rows["cluster"]] if named else self._images_of_rows()
-        return Examples(ids, digests, clusters, images.digests)
+        content = zip(*filter(None, (self._captions, self._foils, self._seconds)), strict=True)
+        examples = examples_of_items(self._rows, "caption", content)
+        if "cluster" in self._rows.columns:
+            return examples
+        return examples._replace(clusters=self._images_of_rows())
 
     def _named_images(self) -> list[list[str]]:
         """Return the ids of each row's images; their columns' names where two ids are the same."""

@@ -28,15 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import Answerer, AnswerScorer, Recording, Reply
-from vlbench.data.records import Split, TestRows
-from vlbench.digests import digest
+from vlbench.data.records import Split, TestRows, examples_of_items
 from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, Question, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import DataError, SpecError
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
-from vlbench.metrics.items import DIGITS, Examples, Measured
+from vlbench.metrics.items import Examples, Measured
 from vlbench.metrics.replies import judge, letters
 from vlbench.probes.matching.credits import Manner, MetricItems, all_right, answers_among, report
 from vlbench.results import Outcome, Positive, Score
@@ -146,18 +145,10 @@ def read_items(rows: Split) -> Items:
         if len({*own}) < len(own) or len(right[-1]) == len(own):
             what = "two options are the same" if len({*own}) < len(own) else "every option is right"
             raise DataError(f"row {row} asks nothing: {what}, {', '.join(own):.80}")
-    images = rows["image"].examples()
-    content = zip(images.digests, texts, options, strict=True)
-    digests = [digest([*map(_plain, one)]).removeprefix("sha256:")[:DIGITS] for one in content]
-    ids = [f"{a}/{b}" for a, b in zip(images.ids, rows["question"].examples().ids, strict=True)]
-    named = "cluster" in rows.columns
-    clusters = [*rows["cluster"]] if named else images.digests
+    content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
+    examples = examples_of_items(rows, "question", content)
     categories = [*rows["category"]] if "category" in rows.columns else []
-    return Items(asked, right, Examples(ids, digests, clusters, images.digests), categories)
-
-
-def _plain(value: str | Sequence[str]) -> str | list[str]:
-    return value if isinstance(value, str) else list(value)
+    return Items(asked, right, examples, categories)
 
 
 def _place(options: Sequence[str], answer: str) -> int:
