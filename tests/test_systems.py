@@ -44,7 +44,7 @@ def test_clip_runs_every_embedded_task_that_its_architecture_can(name):
     tasks = [resolve_task(catalog, one, False, options) for one in catalog.task_names(["embedded"])]
     gaps = {task.spec.name: fit(model, task.needs)[1] for task in tasks}
     assert {task: gap for task, gap in gaps.items() if gap} == {
-        "ablation_scenes": "Intervenable and JointAttender",
+        "ablation_scenes": "Intervenable",
         "classification_scenes": "Classifier",
         "entity_grounding_scenes": "JointAttender",
         "syntactic_grounding_scenes": "JointAttender",

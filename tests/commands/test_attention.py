@@ -7,7 +7,7 @@ from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
 
 LOOKS = """
 import torch
-from vlbench.capabilities import JointAttention
+from vlbench.capabilities import JointAttention, Parts
 
 
 class LooksLeft:
@@ -27,6 +27,26 @@ class LooksLeft:
         weights[:, :, 0, 0] = 0.5
         weights[:, :, 1:, 1] = 0.25
         return [JointAttention(spans, weights, boxes, whole=True)]
+
+
+class NeedsAHead(LooksLeft):
+    \"\"\"Without head 1 of layer 0, all words look at the left half.\"\"\"
+
+    gone = ()
+
+    def parts(self):
+        return Parts((3, 3), ("image", "text"))
+
+    def cut(self, what):
+        other = NeedsAHead(device=None)
+        other.gone = what.heads
+        return other
+
+    def attend(self, pictures, texts):
+        (found,) = super().attend(pictures, texts)
+        if (0, 1) in self.gone:
+            found.weights[1] = found.weights[1].flip(-1)
+        return [found]
 """
 
 
@@ -48,10 +68,25 @@ def test_the_word_that_is_named_is_where_heads_look_from(words, tmp_path, capsys
     assert np.abs(left - right).max() > 100
 
 
+def test_attention_of_a_model_without_a_head_is_drawn(words, tmp_path):
+    needs, file = words[0].replace("LooksLeft", "NeedsAHead"), tmp_path / "a.png"
+
+    def drawn(*more):
+        given = [needs, words[1], "one two", "--word", "two", "-o", str(file)]
+        assert main(["attention", *given, *more]) == 0
+        return np.asarray(Image.open(file).convert("L"), float)
+
+    # Below the title, which names the heads.
+    cut, other, third = (drawn("--without", head)[70:] for head in ("0-1", "0-0", "1-1"))
+    assert np.abs(cut - other).max() > 100
+    assert np.array_equal(other, third)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
+        ({2: "one", 3: ["--without", "0-1"]}, "LooksLeft is not Intervenable: it has no cut"),
         ({0: "raw-pixels"}, "raw-pixels is no JointAttender: it has no attend"),
         ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
     ],
@@ -63,6 +98,13 @@ def test_what_cannot_be_drawn_is_said(words, changed, message, tmp_path, capsys)
     assert main(["attention", *given, "-o", str(tmp_path / "a.png")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "a.png").exists()
+
+
+@pytest.mark.parametrize("heads", ["3", "0-1-2", "0-1,", "a-b"])
+def test_heads_are_named_by_layer_and_number(words, heads, capsys):
+    with pytest.raises(SystemExit):
+        main(["attention", *words, "one", "--without", heads, "-o", "a.png"])
+    assert "wants LAYER-HEAD,... such as 2-0,3-1" in capsys.readouterr().err
 
 
 def test_a_boxs_attention_is_spread_over_its_pixels_and_overlaps_add_up():

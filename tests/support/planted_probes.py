@@ -332,7 +332,7 @@ def named(*, regions: bool = False, held_out: bool = False, pools: bool = False)
 
 
 def needed(_folder: Path, _patch: pytest.MonkeyPatch) -> World:
-    params = {"each_layer": True, "best_heads": 1, "windows": 1, "ranked_on": "phrases"}
+    params = {"each": ["layer"], "best_heads": 1, "windows": 1, "ranked_on": "phrases"}
     return World(Needs((1, 2)), foils_and_scenes(), params)
 
 

@@ -17,12 +17,13 @@ ALIKE = 0.8
 
 
 def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
-    """Return what an adapter class lacks for an annotation, in words; empty where it fits."""
+    """Return the least that an adapter class lacks for an annotation, in words, or nothing."""
     options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
     gaps = [[p for p in parts(o) if not has(adapter, p, without)] for o in options]
     if not all(gaps):
         return ""
-    return " or ".join(" and ".join(_named(adapter, p, without) for p in gap) for gap in gaps)
+    least = [gap for gap in gaps if not any({*other} < {*gap} for other in gaps)]
+    return " or ".join(" and ".join(_named(adapter, p, without) for p in gap) for gap in least)
 
 
 def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:

@@ -32,14 +32,27 @@ def add_options(attention: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="region features of the image, for a model that reads regions",
     )
+    attention.add_argument(
+        "--without",
+        type=_heads,
+        metavar="LAYER-HEAD,...",
+        help="heads to take away from the model, numbered from 0 as in the figure",
+    )
     add_model(attention)
     add_dtype(attention)
+
+
+def _heads(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = [re.fullmatch(r"(\d+)-(\d+)", one) for one in text.split(",")]
+    if not all(pairs):
+        raise argparse.ArgumentTypeError(f"wants LAYER-HEAD,... such as 2-0,3-1, not '{text:.40}'")
+    return tuple((int(one[1]), int(one[2])) for one in pairs if one)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the figure, and return what it shows."""
     from vlbench.api import loaded
-    from vlbench.capabilities import JointAttender, has
+    from vlbench.capabilities import Cut, Intervenable, JointAttender, has
 
     picture = _picture(arguments.image, arguments.regions)
     with loaded(arguments.model, options_of(arguments)) as (model, live, _):
@@ -48,8 +61,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
         if model.spec.regions and picture.regions is None:
             kind = model.spec.regions["kind"]
             raise UnknownNameError(f"{model.name} reads regions of kind {kind}; give --regions")
-        (found,) = live.get(model).adapter.attend([picture], [arguments.text])
-        name = model.name
+        adapter, name = live.get(model).adapter, model.name
+        if arguments.without:
+            if not has(model.adapter, Intervenable, model.spec.without):
+                raise CannotDo(f"{name} is not Intervenable: it has no cut")
+            adapter = adapter.cut(Cut(heads=arguments.without))
+            name += f" without {', '.join('-'.join(map(str, one)) for one in arguments.without)}"
+        (found,) = adapter.attend([picture], [arguments.text])
     span = _span(arguments.text, arguments.word)
     write_whole(arguments.file, _draw(picture, found, span, f"{name}: {_mark(arguments, span)}"))
     layers, heads = found.weights.shape[:2]

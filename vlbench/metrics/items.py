@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,17 @@ class Answers(NamedTuple):
         tied = used < 0
         chosen, right = numbers.reshape(both.shape) - tied.sum()
         return Answers([self.names[i] for i in used[~tied].tolist()], chosen, right)
+
+
+def answers_among(
+    candidates: Sequence[Sequence[str]], chosen: ArrayLike, right: Sequence[int]
+) -> Answers:
+    """Return what was chosen among the named candidates of each item, and which one is right."""
+    places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
+    numbers = [[places[name] for name in names] for names in candidates]
+    pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
+    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
+    return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
 def at_text(at: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from foil_fakes import Answers, presence, question_rows
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
-from vlbench.probes.matching.questions import questions, read_items
+from vlbench.probes.matching.questions import questions
+from vlbench.probes.question_items import read_questions
 
 WAYS = ("likelihood", "letter", "words")
 ROWS = question_rows()
@@ -162,7 +163,7 @@ RIGHT = {
 
 @pytest.mark.parametrize(("options", "answer", "right"), RIGHT.values(), ids=[*RIGHT])
 def test_the_right_answer_is_the_text_or_the_letter_of_an_option(options, answer, right):
-    assert read_items(rows(options, answer)).right == [right] * 2
+    assert read_questions(rows(options, answer)).right == [right] * 2
 
 
 WRONG = {
@@ -177,7 +178,7 @@ WRONG = {
 @pytest.mark.parametrize(("options", "answer", "why"), WRONG.values(), ids=[*WRONG])
 def test_rows_that_ask_nothing_are_refused(options, answer, why):
     with pytest.raises(DataError, match=why):
-        read_items(rows(options, answer))
+        read_questions(rows(options, answer))
 
 
 def test_per_byte_changes_what_is_likeliest():

@@ -1,13 +1,15 @@
-"""What a model needs: how much worse it chooses captions without some of its parts.
+"""What a model needs: how much worse it chooses without some of its parts.
 
-An item is an image with a `caption` and `foils`; it is right if the caption scores highest. `drop`
-is the accuracy of the whole model less that of the model without a part, paired by item, and
-`drop_beyond_random` is the drop less the mean drop of random parts of the same size (Michel, Levy
-and Neubig 2019, arXiv:1905.10650, who take away heads; Geva et al. 2023, arXiv:2304.14767, who take
-away attention in a window of layers). Its interval is over items and over draws. The parts are:
+An item is an image with a `caption` and `foils`, right if the caption scores highest; or one with a
+`question` and options, right if the most likely answer is. `drop` is the accuracy of the whole
+model less that of the model without a part, paired by item, and `drop_beyond_random` is the drop
+less the mean drop of random parts of the same size (Michel, Levy and Neubig 2019, arXiv:1905.10650,
+who take away heads; Geva et al. 2023, arXiv:2304.14767, who take away attention in a window of
+layers). Its interval is over items and over draws. The parts are:
 
 - `layer`: all heads of a layer. A layer has no other heads than these, so that the random parts are
   as many heads of all layers.
+- `head`: a single head. The random parts are the other heads of its layer.
 - `best heads`: the heads that ground entities best (see `entity_grounding`) on other images. The
   random parts are as many other heads of the same layers, of all layers if there are too few.
 - `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
@@ -18,14 +20,16 @@ away attention in a window of layers). Its interval is over items and over draws
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Annotated, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from vlbench.capabilities import (
+    AnswerScorer,
     Cut,
     ImageTextScorer,
     Intervenable,
@@ -35,16 +39,18 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Data, Split, examples_of_items
 from vlbench.engine import Engine
+from vlbench.engine.asking import Asker, way_of
 from vlbench.engine.pair_scores import PairScorer
-from vlbench.errors import DataError, SpecError, TooFewRows, counted
+from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import clustered_fraction
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
+from vlbench.probes.question_items import read_questions
 from vlbench.results import Artifact, At, Outcome, Positive, Score
 
 # `ranked_on` names a split of images with phrases.
@@ -60,8 +66,22 @@ CAVEAT = (
 )
 
 
-class CutScorer(Intervenable, ImageTextScorer, JointAttender, Protocol):
-    """Scores pairs, without some of its parts too, and shows where it looks."""
+class CutScorer(Intervenable, ImageTextScorer, Protocol):
+    """Scores pairs, without some of its parts too."""
+
+
+class CutAnswerScorer(Intervenable, AnswerScorer, Protocol):
+    """Scores answers, without some of its parts too."""
+
+
+class Asks(NamedTuple):
+    """What rows ask: options, the numbers of right ones, what a model chooses, and by what."""
+
+    options: Sequence[Sequence[str]]
+    right: Sequence[Sequence[int]]
+    examples: Examples
+    choose: Callable[[Any], Choice]
+    asked_by: str
 
 
 class Part(NamedTuple):
@@ -73,14 +93,14 @@ class Part(NamedTuple):
 
 
 def ablation(  # noqa: PLR0913 - tasks fill them by name
-    model: CutScorer,
+    model: CutScorer | CutAnswerScorer,
     data: AblationRows,
     engine: Engine,
     *,
-    each_layer: bool = False,
+    each: Sequence[Literal["layer", "head"]] = (),
     best_heads: int = 0,
     windows: int = 0,
-    images: Positive | None = None,
+    items: Positive | None = None,
     ranked_on: str = "test",
     ranked_images: Positive | None = None,
     draws: Positive = 8,
@@ -88,23 +108,25 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how much accuracy a model loses without some of its parts, and beyond random parts.
 
-    `each_layer` takes away all heads of a layer, of each in turn; `best_heads` so many of the heads
-    that ground best on the first `ranked_images` of the split `ranked_on`, together; `windows` the
-    attention to the image in so many layers in a row. 0 takes none of these. The first `images` of
-    the test rows are read. The seed draws as many random parts as there are `draws`.
+    `each` takes away each head, or all heads of each layer; `best_heads` so many of the heads that
+    ground best on the first `ranked_images` of the split `ranked_on`, together; `windows` the
+    attention to the image in so many layers in a row. 0 takes none of these. The seed draws so many
+    `items` of the test rows, all for None, and as many random parts as there are `draws`.
 
-    Raises SpecError if there is nothing to take away, or less than is asked, DataError for heads
-    ranked on test images, and TooFewRows for fewer than two clusters.
+    Raises SpecError if there is nothing to take away, or less than is asked, CannotDo for a model
+    without what the items or the best heads take, DataError for rows that ask no choice and for
+    heads ranked on test images, and TooFewRows for fewer than two clusters.
     """
     rows = data.splits["test"]
-    rows = rows.select(range(min(images or len(rows), len(rows))))
-    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
-    examples = examples_of_items(rows, "caption", texts)
-    clusters = len({*examples.clusters})
+    drawn = np.random.default_rng(seed).permutation(len(rows))[:items]
+    rows = rows.select(np.sort(drawn).tolist())
+    asks = _read(rows, model, engine)
+    examples, clusters = asks.examples, len({*asks.examples.clusters})
     if clusters < 2:
-        raise TooFewRows(f"{counted(clusters, 'image')} to choose captions of; an interval needs 2")
+        raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
     heads, positions = model.parts()
-    parts = _layers(heads, draws, seed) if each_layer else []
+    parts = _layers(heads, draws, seed) if "layer" in each else []
+    parts += _heads(heads) if "head" in each else []
     if best_heads:
         others = first_images(data.splits[ranked_on], ranked_images)
         _refuse_shared(rows, others, ranked_on)
@@ -114,13 +136,13 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         if source in positions:
             parts += _windows(source, windows, len(heads), draws, seed)
     if not parts:
-        raise SpecError("nothing is taken away: set each_layer, best_heads or windows")
+        raise SpecError("nothing is taken away: set each, best_heads or windows")
     cuts = [*dict.fromkeys(chain.from_iterable((one.cut, *one.controls) for one in parts))]
-    cost = f"{len(cuts) + 1} passes over {len(rows):,} images, one of them of the whole model"
-    whole = _choose(model, rows, texts, engine)
+    cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
+    whole = asks.choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
-    credit = {cut: _choose(engine.cut(model, cut), rows, texts, engine).credit for cut in watched}
-    measured = [_accuracy(whole, texts, examples)]
+    credit = {cut: asks.choose(engine.cut(model, cut)).credit for cut in watched}
+    measured = [_accuracy(whole, asks)]
     for one in parts:
         own = credit[one.cut]
         measured.append(gain("drop", whole.credit, own, examples, one.at))
@@ -132,16 +154,51 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     counts |= {"clusters": clusters}
     named = [f"best heads, layer-head from 0: {_named(best)}"] if best_heads else []
     scores = measured if len(measured) <= MOST_SCORES else _of_no_layer(measured)
-    return outcome_of(
+    outcome = outcome_of(
         scores,
-        counts | count_truncated(model, [*chain(*texts)]),
+        counts | count_truncated(model, [*chain(*asks.options)]),
         [CAVEAT, cost, *named],
         {"drops": _table(measured)},
     )
+    return replace(outcome, asked_by=asks.asked_by)
 
 
-def best_grounding(model: JointAttender, rows: Split, engine: Engine, count: int) -> list[Head]:
-    """Return the heads that choose the right regions most often, the best first; ties by place."""
+def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> Asks:
+    """Return what rows ask, of questions by the likelihood of their answers."""
+    if "question" in rows.columns:
+        items = read_questions(rows)
+        way_of(model, "likelihood")
+
+        def answer(model: Any) -> Choice:
+            asker = Asker(model, rows, engine, "likelihood")
+            return asker.judge([*range(len(rows))], items.asked, items.right).choice
+
+        options = [one.options for one in items.asked]
+        return Asks(options, items.right, items.examples, answer, "likelihood")
+    if not {"caption", "foils"} <= {*rows.columns}:
+        have = ", ".join(sorted(rows.columns))
+        raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
+    if not isinstance(model, ImageTextScorer):
+        raise CannotDo("it is no ImageTextScorer, which choosing among captions needs")
+    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    sizes = [*map(len, texts)]
+    places = np.repeat(range(len(sizes)), sizes).tolist()
+
+    def choose(model: Any) -> Choice:
+        scorer = PairScorer(model, rows, engine)
+        return choose_first(scorer(places, [*chain(*texts)]), sizes, log_odds=scorer.log_odds)
+
+    examples = examples_of_items(rows, "caption", texts)
+    return Asks(texts, [[0]] * len(texts), examples, choose, "score")
+
+
+def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[Head]:
+    """Return the heads that choose the right regions most often, the best first; ties by place.
+
+    Raises CannotDo for a model that shows no attention.
+    """
+    if not isinstance(model, JointAttender):
+        raise CannotDo("it is no JointAttender, which `best_heads` needs")
     sums = head_sums(AttentionReader(model, 1), rows["picture"], entity_queries(rows), engine)
     (group,) = groups_of(sums, [{}], 0)
     right = group.measures["accuracy"].sum(0)
@@ -160,6 +217,16 @@ def _layers(heads: Sequence[int], draws: int, seed: int) -> list[Part]:
         random = _samples(every, own, draws, seed)
         at: At = {"cut": "layer", "layer": layer}
         parts.append(Part(at, Cut(heads=own), [Cut(heads=some) for some in random]))
+    return parts
+
+
+def _heads(heads: Sequence[int]) -> list[Part]:
+    parts = []
+    for layer, count in enumerate(heads):
+        cuts = [Cut(heads=((layer, head),)) for head in range(count)]
+        for head, own in enumerate(cuts):
+            at: At = {"cut": "head", "layer": layer, "head": head}
+            parts.append(Part(at, own, [*cuts[:head], *cuts[head + 1 :]]))
     return parts
 
 
@@ -218,20 +285,15 @@ def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[It
     return [of[i] for i in sorted(rng.choice(len(of), count, replace=False).tolist())]
 
 
-def _choose(
-    model: CutScorer, rows: Split, texts: Sequence[Sequence[str]], engine: Engine
-) -> Choice:
-    scorer, sizes = PairScorer(model, rows, engine), [*map(len, texts)]
-    scores = scorer(np.repeat(range(len(sizes)), sizes).tolist(), [*chain(*texts)])
-    return choose_first(scores, sizes, log_odds=scorer.log_odds)
-
-
-def _accuracy(choice: Choice, texts: Sequence[Sequence[str]], examples: Examples) -> Measured:
-    credit, chance = choice.credit.numpy(), float(np.mean([1 / len(own) for own in texts]))
-    _, places = np.unique(examples.clusters, return_inverse=True)
+def _accuracy(choice: Choice, asks: Asks) -> Measured:
+    credit, answers = choice.credit.numpy(), [own[0] for own in asks.right]
+    guessed = [len(own) / len(of) for own, of in zip(asks.right, asks.options, strict=True)]
+    _, places = np.unique(asks.examples.clusters, return_inverse=True)
     estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    chance = float(np.mean(guessed))
     score = Score("accuracy", n=len(credit), chance=chance, **estimate._asdict())
-    return Measured(score, examples, credit)
+    said = answers_among(asks.options, choice.chosen, answers)
+    return Measured(score, asks.examples, credit, said)
 
 
 def _refuse_shared(rows: Split, others: Split, name: str) -> None:
@@ -260,6 +322,7 @@ def _table(measured: Sequence[Measured]) -> Artifact:
         "metric": [one.metric for one in drops],
         "cut": [str(one.at["cut"]) for one in drops],
         "layer": pa.array([one.at.get("layer") for one in drops], pa.int64()),
+        "head": pa.array([one.at.get("head") for one in drops], pa.int64()),
         "value": [float(one.value) for one in drops],
         "low": [float(one.ci95[0]) if one.ci95 else None for one in drops],
         "high": [float(one.ci95[1]) if one.ci95 else None for one in drops],

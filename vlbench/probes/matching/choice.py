@@ -56,7 +56,7 @@ from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, lo
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import Answers, Examples
+from vlbench.metrics.items import Answers, Examples, answers_among
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
@@ -64,7 +64,6 @@ from vlbench.probes.matching.credits import (
     Manner,
     MetricItems,
     all_right,
-    answers_among,
     group_choice,
     report,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,17 +65,6 @@ class Manner(NamedTuple):
     more: Sequence[Measured] = ()
     notes: Sequence[str] = ()
     by_place: Sequence[Sequence[float]] = ()
-
-
-def answers_among(
-    candidates: Sequence[Sequence[str]], chosen: Tensor, right: Sequence[int]
-) -> Answers:
-    """Return what was chosen among the named candidates of each item, and which one is right."""
-    places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
-    numbers = [[places[name] for name in names] for names in candidates]
-    pairs = zip(numbers, chosen.tolist(), right, strict=True)
-    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
-    return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:

@@ -17,10 +17,9 @@ not, and else "yes". By that rule a refusal says yes.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,23 +27,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import Answerer, AnswerScorer, Recording, Reply
-from vlbench.data.records import Split, TestRows, examples_of_items
+from vlbench.data.records import TestRows
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, Question, look_up, way_of
+from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
-from vlbench.errors import DataError, SpecError
+from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
-from vlbench.metrics.items import Examples, Measured
+from vlbench.metrics.items import Examples, Measured, answers_among
 from vlbench.metrics.replies import judge, letters
-from vlbench.probes.matching.credits import Manner, MetricItems, all_right, answers_among, report
+from vlbench.probes.matching.credits import Manner, MetricItems, all_right, report
+from vlbench.probes.question_items import QuestionItems, place_of, read_questions
 from vlbench.results import Outcome, Positive, Score
-
-# The options of questions that come without any.
-YES_NO = ("yes", "no")
-
-# A right answer that names an option by its letter, as in B, b. or (b).
-LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
 
 FREQUENT = "frequent_answer"
 NO_DIRECTION = "a share is neither good nor bad by itself"
@@ -78,11 +72,11 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     rows, way = data.splits["test"], way_of(model, asked)
     if positive and way == "letter":
         raise SpecError("`positive` answers are asked by likelihood or in words, not by letter")
-    items, known, counts = read_items(rows), list[list[Reply]](), dict[str, int]()
+    items, known, counts = read_questions(rows), list[list[Reply]](), dict[str, int]()
     if isinstance(model, Recording):
         answered, known = look_up(model, rows, items.asked)
         counts = {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
-        rows, items = answered, read_items(answered)
+        rows, items = answered, read_questions(answered)
     others = rows_of_other_clusters(items.examples.clusters, seed)
     asker = Asker(
         model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known
@@ -121,54 +115,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     return report([asks], items.categories, least, counts, grouped, manner)
 
 
-class Items(NamedTuple):
-    """What rows ask: questions, the numbers of right options, examples, categories if any."""
-
-    asked: Sequence[Question]
-    right: Sequence[Sequence[int]]
-    examples: Examples
-    categories: Sequence[str]
-
-
-def read_items(rows: Split) -> Items:
-    """Return what rows ask. Raises DataError, with the row, where they do not ask something."""
-    texts, answers = [*rows["question"]], [*rows["right_answers"]]
-    listed = "options" in rows.columns
-    options = [*rows["options"]] if listed else [YES_NO] * len(rows)
-    asked = [Question(text, own) for text, own in zip(texts, options, strict=True)]
-    right = []
-    for row, (own, given) in enumerate(zip(options, answers, strict=True), 1):
-        try:
-            right.append(sorted({_place(own, one) for one in given}))
-        except ValueError as error:
-            raise DataError(f"row {row}: {error}") from None
-        if len({*own}) < len(own) or len(right[-1]) == len(own):
-            what = "two options are the same" if len({*own}) < len(own) else "every option is right"
-            raise DataError(f"row {row} asks nothing: {what}, {', '.join(own):.80}")
-    content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
-    examples = examples_of_items(rows, "question", content)
-    categories = [*rows["category"]] if "category" in rows.columns else []
-    return Items(asked, right, examples, categories)
-
-
-def _place(options: Sequence[str], answer: str) -> int:
-    """Return the number of the option that is a right answer, given as its text or its letter."""
-    said = answer.strip().casefold()
-    by_text = [i for i, option in enumerate(options) if option.strip().casefold() == said]
-    letter = LETTER.fullmatch(answer.strip())
-    by_letter = (
-        [letters(options).index(letter[1].upper())]
-        if (letter and letter[1].upper() in letters(options))
-        else []
-    )
-    found = {*by_text, *by_letter}
-    if len(found) == 1:
-        return found.pop()
-    how = "is no option and no letter of one" if not found else "means two options"
-    raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
-
-
-def _frequent(items: Items) -> Tensor:
+def _frequent(items: QuestionItems) -> Tensor:
     """Return the credit of the option that is right most often in other clusters, float64 [N]."""
     of_clusters: dict[str, Counter[str]] = {}
     for one, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
@@ -186,12 +133,12 @@ def _frequent(items: Items) -> Tensor:
 
 def _of_positive(
     asks: MetricItems,
-    items: Items,
+    items: QuestionItems,
     replies: Sequence[Sequence[Reply]],
     positive: str,
 ) -> list[Measured]:
     """Return the F1 of a positive answer and its share, over all items and by category."""
-    places = [_place(one.options, positive) for one in items.asked]
+    places = [place_of(one.options, positive) for one in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
     chosen, credit = asks.own.chosen.numpy(), asks.own.credit.numpy()
     # Tied likelihoods say both by half; a text that names nothing says neither.

@@ -1,0 +1,109 @@
+"""Figures of `ablation`: what each head costs, and what each window of layers does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from vlbench.drawing.layouts import entitle, grid, percent, seat_legend
+from vlbench.drawing.looks import CHANCE, Look, style
+from vlbench.results import Result
+
+# A row of the table of drops, and what reads the columns of a table that a row of a board keeps.
+Drop = Mapping[str, Any]
+ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Drop]]
+
+COLUMNS = ("metric", "cut", "layer", "head", "value", "low", "high")
+
+# Heads, or layers, whose interval of the drop beyond random parts holds no 0.
+TOLD = "told apart from random {} (95 %)"
+RING: Any = {"s": 26, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2}
+
+
+def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[str, Figure]:
+    """Return a heat map of single heads and a panel per kind of window; none without a table."""
+    table = read_table(row, "drops", COLUMNS) if "drops" in row.artifacts else []
+    heads = [one for one in table if one["cut"] == "head"]
+    layers = [one for one in table if one["layer"] is not None and one["cut"] != "head"]
+    named = f"{title}: {row.model}"
+    figures = {"heads": _heat_map(heads, named)} if heads else {}
+    return figures | ({"layers": _curves(layers, named, look)} if layers else {})
+
+
+def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
+    """Return the drop of each head: rows are layers from the first at the bottom, columns heads."""
+    own = [one for one in drops if one["metric"] == "drop"]
+    shape = (1 + max(one["layer"] for one in own), 1 + max(one["head"] for one in own))
+    values = np.full(shape, np.nan)
+    for one in own:
+        values[one["layer"], one["head"]] = one["value"]
+    most = max(float(np.nanmax(np.abs(values))), 0.01)
+    figure = Figure((max(4.0, 0.3 * shape[1] + 1.8), 0.3 * shape[0] + 1.2), layout="constrained")
+    panel = figure.subplots()
+    image = panel.imshow(
+        values, cmap="RdBu_r", vmin=-most, vmax=most, origin="lower", aspect="auto"
+    )
+    bar = figure.colorbar(image, ax=panel, format=percent)
+    bar.set_label("drop of accuracy (points)", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    told = [one for one in _told(drops) if one["head"] is not None]
+    ring = panel.scatter(
+        [one["head"] for one in told], [one["layer"] for one in told], **RING, clip_on=False
+    )
+    panel.set(xlabel="head, from 0", ylabel="layer, from 0")
+    _whole_numbers(panel)
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+    entitle(figure, title)
+    seat_legend(figure, [ring], [f"{TOLD.format('heads of its layer')}: {len(told)} of {len(own)}"])
+    return figure
+
+
+def _curves(drops: Sequence[Drop], title: str, look: Look) -> Figure:
+    """Return the drop by the first layer of what is taken away, a panel for each kind of it."""
+    kinds = list(dict.fromkeys(one["cut"] for one in drops))
+    figure, panels = grid(len(kinds), (3.6, 2.6))
+    told = _told(drops)
+    legend: dict[str, Any] = {}
+    for panel, kind in zip(panels, kinds, strict=True):
+        if panel is not panels[0]:
+            panel.sharey(panels[0])
+        own = {o["layer"]: o for o in drops if o["cut"] == kind and o["metric"] == "drop"}
+        beyond = [o for o in drops if o["cut"] == kind and o["metric"] == "drop_beyond_random"]
+        places, values = [*own], [one["value"] for one in own.values()]
+        panel.plot(places, values, label="drop, with its 95 % interval", lw=1.2, **style(look))
+        low, high = ([one[end] for one in own.values()] for end in ("low", "high"))
+        panel.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        random = [own[one["layer"]]["value"] - one["value"] for one in beyond]
+        panel.plot([one["layer"] for one in beyond], random, "k:", lw=1, label="random parts")
+        rings = [one["layer"] for one in told if one["cut"] == kind]
+        heights = [own[layer]["value"] for layer in rings]
+        panel.scatter(rings, heights, label=TOLD.format("parts"), zorder=3, **RING)
+        panel.axhline(0, **CHANCE)
+        panel.set_title(kind, fontsize=9)
+        panel.set_xlabel("layer, from 0" if kind == "layer" else "first layer, from 0", fontsize=8)
+        panel.yaxis.set_major_formatter(percent)
+        _whole_numbers(panel)
+        legend |= dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))
+    figure.supylabel("drop of accuracy (points)", fontsize=8)
+    entitle(figure, title)
+    seat_legend(figure, [*legend.values()], [*legend])
+    return figure
+
+
+def _told(drops: Sequence[Drop]) -> list[Drop]:
+    """Return the drops beyond random parts whose interval holds no 0."""
+    beyond = [one for one in drops if one["metric"] == "drop_beyond_random"]
+    known = [one for one in beyond if one["low"] is not None]
+    return [one for one in known if one["low"] > 0 or one["high"] < 0]
+
+
+def _whole_numbers(panel: Axes) -> None:
+    panel.tick_params(labelsize=7)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.xaxis.label.set_fontsize(8)
+    panel.yaxis.label.set_fontsize(8)

@@ -1,0 +1,66 @@
+"""Items of questions whose answers are among given options, as rows of a split ask them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vlbench.data.records import Split, examples_of_items
+from vlbench.engine.asking import Question
+from vlbench.errors import DataError
+from vlbench.metrics.items import Examples
+from vlbench.metrics.replies import letters
+
+# The options of questions that come without any.
+YES_NO = ("yes", "no")
+
+# A right answer that names an option by its letter, as in B, b. or (b).
+LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
+
+
+class QuestionItems(NamedTuple):
+    """What rows ask: questions, the numbers of right options, examples, categories if any."""
+
+    asked: Sequence[Question]
+    right: Sequence[Sequence[int]]
+    examples: Examples
+    categories: Sequence[str]
+
+
+def read_questions(rows: Split) -> QuestionItems:
+    """Return what rows ask. Raises DataError, with the row, where they do not ask something."""
+    texts, answers = [*rows["question"]], [*rows["right_answers"]]
+    listed = "options" in rows.columns
+    options = [*rows["options"]] if listed else [YES_NO] * len(rows)
+    asked = [Question(text, own) for text, own in zip(texts, options, strict=True)]
+    right = []
+    for row, (own, given) in enumerate(zip(options, answers, strict=True), 1):
+        try:
+            right.append(sorted({place_of(own, one) for one in given}))
+        except ValueError as error:
+            raise DataError(f"row {row}: {error}") from None
+        if len({*own}) < len(own) or len(right[-1]) == len(own):
+            what = "two options are the same" if len({*own}) < len(own) else "every option is right"
+            raise DataError(f"row {row} asks nothing: {what}, {', '.join(own):.80}")
+    content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
+    examples = examples_of_items(rows, "question", content)
+    categories = [*rows["category"]] if "category" in rows.columns else []
+    return QuestionItems(asked, right, examples, categories)
+
+
+def place_of(options: Sequence[str], answer: str) -> int:
+    """Return the number of the option that is a right answer, given as its text or its letter."""
+    said = answer.strip().casefold()
+    by_text = [i for i, option in enumerate(options) if option.strip().casefold() == said]
+    letter = LETTER.fullmatch(answer.strip())
+    by_letter = (
+        [letters(options).index(letter[1].upper())]
+        if (letter and letter[1].upper() in letters(options))
+        else []
+    )
+    found = {*by_text, *by_letter}
+    if len(found) == 1:
+        return found.pop()
+    how = "is no option and no letter of one" if not found else "means two options"
+    raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
