@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import cross_attention, patch_boxes, without_whole
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 
 
 class Blip(JointModel):
@@ -25,6 +26,7 @@ class Blip(JointModel):
 
     require_weights = staticmethod(require_checkpoint)
     score_kind = "logit"
+    _cut = Cut()
 
     def __init__(
         self,
@@ -61,15 +63,32 @@ class Blip(JointModel):
         # Label 1 is a match.
         return log_odds(self.model.itm_head(output.last_hidden_state[:, 0]), match=1)
 
+    def parts(self) -> Parts:
+        """Return the heads of the text encoder's cross-attention; the text looks at the image."""
+        return parts_of(self._layers(), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        return cut_copy(self, what, self._layers()[0].projections)
+
+    def _layers(self) -> list[CrossAttention]:
+        layers = []
+        for layer in self.model.text_encoder.encoder.layer:
+            block = layer.crossattention
+            looks = {("text", "image"): block.output.dense}
+            layers.append(CrossAttention(looks, block.self.num_attention_heads))
+        return layers
+
     def _read(self, pictures: Sequence[Picture], texts: Sequence[str]) -> tuple[Any, list[Spans]]:
         """Return the output of the text encoder, and the spans of each text."""
         pixels = normalise(pixels_of(pictures, self._pixels), *CLIP).to(self._device, self._dtype)
         patches = self.model.vision_model(pixel_values=pixels).last_hidden_state
         tokens, spans = self._reader.read(texts)
-        output = self.model.text_encoder(
-            input_ids=tokens["input_ids"],
-            attention_mask=tokens["attention_mask"],
-            encoder_hidden_states=patches,
-            output_attentions=True,
-        )
+        with without(self._cut, self._layers):
+            output = self.model.text_encoder(
+                input_ids=tokens["input_ids"],
+                attention_mask=tokens["attention_mask"],
+                encoder_hidden_states=patches,
+                output_attentions=True,
+            )
         return output, spans

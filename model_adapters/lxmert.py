@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import cross_attention
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo, DataError
 
 
@@ -26,6 +27,7 @@ class Lxmert(JointModel):
 
     require_weights = staticmethod(require_checkpoint)
     score_kind = "logit"
+    _cut = Cut()
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Lxmert(JointModel):
         The softmax is over the regions alone. The attention from regions to text is left out.
         """
         inputs, spans = self._inputs(pictures, texts)
-        output = self.model.lxmert(**inputs, output_attentions=True)
+        output = self._run(inputs, output_attentions=True)
         return cross_attention(output.cross_encoder_attentions, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
@@ -58,9 +60,32 @@ class Lxmert(JointModel):
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no matching head")
-        pooled = self.model.lxmert(**self._inputs(pictures, texts)[0]).pooled_output
+        pooled = self._run(self._inputs(pictures, texts)[0]).pooled_output
         # Label 1 is a match.
         return log_odds(self.model.cls.seq_relationship(pooled), match=1)
+
+    def parts(self) -> Parts:
+        """Return the heads of the cross-modal layers.
+
+        A layer reads in both directions with the same weights: a head is taken away in both.
+        """
+        return parts_of(self._layers(), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        return cut_copy(self, what, self._layers()[0].projections)
+
+    def _run(self, inputs: Mapping[str, Any], **options: Any) -> Any:
+        with without(self._cut, self._layers):
+            return self.model.lxmert(**inputs, **options)
+
+    def _layers(self) -> list[CrossAttention]:
+        layers = []
+        for layer in self.model.lxmert.encoder.x_layers:
+            block = layer.visual_attention
+            looks = dict.fromkeys([("text", "image"), ("image", "text")], block.output.dense)
+            layers.append(CrossAttention(looks, block.att.num_attention_heads))
+        return layers
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

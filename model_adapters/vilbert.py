@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
-from vilbert_network import BOX_NUMBERS, MATCH, RETRIEVAL, TASKS, Inputs, Network, fill_sizes
+from vilbert_network import (
+    BOX_NUMBERS,
+    MATCH,
+    RETRIEVAL,
+    TASKS,
+    Encoded,
+    Inputs,
+    Network,
+    fill_sizes,
+)
 
 from vlbench.adapter_kit.attention import cross_attention, without_whole
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
-from vlbench.capabilities import JointAttention, Picture
+from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # Weights of a network of several tasks.
@@ -34,6 +45,7 @@ class Vilbert:
     """
 
     require_weights = staticmethod(require_port)
+    _cut = Cut()
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name
         self,
@@ -79,7 +91,7 @@ class Vilbert:
         is not a region, and the attention to regions is scaled to sum to 1.
         """
         inputs, spans = self._inputs(pictures, texts)
-        layers = without_whole(joined.to_regions for joined in self.network(inputs).connections)
+        layers = without_whole(joined.to_regions for joined in self._run(inputs).connections)
         return cross_attention(layers, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
@@ -91,8 +103,33 @@ class Vilbert:
         """
         if not self._has_head:
             raise CannotDo(f"this checkpoint has no head {self._head}")
-        scores: Tensor = self.network.scores(self.network(self._inputs(pictures, texts)[0]))
+        scores: Tensor = self.network.scores(self._run(self._inputs(pictures, texts)[0]))
         return scores
+
+    def parts(self) -> Parts:
+        """Return the heads of the connections from text to image."""
+        return parts_of(self._layers(), "image", "text")
+
+    def cut(self, what: Cut) -> Self:
+        """Return the same model without some parts. Raises SpecError for those it does not have.
+
+        Without looks from text to image the states of the text do not depend on the picture; the
+        score does, because it is of the product of both streams.
+        """
+        return cut_copy(self, what, self._layers()[0].projections)
+
+    def _run(self, inputs: Inputs) -> Encoded:
+        with without(self._cut, self._layers):
+            encoded: Encoded = self.network(inputs)
+        return encoded
+
+    def _layers(self) -> list[CrossAttention]:
+        layers, encoder = [], self.network.bert["encoder"]
+        for layer in encoder["c_layer"]:
+            dense = layer.biOutput
+            looks = {("text", "image"): dense["dense2"], ("image", "text"): dense["dense1"]}
+            layers.append(CrossAttention(looks, layer.heads))
+        return layers
 
     def _inputs(
         self, pictures: Sequence[Picture], texts: Sequence[str]

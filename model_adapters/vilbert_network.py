@@ -84,7 +84,7 @@ class Connection(nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self._heads = config.bi_num_attention_heads
+        self.heads = config.bi_num_attention_heads
         both, eps = config.bi_hidden_size, config.layer_norm_eps
         self.biattention, self.biOutput = nn.ModuleDict(), nn.ModuleDict()
         for number, width in ((1, config.v_hidden_size), (2, config.hidden_size)):
@@ -112,7 +112,7 @@ class Connection(nn.Module):
         """Return what a stream sees of the other, [N, L, D], and its attention."""
         parts = self.biattention
         query, key, value = (
-            parts[name](states).unflatten(-1, (self._heads, -1)).transpose(1, 2)
+            parts[name](states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for name, states in (
                 (f"query{of_one}", one),
                 (f"key{of_other}", other),

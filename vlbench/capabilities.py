@@ -101,7 +101,8 @@ class Cut(NamedTuple):
 
     `heads` are pairs (layer, head), from 0: the output of these heads is 0. The attention weights
     of `looks` are 0, and the others of a position still sum to 1. A position always attends to
-    itself.
+    itself. For a model that reads the picture by cross-attention, a look is the block's whole
+    output, which is 0; its attention is still shown.
     """
 
     heads: tuple[tuple[int, int], ...] = ()

@@ -1,14 +1,16 @@
 """Forward passes without some attention heads, or without some of the attention to positions.
 
 An adapter has a class attribute `_cut = Cut()` and runs its passes inside `without`, as in
-`vlbench.adapter_kit.one_stream_ports`.
+`vlbench.adapter_kit.one_stream_ports`. Attention masks hide positions within one sequence; what a
+stream reads of another by cross-attention is taken away whole.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import cycle, product
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -29,6 +31,22 @@ class Attention(NamedTuple):
     module: nn.Module
     projection: nn.Module
     heads: int
+
+
+class CrossAttention(NamedTuple):
+    """The cross-attention of a layer: the projection of the output of each look, and its heads.
+
+    A look is (source, target). A projection of two looks is called for each, in this order. The
+    heads are those from text to image.
+    """
+
+    projections: Mapping[tuple[str, str], nn.Module]
+    heads: int
+
+    @property
+    def projection(self) -> nn.Module:
+        """The projection of the heads' outputs."""
+        return self.projections["text", "image"]
 
 
 class Positions(NamedTuple):
@@ -79,14 +97,15 @@ def decoder_layers(decoder: Any, name: str) -> list[Attention]:
     return found
 
 
-def parts_of(layers: Sequence[Attention], *positions: str) -> Parts:
+def parts_of(layers: Sequence[Attention | CrossAttention], *positions: str) -> Parts:
     """Return the parts of a model with these layers and kinds of positions."""
     return Parts(tuple(layer.heads for layer in layers), positions)
 
 
-def cut_copy(model: Model, what: Cut) -> Model:
+def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -> Model:
     """Return a shallow copy of an adapter whose `_cut` has some more parts.
 
+    `looks` are those of its cross-attention; a model of one sequence has all and names none.
     Raises SpecError for a part that the model does not have.
     """
     heads, kinds = model.parts()
@@ -97,9 +116,11 @@ def cut_copy(model: Model, what: Cut) -> Model:
                 f"{', '.join(map(str, heads))} heads, counted from 0"
             )
     for source, target, (first, last) in what.looks:
-        if not {source, target} <= {*kinds}:
-            given = f"'{source}' to '{target}'"
-            raise SpecError(f"there is no attention of {given}; positions are {', '.join(kinds)}")
+        if (source, target) not in (looks or product(kinds, kinds)):
+            given = f"there is no attention of '{source}' to '{target}'"
+            have = " or ".join(f"'{one}' to '{other}'" for one, other in looks)
+            way = f"take away cross-attention of {have}" if looks else ""
+            raise SpecError(f"{given}; {way or 'positions are ' + ', '.join(kinds)}")
         if not 0 <= first < last <= len(heads):
             given = f"layers {first} up to, not including, {last}"
             raise SpecError(f"there are no {given}; there are {len(heads)} layers, from 0")
@@ -110,11 +131,13 @@ def cut_copy(model: Model, what: Cut) -> Model:
 
 @contextmanager
 def without(
-    cut: Cut, layers: Callable[[], Sequence[Attention]], positions: Positions
+    cut: Cut,
+    layers: Callable[[], Sequence[Attention | CrossAttention]],
+    positions: Positions = Positions(()),  # noqa: B008 - it cannot change
 ) -> Iterator[None]:
     """Let forward passes of a network run without some parts; `layers` is called if there are any.
 
-    Afterwards the network is whole again, also after an error.
+    Cross-attention needs no positions. Afterwards the network is whole again, also after an error.
     """
     with ExitStack() as hooks:
         for number, layer in enumerate(layers() if any(cut) else []):
@@ -123,7 +146,15 @@ def without(
                 zero = _zeroing(gone, layer.heads)
                 hooks.callback(layer.projection.register_forward_pre_hook(zero).remove)
             looks = [look for look in cut.looks if look.layers[0] <= number < look.layers[1]]
-            if looks:
+            if not looks:
+                continue
+            if isinstance(layer, CrossAttention):
+                pairs = {look[:2] for look in looks}
+                for projection in {*layer.projections.values()}:
+                    own = [pair for pair, one in layer.projections.items() if one is projection]
+                    silence = _silencing([pair in pairs for pair in own])
+                    hooks.callback(projection.register_forward_hook(silence).remove)
+            else:
                 hook = _blocking(looks, positions)
                 handle = layer.module.register_forward_pre_hook(hook, with_kwargs=True)
                 hooks.callback(handle.remove)
@@ -139,6 +170,16 @@ def _zeroing(gone: Sequence[int], heads: int) -> Callable[..., Any]:
         return (states.index_fill(-2, places, 0).flatten(-2), *args[1:])
 
     return zero
+
+
+def _silencing(gone: Sequence[bool]) -> Callable[..., Any]:
+    """Return a hook that sets the output of a module to 0 in some of the calls of each pass."""
+    calls = cycle(gone)
+
+    def silence(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+        return torch.zeros_like(output) if next(calls) else output
+
+    return silence
 
 
 def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]:

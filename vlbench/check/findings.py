@@ -232,7 +232,8 @@ def _every_output(adapter: Any, samples: Samples) -> list[Tensor]:
 def _all_parts(adapter: Any) -> Cut:
     heads, kinds = adapter.parts()
     pairs = ((layer, head) for layer, count in enumerate(heads) for head in range(count))
-    return Cut((*pairs,), tuple(Look(kind, kind, (0, len(heads))) for kind in kinds))
+    blind = (Look(kind, "image", (0, len(heads))) for kind in kinds if kind != "image")
+    return Cut((*pairs,), (*blind,))
 
 
 def _whole_without_nothing(adapter: Any, samples: Samples) -> str:
