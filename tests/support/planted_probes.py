@@ -467,7 +467,7 @@ LINES = [
     Line(noun_count, captions_of("k"), BY_PLACE | {"copies": BY_PLACE["order"]}),
     Line(caption_patterns, favourites(), PLANTED),
     Line(caption_cross, favourites("scorers"), PLANTED),
-    Line(ablation, needed, NO_ANSWERS),
+    Line(ablation, needed),
     Line(entity_grounding, attended, {"answers": "a head that points chooses no region"}),
     Line(syntactic_grounding, attended),
     Line(syntactic_grounding_things, attended),

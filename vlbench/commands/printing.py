@@ -137,7 +137,7 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
     boards = _boards_of(specs, report)
     if len(boards) > FEW:
-        found = pivots(boards, load_catalog(planned.options.include_path), {}, {})
+        found = pivots(boards, load_catalog(planned.options.include_path), {})
         head, *rows = grid(together(boards, found))
         _print_table(console, Texts(head, rows, "", head[1:], numbers=True))
         say(console, mark_notes(found))

@@ -1,4 +1,4 @@
-"""Models x tasks: each model's primary score on each board, one table for the tasks of a paper."""
+"""Models x tasks: each model's primary score on each board, a table for each data set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
@@ -16,7 +15,11 @@ from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
 
-NO_PAPER = "Other tasks"
+# The table of data sets with a single column, and of tasks whose titles name no data.
+OTHER_DATA = "Other data"
+
+# The tag of tasks on vlbench's own drawings and digits, which stand below those on real data.
+EMBEDDED = "embedded"
 
 # Beside a score, and what they mean.
 BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
@@ -35,6 +38,7 @@ class Column(NamedTuple):
     """A task: its title, its primary score, and chance where that is the same for all models.
 
     Of a task whose board has several data sets, there is one for each, and `data` is its name.
+    `head` is the title less the name of the data that a table has for all its columns.
     """
 
     task: str
@@ -42,6 +46,8 @@ class Column(NamedTuple):
     score: str
     chance: str = ""
     data: str = ""
+    paper: str = ""
+    head: str = ""
 
     @property
     def key(self) -> str:
@@ -53,13 +59,15 @@ class Cell(NamedTuple):
     """A model's entry on a board, and whether it is of another set of rows than most.
 
     `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES,
-    and `trained_on` the task's data set where the model was trained on it.
+    and `trained_on` the task's data set if the model was trained on it. `marks` stand beside the
+    score, less those that all cells of the model have, which stand beside its name.
     """
 
     entry: Entry
     is_apart: bool = False
     shade: int = 0
     trained_on: str = ""
+    marks: Sequence[str] = ()
 
     @property
     def text(self) -> str:
@@ -68,9 +76,7 @@ class Cell(NamedTuple):
         if score is None:
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
-        marks = best + apart + TRAINED_MARK * bool(self.trained_on)
-        marks += "".join(f" ({mark})" for mark in self.entry.row.marks)
-        return f"{number(score.value, score.unit)}{ties_mark(self.entry.row)}{marks}"
+        return f"{number(score.value, score.unit)}{best}{apart}{''.join(self.marks)}"
 
     @property
     def about(self) -> str:
@@ -83,32 +89,44 @@ class Cell(NamedTuple):
 
 
 class Pivot(NamedTuple):
-    """The models of a paper's tasks, by name, controls last, and their cells by column."""
+    """The models of some tasks, by name, controls last, and their cells by column.
+
+    `marks` are what all cells of a model have.
+    """
 
     title: str
     columns: Sequence[Column]
     models: Mapping[str, Mapping[str, Cell]]
     controls: Mapping[str, Mapping[str, Cell]]
+    marks: Mapping[str, str] = {}
 
 
 def pivots(
     boards: Sequence[Board],
     catalog: Catalog,
-    findings: Mapping[str, FindingsSpec],
     leaders: Mapping[str, Mapping[str, Leaders]],
     models: Collection[str] = (),
 ) -> list[Pivot]:
-    """Return a table for each paper, under the title that its findings have; rows that count alone.
+    """Return a table for each data set with two columns or more, and one for all others.
 
-    A board without scores is left out. With `models`, those alone. The best are those of the
-    `leaders` by task. Raises UnknownNameError for a model without a row that counts.
+    Only rows that count are there, and boards with scores. Tables of drawings and digits come last.
+    With `models`, only those. The best are those of the `leaders` by task. Raises UnknownNameError
+    for a model without a row that counts.
     """
-    titles, papers = titles_of(findings), dict[str, list[Board]]()
+    groups: dict[str, list[_Filled]] = {}
     for board in boards:
         if any(row.status == "ok" for row in board.results):
-            papers.setdefault(paper_of(place_of(board, catalog), titles), []).append(board)
-    order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
-    tables = [_pivot(title, papers[title], catalog, leaders) for title in order]
+            spec = catalog.tasks.get(board.task)
+            for filled in _columns(board, leaders.get(board.task, {}), spec, catalog):
+                groups.setdefault(filled.column.data or data_of(filled.column.title), []).append(
+                    filled
+                )
+    alone = {name: own for name, own in groups.items() if name and len(own) > 1}
+    rest = [filled for name, own in groups.items() if name not in alone for filled in own]
+    order = sorted(alone, key=lambda name: (alone[name][0].is_embedded, -len(alone[name]), name))
+    real = [name for name in order if not alone[name][0].is_embedded]
+    named = {**{name: alone[name] for name in real}, OTHER_DATA: rest, **alone}
+    tables = [_pivot(name, own) for name, own in named.items() if own]
     if not models:
         return tables
     known = {model for table in tables for model in (*table.models, *table.controls)}
@@ -121,6 +139,11 @@ def pivots(
         )
         for table in tables
     ]
+
+
+def data_of(title: str) -> str:
+    """Return the data that a task's title names, behind its last comma; empty if it names none."""
+    return title.rpartition(", ")[2] if ", " in title else ""
 
 
 def mark_notes(pivots: Sequence[Pivot]) -> str:
@@ -137,11 +160,11 @@ def mark_notes(pivots: Sequence[Pivot]) -> str:
 
 
 def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
-    """Return one table of the tables of several papers, its columns in the order of the boards.
+    """Return one table of several, its columns in the order of the boards.
 
     Its rows are in the order of the `models`, or by name.
     """
-    columns = [column for pivot in found for column in pivot.columns]
+    columns = [column._replace(head="") for pivot in found for column in pivot.columns]
     rows: dict[bool, dict[str, dict[str, Cell]]] = {False: {}, True: {}}
     for pivot in found:
         for are_controls, own in ((False, pivot.models), (True, pivot.controls)):
@@ -152,7 +175,7 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
         for kind in (rows[False], rows[True])
     )
     shown = [column for board in boards for column in columns if column.task == board.task]
-    return Pivot("Models by tasks", shown, own, controls)
+    return _marked(Pivot("Models by tasks", shown, own, controls))
 
 
 def caption(pivot: Pivot) -> str:
@@ -171,11 +194,6 @@ def caption(pivot: Pivot) -> str:
     return f"{'; '.join(parts)}. {mark_notes([pivot])}".rstrip()
 
 
-def titles_of(findings: Mapping[str, FindingsSpec]) -> dict[str, str]:
-    """Return the titles of papers by their ids, as far as the files of their findings say them."""
-    return {one.paper: one.title for one in findings.values() if one.paper and one.title}
-
-
 def place_of(board: Board, catalog: Catalog) -> str:
     """Return a board's paper and the place in it; of a group, of its first task that has one."""
     spec = catalog.tasks.get(board.task)
@@ -183,57 +201,84 @@ def place_of(board: Board, catalog: Catalog) -> str:
     return next(filter(None, [board.paper, *papers]), "")
 
 
-def paper_of(place: str, titles: Mapping[str, str]) -> str:
-    """Return the title and the id of a paper; tasks add the place in it to its id."""
-    known = next((paper for paper in titles if f"{place},".startswith(f"{paper},")), "")
-    return f"{titles[known]} ({known})" if known else place.partition(",")[0].strip() or NO_PAPER
+class _Filled(NamedTuple):
+    """A column, its tables, the task's data set by model that was trained on it, and its tag."""
+
+    column: Column
+    tables: Sequence[ScoreTable]
+    trained: Mapping[str, str]
+    is_embedded: bool
 
 
-def _pivot(
-    title: str,
-    boards: Sequence[Board],
-    catalog: Catalog,
-    leaders: Mapping[str, Mapping[str, Leaders]],
-) -> Pivot:
+def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
     columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
-    for board in boards:
-        spec = catalog.tasks.get(board.task)
-        trained = trained_models({row.model for row in board.results}, catalog.models, spec)
-        for column, tables in _columns(board, leaders.get(board.task, {}), spec):
-            columns.append(column)
-            controls |= {entry.row.model for table in tables for entry in table.controls}
-            for table, entry in ((of, entry) for of in tables for entry in of.entries):
-                if not unpublished(entry.row):
-                    model, is_apart = entry.row.model, entry.is_apart or table is not tables[0]
-                    cell = Cell(entry, is_apart, trained_on=trained.get(model, ""))
-                    rows.setdefault(model, {}).setdefault(column.key, cell)
+    for column, tables, trained, _ in filled:
+        short = column.title.removesuffix(f", {title}").removesuffix(f": {title}")
+        columns.append(column._replace(head=short))
+        controls |= {entry.row.model for table in tables for entry in table.controls}
+        for table, entry in ((of, entry) for of in tables for entry in of.entries):
+            if not unpublished(entry.row):
+                model, is_apart = entry.row.model, entry.is_apart or table is not tables[0]
+                cell = Cell(entry, is_apart, trained_on=trained.get(model, ""))
+                rows.setdefault(model, {}).setdefault(column.key, cell)
     known = {model: rows[model] for model in sorted(rows)}
     for column in columns:
         _shade([own for model, own in known.items() if model not in controls], column.key)
-    return Pivot(
-        title,
-        columns,
-        {model: own for model, own in known.items() if model not in controls},
-        {model: own for model, own in known.items() if model in controls},
+    own, blind = (
+        {model: cells for model, cells in known.items() if (model in controls) == are_controls}
+        for are_controls in (False, True)
     )
+    return _marked(Pivot(title, columns, own, blind))
+
+
+def _marked(pivot: Pivot) -> Pivot:
+    """Return a table with its marks beside a model's name if all its cells have them."""
+    common: dict[str, str] = {}
+    rows: list[dict[str, dict[str, Cell]]] = []
+    for kind in (pivot.models, pivot.controls):
+        rows.append({})
+        for model, cells in kind.items():
+            marks = {key: _marks(cell) for key, cell in cells.items()}
+            shared = [
+                mark
+                for mark in next(iter(marks.values()))
+                if all(mark in own for own in marks.values())
+            ]
+            common[model] = "".join(shared)
+            rows[-1][model] = {
+                key: cell._replace(marks=[mark for mark in marks[key] if mark not in shared])
+                for key, cell in cells.items()
+            }
+    return pivot._replace(models=rows[0], controls=rows[1], marks=common)
+
+
+def _marks(cell: Cell) -> list[str]:
+    """Return what is to be known of a model beside a score."""
+    row = cell.entry.row
+    trained = [TRAINED_MARK] if cell.trained_on else []
+    ties = [ties_mark(row)] if row.is_mostly_tied else []
+    return [*trained, *ties, *(f" ({mark})" for mark in row.marks)]
 
 
 def _columns(
-    board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None
-) -> Iterator[tuple[Column, list[ScoreTable]]]:
-    """Yield the column of each data set of a board, by name, with its tables.
+    board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None, catalog: Catalog
+) -> Iterator[_Filled]:
+    """Yield the column of each data set of a board, by name.
 
     The largest set comes first, whose rows count for models with several.
     """
     by_name: dict[str, list[ScoreTable]] = {}
     for table in tables_of(board, leaders, spec):
         by_name.setdefault(table.data, []).append(table)
-    title = title_of(board.task, spec, board)
+    title, paper = title_of(board.task, spec, board), place_of(board, catalog)
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
+    trained = trained_models({row.model for row in board.results}, catalog.models, spec)
+    is_embedded = bool(spec) and EMBEDDED in spec.tags
     for name, tables in sorted(by_name.items()):
         several = len(by_name) > 1
-        own = f"{title}: {name}" if several else title
-        yield Column(board.task, own, score, _chance(tables), name if several else ""), tables
+        own, data = (f"{title}: {name}", name) if several else (title, "")
+        column = Column(board.task, own, score, _chance(tables), data, paper.partition(",")[0])
+        yield _Filled(column, tables, trained, is_embedded)
 
 
 def _shade(models: Sequence[dict[str, Cell]], column: str) -> None:
@@ -263,12 +308,15 @@ def grid(pivot: Pivot) -> list[list[str]]:
         texts = (cells[c.key].text if c.key in cells else "" for c in pivot.columns)
         return [model, *(text or "-" for text in texts)]
 
-    chance = [CHANCE, *(column.chance or "-" for column in pivot.columns)]
+    chances = [column.chance or "-" for column in pivot.columns]
     return [
-        ["model", *(column.title for column in pivot.columns)],
-        *(row(*one) for one in pivot.models.items()),
-        chance,
-        *(row(f"{model} (control)", cells) for model, cells in pivot.controls.items()),
+        ["model", *(column.head or column.title for column in pivot.columns)],
+        *(row(f"{model}{pivot.marks.get(model, '')}", own) for model, own in pivot.models.items()),
+        *([[CHANCE, *chances]] if {*chances} != {"-"} else []),
+        *(
+            row(f"{model} (control){pivot.marks.get(model, '')}", own)
+            for model, own in pivot.controls.items()
+        ),
     ]
 
 
@@ -283,7 +331,7 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                         score = cell.entry.primary
                         low, high = score.ci95 or (None, None)
                         yield {
-                            "paper": pivot.title,
+                            "paper": column.paper,
                             "task": column.task,
                             "data": cell.entry.data,
                             "title": column.title,

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from vlbench.boards.board import Board
-from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
+from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted, require_known
@@ -35,7 +35,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--pivot",
         action="store_true",
-        help="models x tasks (md, tex, csv, json): a table for each paper, or one of the TASKs",
+        help="models x tasks (md, tex, csv, json): a table for each data set, or one of the TASKs",
     )
     export.add_argument(
         "--models",
@@ -81,9 +81,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
     """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
-    findings = load_all_findings(catalog, arguments.include_path)
     leaders = leaders_by_task(arguments.output, boards)
-    tables = pivots(boards, catalog, findings, leaders, arguments.models)
+    tables = pivots(boards, catalog, leaders, arguments.models)
     tables = [together(boards, tables, arguments.models)] if arguments.tasks else tables
     if arguments.format not in PIVOTS:
         known = ", ".join(PIVOTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from vlbench.catalog.catalog import load_all_findings, load_catalog
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.report.leaders import leaders_by_task
@@ -23,7 +23,7 @@ def add_options(show: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return the tables of the boards that are named.
 
-    Without names, one table of models x tasks for each paper.
+    Without names, a table of models x tasks for each data set.
     """
     output, catalog = arguments.output, load_catalog(arguments.include_path)
     boards = named_boards(output, arguments.tasks)
@@ -35,12 +35,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
             for table in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
         ]
         return Answer([plain_table(**table._asdict()) for table in texts])
-    findings = load_all_findings(catalog, arguments.include_path)
-    by_paper = pivots(boards, catalog, findings, leaders)
-    problems = [] if by_paper else [f"no model has scores in {output}"]
+    found = pivots(boards, catalog, leaders)
+    problems = [] if found else [f"no model has scores in {output}"]
     tables = []
-    for pivot in by_paper:
+    for pivot in found:
         head, *rows = grid(pivot)
         tables.append(plain_table(head, rows, pivot.title, head[1:], numbers=True))
-    notes = mark_notes(by_paper)
+    notes = mark_notes(found)
     return Answer([*tables, *([notes] if notes else [])], problems)
