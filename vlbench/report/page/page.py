@@ -117,6 +117,7 @@ def render(page: Page) -> bytes:
         version=__version__,
         standing=STANDING,
         notes=mark_notes(page.overview),
+        data={"capabilities": page.capabilities, "models": len(page.models)},
     )
 
 
