@@ -1,11 +1,11 @@
 """What a reader does with the page, in Chromium; screenshots go to $VLBENCH_SHOTS, if it is set."""
 
 import json
-import os
 import time
 from pathlib import Path
 
 import pytest
+from chromium import shoot
 from planted_boards import board, result, score, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,13 +26,6 @@ new PerformanceObserver(list => list.getEntries().forEach(one => {
 
 MODELS = "#task-few_shot_scenes-table-1 tbody th button"
 FEW = "#task-few_shot_scenes-table-1"
-
-
-def shoot(tab, name):
-    if "VLBENCH_SHOTS" in os.environ:
-        folder = Path(os.environ["VLBENCH_SHOTS"])
-        folder.mkdir(parents=True, exist_ok=True)
-        tab.screenshot(folder / f"{name}.png")
 
 
 def settled(tab):

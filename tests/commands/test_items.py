@@ -1,6 +1,10 @@
 import json
+import re
 import shutil
+from base64 import b64decode
 from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +15,9 @@ from sources import make_images, make_source
 from vlbench.boards.items import Item, joined, unweighted, won
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
-from vlbench.commands.items import images_of
+from vlbench.commands.items import images_of, questions_of
 from vlbench.data.image_folder import image_folder
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Data, Split, examples_of_items, value_column
 from vlbench.errors import UnknownNameError
 from vlbench.run.options import Options
 
@@ -59,16 +63,36 @@ def test_items_are_printed_as_json(boards, capsys):
 
 
 def test_where_nothing_is_wrong_nothing_is_shown(boards, capsys):
-    assert items(boards, "mean-colour", "--show") == 0
+    assert items(boards, "mean-colour", "--wrong", "--show") == 0
     assert "there is nothing to show" in capsys.readouterr().out
 
 
-def test_a_sheet_shows_the_images_with_the_least_credit(boards, capsys, tmp_path, monkeypatch):
+def viewer(file):
+    """Return the data of a viewer, and the addresses of its images."""
+    text = Path(file).read_text("utf-8")
+    (data,) = re.findall(r'id="data">(.*)</script>', text)
+    return json.loads(data), re.findall(r'id="image-\d+">(.*)</script>', text)
+
+
+def test_a_viewer_has_all_items_and_the_images_of_each(boards, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert items(boards, "blind", "--show") == 0
-    assert "wrote few_shot_colours-blind-wrong.png: the 9 items" in capsys.readouterr().out
-    with Image.open("few_shot_colours-blind-wrong.png") as sheet:
-        assert sheet.size == (1200, 2 * (200 + 3 * 15))
+    assert items(boards, "mean-colour", "--show") == 0
+    assert "wrote few_shot_colours-mean-colour.html: 9 items, 0.0 MB" in capsys.readouterr().out
+    data, images = viewer("few_shot_colours-mean-colour.html")
+    assert (data["models"], data["lower"], len(images)) == (["mean-colour"], False, 9)
+    shown = {one["target"]: images[one["image"]].partition(",") for one in data["examples"]}
+    assert {kind for kind, _, _ in shown.values()} == {"data:image/png;base64"}
+    pixels = {
+        target: Image.open(BytesIO(b64decode(content))).getpixel((0, 0))
+        for target, (_, _, content) in shown.items()
+    }
+    assert {target: max(range(3), key=pixels[target].__getitem__) for target in pixels} == {
+        "red": 0, "green": 1, "blue": 2,
+    }  # fmt: skip
+    (answer,) = data["examples"][0]["answers"]
+    assert answer == {
+        "prediction": data["examples"][0]["target"], "said": 2, "trials": 2, "credit": 1.0,
+    }  # fmt: skip
 
 
 def test_other_data_have_none_of_the_images(boards, capsys, tmp_path, monkeypatch):
@@ -102,6 +126,16 @@ def test_the_second_image_of_twins_is_found_by_its_content(tmp_path, monkeypatch
     digest = test.examples().digests[3]
     found = images_of("few_shot_colours", [digest], Options(include_path=[source]))
     assert found == {digest: test[3]}
+
+
+def test_a_question_is_found_by_the_id_of_its_item_and_its_image(tmp_path):
+    make_source(tmp_path)
+    images = image_folder(root=tmp_path / "images").splits["test"]["image"].select([0, 0, 1])
+    rows = Split({"image": images, "question": value_column(["Is it red?", "Why?", "How?"])})
+    items = examples_of_items(rows, "question", [()] * 3)
+    found = questions_of(Data(splits={"test": rows, "train": Split({"image": images})}))
+    assert found[items.ids[1], items.images[1]] == "Why?"
+    assert len(found) == 3
 
 
 def test_a_task_that_is_not_there_is_named(tmp_path):
@@ -145,10 +179,11 @@ def test_items_that_one_model_gets_right_and_another_wrong(boards, capsys, tmp_p
     assert items(boards, "mean-colour", "--against", "blind", "--json") == 0
     (first, *_) = json.loads(capsys.readouterr().out)
     assert (first["mean-colour"]["credit"], first["blind"]["prediction"]) == (1.0, "")
-    assert items(boards, "mean-colour", "--against", "blind", "--show") == 0
-    assert "mean-colour-against-blind.png: the 9 items that differ most" in capsys.readouterr().out
-    with Image.open("few_shot_colours-mean-colour-against-blind.png") as sheet:
-        assert sheet.size[0] == 1200
+    assert items(boards, "blind", "--against", "mean-colour", "--show") == 0
+    data, _ = viewer("few_shot_colours-blind-against-mean-colour.html")
+    assert (data["models"], len(data["examples"])) == (["blind", "mean-colour"], 9)
+    own, other = data["examples"][0]["answers"]
+    assert own["credit"] < other["credit"] == 1.0
 
 
 def test_pairs_come_by_their_difference_and_where_lower_is_better_by_its_opposite():

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+from pathlib import Path
 
 # Seconds without a word from the browser, after which it hangs.
 PATIENCE = 60
@@ -135,3 +136,11 @@ class Tab:
     def screenshot(self, file):
         shot = self.call("Page.captureScreenshot", {"captureBeyondViewport": False})
         file.write_bytes(base64.b64decode(shot["data"]))
+
+
+def shoot(tab, name):
+    """Write a screenshot to $VLBENCH_SHOTS, if it is set."""
+    if "VLBENCH_SHOTS" in os.environ:
+        folder = Path(os.environ["VLBENCH_SHOTS"])
+        folder.mkdir(parents=True, exist_ok=True)
+        tab.screenshot(folder / f"{name}.png")

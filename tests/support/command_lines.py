@@ -145,6 +145,7 @@ LINES = [
         "boards",
     ),
     Line("items others mean-colour --against blind" + READ, "blind", "boards"),
+    Line("items few_shot_colours blind --show" + READ, "few_shot_colours blind", "boards"),
     Line("ls tasks few_shot_colours" + OURS, "few_shot_colours"),
     Line("ls models" + OURS),
     Line("ls probes few_shot" + OURS),

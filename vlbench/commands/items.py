@@ -26,7 +26,7 @@ from vlbench.commands.parser import (
     add_trust,
     set_up_for_data,
 )
-from vlbench.data.records import Data, Split
+from vlbench.data.records import Data, Split, examples_of_items
 from vlbench.errors import DataError, UnknownNameError, counted, printed, unknown
 from vlbench.files import safe_name, write_whole
 from vlbench.metrics.items import DIGITS
@@ -40,9 +40,6 @@ if TYPE_CHECKING:  # imports torch
 
 # The names of the columns that items are identified by: twins have an `image_2`, too.
 IDENTIFYING = re.compile(r"image(_\d+)?|picture(_\d+)?|named")
-
-# Images of a sheet.
-MOST_SHOWN = 24
 
 
 def add_options(items: argparse.ArgumentParser) -> None:
@@ -58,7 +55,9 @@ def add_options(items: argparse.ArgumentParser) -> None:
         "--against", metavar="OTHER", help="items that MODEL gets right more often than OTHER"
     )
     items.add_argument(
-        "--show", action="store_true", help="write a sheet of the images that are wrong most often"
+        "--show",
+        action="store_true",
+        help="write a viewer of the items with their images, one HTML file",
     )
     add_data_name(items)
     add_json(items)
@@ -75,7 +74,7 @@ def _conditions(text: str) -> dict[str, str]:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the items of a row as a table or JSON; with `show`, write a sheet of the worst."""
+    """Return the items of a row as a table or JSON; with `show`, write a viewer."""
     notes: list[str] = []
     folder, row = _row(arguments, arguments.model, notes)
     metric = arguments.metric or unweighted(row)
@@ -84,15 +83,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.against:
         return _beside_another(row, score, items, arguments, notes)
     wrong = worst(items, higher_is_better=score.higher_is_better)
-    listed = wrong if arguments.wrong or arguments.show else items
-    title = printed(f"{_title(row, score)}, {len(wrong)} of {len(items)} items wrong or in part")
+    listed = wrong if arguments.wrong else items
+    title = printed(
+        f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or in part"
+    )
     if arguments.json:
         return Answer([json.dumps([item._asdict() for item in listed], indent=1)], notes)
     if arguments.show:
-        file = Path(f"{arguments.task}-{safe_name(arguments.model)}-wrong.png")
-        shown = [(item, [f"said: {_prediction(item)}"]) for item in listed[:MOST_SHOWN]]
-        said = "are wrong most often"
-        return Answer([title, _write_sheet(row.task, shown, arguments, file, said)], notes)
+        told = _write_viewer(title, [row.model], [[item] for item in listed], score, arguments)
+        return Answer([title, told], notes)
     columns = ["item", "credit", "prediction", "target"]
     rows = [[one.id, f"{one.credit:.3g}", _prediction(one), one.target] for one in listed]
     return Answer([title, plain_table(columns, rows)], notes)
@@ -135,20 +134,16 @@ def _beside_another(
     if not both:
         raise DataError(f"{row.model} and {other} share no item of {row.task}: other data")
     pairs = won(both, higher_is_better=score.higher_is_better)
-    of = f"{len(pairs)} of {counted(len(both), 'item')}"
+    of = f"{len(pairs):,} of {counted(len(both), 'item')}"
     title = printed(f"{_title(row, score)}: better than {other} at {of}")
     if arguments.json:
         lines = [{row.model: a._asdict(), other: b._asdict()} for a, b in pairs]
         return Answer([json.dumps(lines, indent=1)], notes)
     if arguments.show:
-        names = f"{safe_name(row.model)}-against-{safe_name(other)}"
-        shown = [
-            (a, [f"{row.model}: {_prediction(a)}", f"{other}: {_prediction(b)}"])
-            for a, b in pairs[:MOST_SHOWN]
-        ]
-        file = Path(f"{arguments.task}-{names}.png")
-        said = "differ most"
-        return Answer([title, _write_sheet(row.task, shown, arguments, file, said)], notes)
+        better = {a.id for a, _ in pairs}
+        ranked = [*pairs, *(pair for pair in both if pair[0].id not in better)]
+        told = _write_viewer(title, [row.model, other], ranked, score, arguments)
+        return Answer([title, told], notes)
     columns = ["item", "credit", "other's", row.model, other, "target"]
     cells = [
         [a.id, f"{a.credit:.3g}", f"{b.credit:.3g}", _prediction(a), _prediction(b), a.target]
@@ -182,26 +177,31 @@ def _prediction(item: Item) -> str:
     return f"{item.prediction}{often}"
 
 
-def _write_sheet(
-    task: str,
-    items: Sequence[tuple[Item, Sequence[str]]],
+def _write_viewer(
+    title: str,
+    models: Sequence[str],
+    examples: Sequence[Sequence[Item]],
+    score: Score,
     arguments: argparse.Namespace,
-    file: Path,
-    which: str,
 ) -> str:
-    """Write the images of items, each with what was said of it, and say so."""
-    if not items:
+    """Write the items of models about each example with its image, and say so."""
+    if not examples:
         return "there is nothing to show"
-    from vlbench.drawing.sheets import CaptionedImage, image_sheet, png
+    from vlbench.report.page.thumbnails import thumbnail
+    from vlbench.report.page.viewer import SIDE, render_viewer
 
+    task = arguments.task
     with set_up_for_data(arguments) as options:
-        images = images_of(task, [item.shown for item, _ in items], options)
-    shown = [
-        CaptionedImage(images[item.shown], [item.id, *said, f"right: {item.target}"])
-        for item, said in items
-    ]
-    write_whole(file, png(image_sheet(shown)))
-    return f"wrote {file}: the {len(shown)} items that {which}"
+        data = _data_of(task, options)
+        places = _places_of(task, data, [first.shown for first, *_ in examples])
+        # One by one: thousands of large images do not fit in memory.
+        images = {digest: thumbnail(_image(*place), SIDE) for digest, place in places.items()}
+    lower = not score.higher_is_better
+    page = render_viewer(title, models, examples, images, questions_of(data), lower=lower)
+    file = Path(f"{task}-{'-against-'.join(map(safe_name, models))}.html")
+    write_whole(file, page)
+    size = f"{len(page) / 1e6:.1f} MB"
+    return f"wrote {file}: {counted(len(examples), 'item')}, {size}; open it in a browser"
 
 
 def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
@@ -210,6 +210,11 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
     Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
     others than those of the items.
     """
+    places = _places_of(task, _data_of(task, options), digests)
+    return {digest: _image(*place) for digest, place in places.items()}
+
+
+def _data_of(task: str, options: Options) -> Data:
     from vlbench.run.task import resolve_task
 
     catalog = load_catalog(options.include_path)
@@ -217,20 +222,34 @@ def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, 
         raise unknown("task", task, catalog.tasks)
     resolved = resolve_task(catalog, task, True, options)
     data: Data = resolved.loader(**resolved.loader_arguments)
-    images: dict[str, Image] = {}
+    return data
+
+
+def _places_of(task: str, data: Data, digests: Sequence[str]) -> dict[str, tuple[Split, str, int]]:
+    """Return the split, column and row of the image of each digest."""
+    found: dict[str, tuple[Split, str, int]] = {}
     for split in data.splits.values():
         for name in filter(IDENTIFYING.fullmatch, split.columns):
             places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
-            known = [d for d in digests if d[:DIGITS] in places and d not in images]
-            here = {d: places[d[:DIGITS]] for d in known}
-            images |= {digest: _image(split, name, i) for digest, i in here.items()}
-    absent = [digest for digest in digests if digest not in images]
+            known = [d for d in digests if d[:DIGITS] in places and d not in found]
+            found |= {digest: (split, name, places[digest[:DIGITS]]) for digest in known}
+    absent = [digest for digest in digests if digest not in found]
     if absent:
         raise DataError(
             f"{task}: {len(absent)} of {len(digests)} items are not among the images of the data "
             "here: the row was made with other data, or its items are no images"
         )
-    return images
+    return found
+
+
+def questions_of(data: Data) -> dict[tuple[str, str], str]:
+    """Return the question of each item of questions, by its id and the digest of its image."""
+    questions: dict[tuple[str, str], str] = {}
+    for split in data.splits.values():
+        if {"image", "question"} <= {*split.columns}:
+            own = examples_of_items(split, "question", [()] * len(split))
+            questions |= zip(zip(own.ids, own.images, strict=True), split["question"], strict=True)
+    return questions
 
 
 def _image(split: Split, name: str, i: int) -> Image:

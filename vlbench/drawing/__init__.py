@@ -1,1 +1,1 @@
-"""Drawing, for boards and for probes: layouts of figures, looks of models, sheets of images."""
+"""Drawing, for boards and probes: layouts of figures, looks of models, sheets of images, HTML."""

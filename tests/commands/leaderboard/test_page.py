@@ -75,7 +75,7 @@ def test_images_stand_beside_the_items_that_are_wrong_most_often(run, tmp_path):
     words = ["leaderboard", "page", str(tmp_path), "--images", "--include-path", str(source)]
     assert main([*words, "--output", str(boards)]) == 0
     page = (tmp_path / "index.html").read_text()
-    pictures = re.findall(r'<img class="item" src="data:image/jpeg;base64,([^"]+)"', page)
+    pictures = re.findall(r'<img class="item" src="data:image/png;base64,([^"]+)"', page)
     assert len(pictures) == 9
     with Image.open(BytesIO(base64.b64decode(pictures[0]))) as shown:
         assert max(shown.size) <= 96

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vlbench._version import __version__
 from vlbench.boards.board import board_digest, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
+from vlbench.drawing.html import render_html
 from vlbench.errors import counted, printed
 from vlbench.files import safe_name
 from vlbench.report.leaders import leaders_by_task
@@ -107,38 +106,19 @@ def read_page(
 
 
 def render(page: Page) -> bytes:
-    """Return the page as UTF-8. Texts of boards are escaped; the same page gives the same bytes.
-
-    The policy in it allows the style and the script that are in the file, by their digests, and
-    nothing else: what a board may have smuggled in does not run, and no request is made.
-    """
-    style = (HERE / "page.css").read_text("utf-8") + rules() + _columns()
-    script = (HERE / "page.js").read_text("utf-8")
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(script)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    """Return the page as UTF-8; the same page gives the same bytes."""
+    return render_html(
+        HERE / "templates" / "index.html",
+        (HERE / "page.css").read_text("utf-8") + rules() + _columns(),
+        (HERE / "page.js").read_text("utf-8"),
+        filters=FILTERS,
+        page=page,
+        cards={model.name: model.card for model in page.models},
+        version=__version__,
+        standing=STANDING,
+        notes=mark_notes(page.overview),
+        data={"capabilities": page.capabilities, "models": len(page.models)},
     )
-    environment = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        auto_reload=False,
-    )
-    environment.filters |= FILTERS
-    cards = {model.name: model.card for model in page.models}
-    # Both are our own files, and end no element.
-    inside = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
-    head = {"policy": policy, "cards": cards, "version": __version__}
-    head |= {"standing": STANDING, "notes": mark_notes(page.overview)}
-    return environment.get_template("index.html").render(page=page, **head, **inside).encode()
 
 
 def model_id(name: str) -> str:
@@ -214,7 +194,3 @@ def _columns() -> str:
     return "".join(
         f".js .m{n}>*>*>:nth-child(n+{n + 1}){{display:none}}" for n in range(2, MOST_VISIBLE + 1)
     )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

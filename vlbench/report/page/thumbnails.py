@@ -14,6 +14,9 @@ from vlbench.report.page.sections import Section
 # The longer side in pixels, and the quality of JPEG: a picture has about 3 kB.
 SIDE, QUALITY = 96, 80
 
+# Images of so few pixels a side are kept exactly: enlarged, they would show what JPEG changes.
+EXACT = 32
+
 
 def digests_of(section: Section, output: Path) -> dict[str, str]:
     """Return the digest of each of a section's worst items; none for items without content.
@@ -31,9 +34,10 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
     return {name: digest for name, digest in shown.items() if digest}
 
 
-def thumbnail(image: Image) -> str:
-    """Return an image as an address that holds its content."""
+def thumbnail(image: Image, side: int = SIDE) -> str:
+    """Return an image, its longer side at most `side` pixels, as an address with its content."""
     small, content = image.convert("RGB"), BytesIO()
-    small.thumbnail((SIDE, SIDE), Resampling.LANCZOS)
-    small.save(content, "JPEG", quality=QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+    small.thumbnail((side, side), Resampling.LANCZOS)
+    kind = "png" if max(small.size) <= EXACT else "jpeg"
+    small.save(content, kind, quality=QUALITY)
+    return f"data:image/{kind};base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import io
 import json
 import re
@@ -20,10 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import PIL.Image
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from PIL.Image import Image
 
+from vlbench.drawing.html import render_html
 from vlbench.drawing.sheets import png
 from vlbench.errors import TooFewRows, UnknownNameError, counted, require_known
 from vlbench.files import harmless, write_whole
@@ -232,41 +230,19 @@ def picture(image: Image) -> bytes:
 
 
 def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:
-    """Return a sheet as HTML; `pictures` are PNG images by the file names used in the lines.
-
-    Texts are escaped. The page's policy allows its own style and script and no request.
-    """
+    """Return a sheet as HTML; `pictures` are PNG images by the file names used in the lines."""
     style, script = ((HERE / name).read_text("utf-8") for name in ("sheet.css", "sheet.js"))
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
-        f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
-    )
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
     shown = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
-    return (
-        environment.get_template("sheet.html")
-        .render(
-            sheet=sheet,
-            columns=columns_of(sheet),
-            lines=[(line, cells_of(sheet, line)) for line in lines],
-            answers=ANSWERS,
-            pictures=shown if sheet.beside == "image" else {},
-            policy=policy,
-            style=Markup(style),  # noqa: S704 - our own file
-            script=Markup(script),  # noqa: S704 - our own file
-        )
-        .encode()
+    return render_html(
+        HERE / "sheet.html",
+        style,
+        script,
+        sheet=sheet,
+        columns=columns_of(sheet),
+        lines=[(line, cells_of(sheet, line)) for line in lines],
+        answers=ANSWERS,
+        pictures=shown if sheet.beside == "image" else {},
     )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def write_sheets(

@@ -1,0 +1,53 @@
+"""The viewer: what models said of each example of a task, and its image, as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vlbench.boards.items import Item
+from vlbench.drawing.html import render_html
+
+HERE = Path(__file__).parent
+
+# The longer side of an image in pixels.
+SIDE = 160
+
+
+def render_viewer(
+    title: str,
+    models: Sequence[str],
+    examples: Sequence[Sequence[Item]],
+    images: Mapping[str, str],
+    questions: Mapping[tuple[str, str], str],
+    *,
+    lower: bool,
+) -> bytes:
+    """Return the viewer as UTF-8. `examples` have an item of each of the `models`.
+
+    `images` are addresses with their content by digest, `questions` are by the id of an item and
+    the digest of its image. A credit of 0 is right if `lower` is better.
+    """
+    places = {digest: i for i, digest in enumerate(images)}
+    shown = [
+        {
+            "id": first.id,
+            "question": questions.get((first.id, first.shown), ""),
+            "target": first.target,
+            "image": places[first.shown],
+            "answers": [
+                {key: getattr(item, key) for key in ("prediction", "said", "trials", "credit")}
+                for item in items
+            ],
+        }
+        for items in examples
+        for first in items[:1]
+    ]
+    return render_html(
+        HERE / "templates" / "viewer.html",
+        "".join((HERE / name).read_text("utf-8") for name in ("page.css", "viewer.css")),
+        (HERE / "viewer.js").read_text("utf-8"),
+        title=title,
+        images=[*images.values()],
+        data={"models": models, "lower": lower, "examples": shown},
+    )
