@@ -142,6 +142,15 @@ def test_a_narrow_column_keeps_its_width_and_a_long_text_gets_the_rest():
     assert [column.width for column in fitted(table, 40).columns] == [4, 8, 21]
 
 
+def test_a_name_beside_numbers_is_shortened_before_they_stand_below_each_other():
+    row = ["a" * 30, "50.0 %", "45.0 to 55.0", "300"]
+    table = plain_table(["model", "score", "interval", "n"], [row], numbers=True)
+    narrow = fitted(table, 48)
+    assert headers(narrow) == ["model", "score", "interval", "n"]
+    assert [str(next(column.cells)) for column in narrow.columns] == ["a" * 17 + "…", *row[1:]]
+    assert headers(fitted(table, 40)) == ["model"]
+
+
 def test_the_table_itself_is_left_as_it_was():
     table = numbers("other")
     fitted(table, 24)

@@ -94,7 +94,7 @@ def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
 def needs_of(spec: TaskSpec) -> str | None:
     """Return what a task's probe asks of a model, as its text has it; None where it does not tell.
 
-    Alternatives are separated by ` | `.
+    Alternatives are separated by ` | `, capabilities that are all needed by ` & `.
     """
     module, _, name = spec.probe.partition(":")
     parts = module.split(".")
@@ -119,9 +119,21 @@ def shipped_probes() -> Mapping[str, Path]:
 
 @cache
 def _asked(file: Path) -> Mapping[str, str]:
-    """Return the annotation of the model of each function that has one."""
+    """Return the annotation of the model of each function that has one.
+
+    A protocol of the file stands as the capabilities that it joins, with ` & ` between.
+    """
+    joined = {
+        node.name: " & ".join(name for name in map(ast.unparse, node.bases) if name != "Protocol")
+        for node in top_level(file, ast.ClassDef)
+        if "Protocol" in map(ast.unparse, node.bases)
+    }
     return {
-        node.name: ast.unparse(argument.annotation).strip("'\"")
+        node.name: re.sub(
+            r"\w+",
+            lambda found: joined.get(found[0]) or found[0],
+            ast.unparse(argument.annotation).strip("'\""),
+        )
         for node in top_level(file, ast.FunctionDef)
         for argument in node.args.args
         if argument.arg == "model" and argument.annotation

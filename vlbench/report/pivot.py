@@ -201,7 +201,8 @@ def caption(pivot: Pivot) -> str:
             size = lead(max(ends), scores[0].unit).removeprefix("+") if ends else ""
             within = f", 95 % intervals reach at most {size}" if ends else ""
             parts.append(f"{column.title}: {column.score}, n {n}{within}")
-    return f"{'; '.join(parts)}. {mark_notes([pivot])}".rstrip()
+    columns = f"{'; '.join(parts)}." if parts else ""
+    return " ".join(filter(None, [columns, mark_notes([pivot])]))
 
 
 def place_of(board: Board, catalog: Catalog) -> str:

@@ -14,6 +14,9 @@ from vlbench.report.table import Entry, ScoreTable, cells, key_of, other_scores,
 from vlbench.report.texts import number
 from vlbench.results import Result
 
+# What a narrow terminal keeps beside a score.
+KEPT = ("95 % interval", "n", "chance")
+
 
 class Texts(NamedTuple):
     """A table as the arguments of `plain_table`."""
@@ -49,7 +52,8 @@ def score_table(table: ScoreTable) -> Texts:
         values = [number(score.value, score.unit) if score else "" for score in matches]
         rows.append([entry.label, _value(entry), *(beside[head] for head in heads), *values])
     rows = [[cell or "-" for cell in row] for row in rows]
-    return Texts(columns, rows, table.title, columns[2:], numbers=True)
+    optional = [name for name in columns[2:] if name not in KEPT]
+    return Texts(columns, rows, table.title, optional, numbers=True)
 
 
 def reason_table(title: str, rows: Sequence[Result]) -> Texts:

@@ -24,6 +24,9 @@ OPTIONAL = "optional"
 NUMBER = r"[-+]?[\d.,]+ (?:%|points)|p <?[\d.]+|\S+"
 WHOLE = [re.compile(rf"[-+\d.e]+ to [-+\d.e]+|{NUMBER}"), re.compile(NUMBER), re.compile(r"\S+")]
 
+# The least width of a shortened name.
+SHORTEST = 12
+
 # Indent of cells below the first of their row.
 INDENT = "    "
 
@@ -31,8 +34,9 @@ INDENT = "    "
 def fitted(table: Table, width: int) -> Table:
     """Return a table no wider than a terminal, as far as its words and numbers stay whole.
 
-    Optional columns are left out, the last first, and counted below the table. If the words are
-    still too long, the cells of a row are printed below each other.
+    Optional columns are left out, the last first, and counted below the table. If that is not
+    enough, the names beside numbers are shortened, to SHORTEST at least, and then the cells of a
+    row are printed below each other.
     """
     columns = list(table.columns)
     optional = [
@@ -42,6 +46,9 @@ def fitted(table: Table, width: int) -> Table:
     while _overhead(columns) + sum(map(_narrowest, columns)) > width and optional:
         columns.remove(optional.pop())
         left_out += 1
+    room = width - _overhead(columns) - sum(map(_narrowest, columns[1:]))
+    if columns[1:] and columns[1].justify == "right" and SHORTEST <= room < _widest(columns[0]):
+        columns[0] = _shortened(columns[0], room)
     widened = _widen(columns, width - _overhead(columns))
     shown = copy(table)
     shown.columns = widened or [_stack(columns, width - _overhead(columns[:1]))]
@@ -50,6 +57,15 @@ def fitted(table: Table, width: int) -> Table:
         shown.caption = Text(f"{many} in a wider terminal or a file\n", "table.caption")
         shown.caption_justify = "left"
     return shown
+
+
+def _shortened(column: Column, width: int) -> Column:
+    """Return a column whose cells have at most a width, the longer ones with an ellipsis."""
+    cells: list[RenderableType] = []
+    for text in map(Text, map(str, column.cells)):
+        text.truncate(width, overflow="ellipsis")
+        cells.append(text)
+    return replace(column, _cells=cells)
 
 
 def _overhead(columns: Sequence[Column]) -> int:
