@@ -23,9 +23,10 @@ from vlbench.capabilities import capabilities_in, methods
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.docstrings import split_args
-from vlbench.catalog.listed_capabilities import needs_of
+from vlbench.catalog.listed_capabilities import REQUIRED, arguments_of, needs_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.ls import list_things
+from vlbench.commands.show import FILLED
 from vlbench.report.texts import number
 from vlbench.results import Result, Score
 from vlbench.run.task import Task
@@ -92,9 +93,8 @@ def prose(docstring: str | None) -> str:
     return "".join(parts)
 
 
-def arguments(params: Mapping[str, str], docstring: str) -> Iterator[str]:
+def arguments(params: Mapping[str, str], texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the table of what YAML may give a function, or `--model-args` an adapter."""
-    _, texts = split_args(docstring)
     rows = [
         [f"`{key}`", *(one.replace("|", r"\|") for one in (f"`{kind}`", prose(texts.get(key))))]
         for key, kind in params.items()
@@ -118,7 +118,7 @@ def _family(family: str, tasks: Sequence[Task]) -> Iterator[str]:
             bare = row["name"].partition(":")[2]
             yield f"({anchor('probe', bare)})=\n### `{bare}`\n\n{prose(row['docstring'])}\n"
             yield f"Asks for: `{needs_of(own[0].spec)}`.\n" if own else "No shipped task has it.\n"
-            yield from arguments(row["params"], row["docstring"])
+            yield from arguments(row["params"], split_args(row["docstring"])[1])
             yield from (*table(TASK_HEADS, [_task(task.spec) for task in own]), "") if own else ()
 
 
@@ -219,6 +219,17 @@ def _models(catalog: Catalog) -> Iterator[str]:
             MODEL_HEADS, [_model(row, catalog.models[row["name"]].weights) for row in own]
         )
         yield ""
+    yield "## Adapters\n\nWhat `--model-args` and the `params` of models.yaml give each.\n"
+    for adapter, spec in sorted({one.adapter: one for one in catalog.models.values()}.items()):
+        takes = {key: one for key, one in arguments_of(spec).items() if key not in FILLED}
+        if takes:
+            yield f"### `{adapter}`\n"
+            given = {
+                key: "" if one["default"] == REQUIRED else f" = {one['default']!r}"
+                for key, one in takes.items()
+            }
+            kinds = {key: f"{one['type']}{given[key]}" for key, one in takes.items()}
+            yield from arguments(kinds, {key: one.get("about", "") for key, one in takes.items()})
 
 
 def _model(row: Mapping[str, Any], weights: str) -> list[str]:
@@ -266,7 +277,7 @@ def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
                 facts = [one.name, f"{one.gigabytes:g}", f"{one.images:,}", one.licence, one.access]
                 yield from (*table(DATA_HEADS, [[cell(fact) for fact in facts]]), "")
                 yield f"```bibtex\n{one.bibtex}```\n"
-            yield from arguments(row["params"], row["docstring"])
+            yield from arguments(row["params"], split_args(row["docstring"])[1])
             own = [task.spec.name for task in tasks if task.spec.data["loader"] == name]
             yield f"Tasks: {links('task', own)}.\n"
 

@@ -162,7 +162,7 @@ def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
         },
         "trials": {
             "type": "Positive",
-            "default": "10",
+            "default": 10,
             "about": "random orders of the train images, 1 or more; scores are means over them.",
         },
     }

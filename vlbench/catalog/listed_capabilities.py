@@ -67,7 +67,7 @@ def _described(given: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict
     for argument, default in _with_defaults(given):
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         about = {"about": texts[argument.arg]} if argument.arg in texts else {}
-        described[argument.arg] = {"type": kind, "default": _default(default), **about}
+        described[argument.arg] = {"type": kind, "default": default_of(default), **about}
     return described
 
 
@@ -78,7 +78,7 @@ def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]
     return list(several)[1:]
 
 
-def _default(written: ast.expr | None) -> Any:
+def default_of(written: ast.expr | None) -> Any:
     """Return a number, a text or None as such, and anything else as its text."""
     if written is None:
         return REQUIRED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,9 @@ from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.docstrings import split_args
 from vlbench.catalog.library_names import library_model
 from vlbench.catalog.listed_capabilities import (
-    REQUIRED,
     arguments_of,
     capabilities_of,
+    default_of,
     needs_of,
     ways_to_encode_regions,
 )
@@ -149,13 +150,14 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
 def _described(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a function's file, its docstring, and each parameter's type, default and meaning."""
     docstring, texts = split_args(row["docstring"])
-    params = {}
+    params: dict[str, dict[str, Any]] = {}
     for name, written in row["params"].items():
-        kind, given, default = written.partition(" = ")
-        own = {"type": kind, "default": default if given else REQUIRED, "about": texts.get(name)}
-        if kind.endswith(", optional"):
-            del own["default"]
-        params[name] = {key: value for key, value in own.items() if value is not None}
+        kind, _, default = written.partition(" = ")
+        params[name] = {"type": kind}
+        if not kind.endswith("optional"):
+            code = ast.parse(default, mode="eval").body if default else None
+            params[name]["default"] = default_of(code)
+        params[name] |= {"about": texts[name]} if name in texts else {}
     return {"file": row["file"], "params": params, "docstring": docstring}
 
 
