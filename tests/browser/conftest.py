@@ -14,7 +14,12 @@ from vlbench.report.page.page import read_page, render
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
-BOARDS = ("few_shot_scenes", "zero_shot_scenes", "entity_grounding_scenes")
+BOARDS = (
+    "few_shot_scenes",
+    "zero_shot_scenes",
+    "entity_grounding_scenes",
+    "word_similarity_simlex999",
+)
 
 # Continuous integration installs both, and sets this: there, a skip is a failure.
 REQUIRED = os.environ.get("VLBENCH_BROWSER") == "required"

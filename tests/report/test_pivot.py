@@ -3,7 +3,7 @@ from argparse import Namespace
 
 import pytest
 from planted_boards import board, measured, result, score, write
-from planted_findings import catalog, findings, task
+from planted_findings import catalog, task
 
 from vlbench.boards.board import folder_boards
 from vlbench.catalog.catalog import load_catalog
@@ -15,10 +15,9 @@ from vlbench.report.pivot import grid, lines, mark_notes, pivots
 CONTROL = {"provenance": {"control": True}}
 
 
-def tables(folder, *tasks, papers=""):
-    known = {"p": findings(folder / "own", papers)} if papers else {}
+def tables(folder, *tasks):
     boards = [*folder_boards(folder).values()]
-    return pivots(boards, catalog(*tasks), known, leaders_by_task(folder, boards))
+    return pivots(boards, catalog(*tasks), leaders_by_task(folder, boards))
 
 
 def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
@@ -39,7 +38,11 @@ def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
 def test_controls_stand_below_chance(tmp_path):
     write(
         tmp_path,
-        board(result("a", score(0.5)), result("z", score(0.9)), result("c", score(0.6), **CONTROL)),
+        board(
+            result("a", score(0.5, chance=0.1)),
+            result("z", score(0.9, chance=0.1)),
+            result("c", score(0.6, chance=0.1), **CONTROL),
+        ),
     )
     (table,) = tables(tmp_path, task())
     assert [row[0] for row in grid(table)] == ["model", "a", "z", "chance", "c (control)"]
@@ -55,8 +58,8 @@ def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
 def test_a_model_that_was_trained_on_a_tasks_data_is_marked(tmp_path):
     rows = [result(m, score(0.5), task="few_shot_scenes") for m in ("tiny-clip", "other")]
     write(tmp_path, board(*rows, task="few_shot_scenes"))
-    (table,) = pivots([*folder_boards(tmp_path).values()], load_catalog(), {}, {})
-    assert [row[1] for row in grid(table)[1:3]] == ["50.0 %", "50.0 %^"]
+    (table,) = pivots([*folder_boards(tmp_path).values()], load_catalog(), {})
+    assert [row[:2] for row in grid(table)[1:3]] == [["other", "50.0 %"], ["tiny-clip^", "50.0 %"]]
     assert [line["trained_on"] for line in lines([table])] == ["", "objects"]
     assert mark_notes([table]).startswith("^ of a model that was trained on")
 
@@ -76,17 +79,36 @@ def test_a_board_without_scores_is_no_column(tmp_path):
     assert exported(tmp_path, "md", tasks=["t", "u"]).problems[0] == "u: no model has scores"
 
 
-def test_tasks_are_grouped_by_paper_under_its_title(tmp_path):
-    made = [
-        board(result("a", score()), task=t, paper=p)
-        for t, p in zip("tuv", ("X, 2020, s. 1", "Y, s. 2", ""), strict=True)
+def test_tasks_are_grouped_by_the_data_that_their_titles_name(tmp_path):
+    titles = {
+        "t": "A, drawings",
+        "u": "B, drawings",
+        "v": "C, lakes",
+        "w": "D, seas",
+        "x": "E, seas",
+    }
+    write(tmp_path, *(board(result("a", score()), task=name) for name in titles))
+    tasks = [
+        task(name, title=title, tags=["embedded"] * (name in "tu"))
+        for name, title in titles.items()
     ]
-    write(tmp_path, *made)
-    text = (
-        'paper: "X, 2020"\ntitle: A title\nfindings: [{finding: It sings., needs: a microphone}]\n'
+    found = tables(tmp_path, *tasks)
+    assert [one.title for one in found] == ["seas", "Other data", "drawings"]
+    assert [grid(one)[0][1:] for one in found] == [["D", "E"], ["C, lakes"], ["A", "B"]]
+
+
+def test_what_holds_for_all_scores_of_a_model_stands_beside_its_name(tmp_path):
+    rows = {"counts": {"n": 4, "ties": 4, "choices": 4}}
+    write(
+        tmp_path,
+        board(result("a", score(0.5), **rows), result("b", score(0.5), **rows)),
+        board(result("a", score(0.5), **rows), result("b", score(0.5)), task="u"),
     )
-    found = tables(tmp_path, task(), task("u"), task("v"), papers=text)
-    assert [one.title for one in found] == ["A title (X, 2020)", "Y", "Other tasks"]
+    (table,) = tables(tmp_path, task(), task("u"))
+    assert grid(table)[1:] == [
+        ["a (mostly ties)", "50.0 %", "50.0 %"],
+        ["b", "50.0 % (mostly ties)", "50.0 %"],
+    ]
 
 
 def test_a_line_has_the_numbers_behind_a_cell(tmp_path):

@@ -71,7 +71,7 @@ COLUMNS = {f"{TITLES[task]}: {name}" for task in TITLES for name in SIZES}
 TASKS = {f"{task}: {name}" for task in TITLES for name in SIZES}
 
 VIEWS = [
-    ("leaderboard show", COLUMNS),
+    ("leaderboard show", {*TITLES.values()} | {*SIZES}),
     (f"leaderboard show {FEW}", {"others: cars", "others: flowers"}),
     ("leaderboard export --pivot --format md", COLUMNS),
     ("leaderboard export --pivot --format tex", COLUMNS),

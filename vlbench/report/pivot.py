@@ -123,10 +123,9 @@ def pivots(
                 )
     alone = {name: own for name, own in groups.items() if name and len(own) > 1}
     rest = [filled for name, own in groups.items() if name not in alone for filled in own]
-    order = sorted(alone, key=lambda name: (alone[name][0].is_embedded, -len(alone[name]), name))
-    real = [name for name in order if not alone[name][0].is_embedded]
-    named = {**{name: alone[name] for name in real}, OTHER_DATA: rest, **alone}
-    tables = [_pivot(name, own) for name, own in named.items() if own]
+    named = alone | ({OTHER_DATA: rest} if rest else {})
+    order = data_order({name: [one.is_embedded for one in own] for name, own in named.items()})
+    tables = [_pivot(name, named[name]) for name in order]
     if not models:
         return tables
     known = {model for table in tables for model in (*table.models, *table.controls)}
@@ -139,6 +138,17 @@ def pivots(
         )
         for table in tables
     ]
+
+
+def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
+    """Return the names of data sets, real data first, then those with most tasks.
+
+    `embedded` says of each task of a data set whether its data are vlbench's own.
+    """
+    return sorted(
+        embedded,
+        key=lambda name: (all(embedded[name]), name == OTHER_DATA, -len(embedded[name]), name),
+    )
 
 
 def data_of(title: str) -> str:
@@ -201,6 +211,11 @@ def place_of(board: Board, catalog: Catalog) -> str:
     return next(filter(None, [board.paper, *papers]), "")
 
 
+def within(title: str, data: str) -> str:
+    """Return a task's title under a heading that names its data."""
+    return title.removesuffix(f", {data}").removesuffix(f": {data}")
+
+
 class _Filled(NamedTuple):
     """A column, its tables, the task's data set by model that was trained on it, and its tag."""
 
@@ -213,8 +228,7 @@ class _Filled(NamedTuple):
 def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
     columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
     for column, tables, trained, _ in filled:
-        short = column.title.removesuffix(f", {title}").removesuffix(f": {title}")
-        columns.append(column._replace(head=short))
+        columns.append(column._replace(head=within(column.title, title)))
         controls |= {entry.row.model for table in tables for entry in table.controls}
         for table, entry in ((of, entry) for of in tables for entry in of.entries):
             if not unpublished(entry.row):
@@ -273,7 +287,7 @@ def _columns(
     title, paper = title_of(board.task, spec, board), place_of(board, catalog)
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
     trained = trained_models({row.model for row in board.results}, catalog.models, spec)
-    is_embedded = bool(spec) and EMBEDDED in spec.tags
+    is_embedded = spec is not None and EMBEDDED in spec.tags
     for name, tables in sorted(by_name.items()):
         several = len(by_name) > 1
         own, data = (f"{title}: {name}", name) if several else (title, "")

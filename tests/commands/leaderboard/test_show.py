@@ -7,14 +7,18 @@ from vlbench.commands.leaderboard.show import answer
 from vlbench.errors import UnknownNameError
 
 
-def test_without_names_models_stand_by_tasks_in_a_table_for_each_paper(tmp_path):
+def test_without_names_models_stand_by_tasks_in_a_table_for_each_data_set(tmp_path):
     rows = [
         result("a", score(0.5, chance=0.25)),
         result("c", score(0.2), provenance={"control": True}),
     ]
-    write(tmp_path, board(*rows), board(result("b", score(0.75)), task="u", paper="X, section 1"))
-    one, other, note = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown
-    assert [str(table.title) for table in (one, other)] == ["X", "Other tasks"]
+    shipped = [
+        board(result("b", score(0.75)), task=name)
+        for name in ("few_shot_digits", "transfer_digits")
+    ]
+    write(tmp_path, board(*rows), *shipped)
+    other, one, note = answer(Namespace(output=tmp_path, tasks=[], include_path=[])).shown
+    assert [str(table.title) for table in (other, one)] == ["Other data", "digits"]
     assert [str(column.header) for column in other.columns] == ["model", "T"]
     cells = [[str(cell) for cell in column.cells] for column in other.columns]
     assert cells == [["a", "chance", "c (control)"], ["50.0 %", "25.0 %", "20.0 %"]]

@@ -79,9 +79,9 @@ def _with_images(page: Page, arguments: argparse.Namespace) -> tuple[Page, list[
     from vlbench.commands.items import images_of
     from vlbench.report.page.thumbnails import digests_of, thumbnail
 
-    papers, absent = dict(page.papers), []
+    groups, absent = dict(page.groups), []
     with set_up_for_data(arguments) as options:
-        for title, sections in papers.items():
+        for title, sections in groups.items():
             shown = []
             for section in sections:
                 known = {}
@@ -92,8 +92,8 @@ def _with_images(page: Page, arguments: argparse.Namespace) -> tuple[Page, list[
                 except VlbenchError as error:
                     absent.append(f"{section.name}: no images: {error}")
                 shown.append(section._replace(thumbnails=known))
-            papers[title] = shown
-    return page._replace(papers=papers), absent
+            groups[title] = shown
+    return page._replace(groups=groups), absent
 
 
 @contextmanager

@@ -6,8 +6,8 @@
   const form = document.getElementById("filters");
   const status = document.getElementById("status");
   const boards = [...document.querySelectorAll("table.board")];
-  const papers = [...document.querySelectorAll(".paper")];
-  const filters = ["paper", "tag", "model", "can"];
+  const groups = [...document.querySelectorAll(".group")];
+  const filters = ["data", "tag", "model", "can"];
   const order = new WeakMap();  // a row -> its place as the file has it: the exact order
 
   const rowsOf = (table) => [...table.tBodies[0].rows];
@@ -164,10 +164,10 @@
     const narrow = Boolean(words.length || now.can);
     let tasks = 0;
     const models = new Set();
-    for (const paper of papers) {
+    for (const group of groups) {
       let any = false;
-      for (const task of paper.querySelectorAll(".task")) {
-        let visible = !now.paper || paper.dataset.paper === now.paper;
+      for (const task of group.querySelectorAll(".task")) {
+        let visible = !now.data || group.dataset.group === now.data;
         visible = visible && (!now.tag || task.dataset.tags.split(" ").includes(now.tag));
         if (visible) {
           let rows = 0;
@@ -187,7 +187,7 @@
         tasks += visible;
         any = any || visible;
       }
-      paper.hidden = !any;
+      group.hidden = !any;
     }
     status.textContent = `${tasks} tasks, ${models.size} models with scores`;
   }
@@ -239,7 +239,7 @@
     if (location.hash.startsWith("#?")) return apply(state());
     const place = location.hash.length > 1 ? target() : null;
     if (place && place.closest("[hidden]")) {
-      apply({ sorts: new Map(), columns: new Map(), paper: "", tag: "", model: "", can: "" });
+      apply({ sorts: new Map(), columns: new Map(), data: "", tag: "", model: "", can: "" });
       place.scrollIntoView();
     }
     return undefined;

@@ -15,13 +15,13 @@ from vlbench.boards.board import board_digest, read_board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.drawing.html import render_html
-from vlbench.errors import counted, printed
+from vlbench.errors import counted, printed, spaced
 from vlbench.files import safe_name
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
 from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
-from vlbench.report.pivot import NO_PAPER, Pivot, mark_notes, paper_of, pivots, titles_of
+from vlbench.report.pivot import OTHER_DATA, Pivot, data_of, data_order, mark_notes, pivots, within
 from vlbench.report.reproduction import Grid, grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
@@ -42,11 +42,11 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 class Page(NamedTuple):
     """Everything on the page.
 
-    `papers` are the boards and summaries by the title of their paper, `date` is the day of the
+    `groups` are the boards and summaries by the name of their data, `date` is the day of the
     newest row, and `digest` is that of all boards. A page `is_brief` if there are many scores.
     """
 
-    papers: Mapping[str, Sequence[Section]]
+    groups: Mapping[str, Sequence[Section]]
     models: Sequence[Model]
     overview: Sequence[Pivot]
     findings: Sequence[Grid]
@@ -57,7 +57,7 @@ class Page(NamedTuple):
     @property
     def sections(self) -> list[Section]:
         """All boards and summaries."""
-        return [section for own in self.papers.values() for section in own]
+        return [section for own in self.groups.values() for section in own]
 
     @property
     def ids(self) -> dict[str, str]:
@@ -86,18 +86,22 @@ def read_page(
     files = [*sorted(output.glob("*.json")), *sorted(output.glob("summaries/*.json"))]
     read = {file: board for file in files if (board := read_board(file))}
     leaders = leaders_by_task(output, read.values(), with_worst=True)
-    titles, papers = titles_of(known), dict[str, list[Section]]()
+    groups: dict[str, list[Section]] = {}
     for file, board in read.items():
         section = section_of(output, file, board, catalog, leaders[board.task])
-        papers.setdefault(paper_of(section.paper, titles), []).append(section)
-    order = sorted(papers, key=lambda title: (title == NO_PAPER, title))
+        groups.setdefault(data_of(section.title) or OTHER_DATA, []).append(section)
+    order = data_order({name: [s.is_embedded for s in own] for name, own in groups.items()})
     rows = [row for board in read.values() for row in board.results]
     digests = "".join(map(board_digest, read))
-    sections = [section for title in order for section in papers[title]]
+    sections = [section for name in order for section in groups[name]]
     return Page(
-        papers={title: papers[title] for title in order},
+        groups={name: groups[name] for name in order},
         models=models_of(sections, catalog),
-        overview=pivots([*read.values()], catalog, known, leaders),
+        overview=[
+            one._replace(controls={})
+            for one in pivots([*read.values()], catalog, leaders)
+            if len(one.columns) > 1
+        ],
         findings=[g for paper in known.values() for g in grids(reproduce(paper, catalog, output))],
         date=max((str(row.run.get("finished", ""))[:10] for row in rows), default=""),
         digest=hashlib.sha256(digests.encode()).hexdigest()[:12],
@@ -141,7 +145,7 @@ def conditions(score: Score) -> str:
 def label(score: Score, at: Mapping[str, Any]) -> str:
     """Return a score's name with its unit, and its conditions where they are not those `at`."""
     name = score_name(score.metric, {} if dict(score.at) == dict(at) else score.at)
-    return printed(f"{name}, %" if score.unit == "fraction" else name)
+    return spaced(printed(f"{name}, %" if score.unit == "fraction" else name))
 
 
 def value_of(score: Score | None, row: Result | None = None) -> str:
@@ -185,7 +189,9 @@ FILTERS: Mapping[str, Any] = {
     "row_id": row_id,
     "scores": lambda entry: {key_of(score): score for score in entry.row.scores},
     "score_key": key_of,
+    "spaced": spaced,
     "value": value_of,
+    "within": within,
 }
 
 

@@ -16,14 +16,17 @@ from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
-from vlbench.errors import SpecError
+from vlbench.errors import SpecError, spaced
 from vlbench.files import read_bytes, safe_name
 from vlbench.report.leaders import Leaders
 from vlbench.report.page.bars import Scale, scale_of
-from vlbench.report.pivot import place_of
+from vlbench.report.pivot import EMBEDDED, place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
 from vlbench.report.texts import bare_number, few, score_name
 from vlbench.results import Result, Score, matching
+
+# So many figures of single models are shown of a task.
+MOST_OF_ROWS = 12
 
 # The bytes of a figure, of which the largest have a tenth.
 MOST_FIGURE = 4 << 20
@@ -43,7 +46,8 @@ class Section(NamedTuple):
     """A board, or a summary, under the name of its file.
 
     `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
-    `build` drew it. `figures` are the addresses of pictures, which hold their content;
+    `build` drew it. `figures` are the addresses of pictures, which hold their content; `of_rows`
+    are the first of those of single models, by name, and `row_figures` is how many there are;
     `repeated` are the models with several rows, and `trained` have the task's data set by each
     model that was trained on it. `thumbnails` are addresses of pictures, too, by item.
     """
@@ -57,6 +61,8 @@ class Section(NamedTuple):
     is_summary: bool = False
     is_outdated: bool = False
     figures: Sequence[str] = ()
+    of_rows: Mapping[str, str] = {}
+    row_figures: int = 0
     repeated: Collection[str] = ()
     trained: Mapping[str, str] = {}
     thumbnails: Mapping[str, str] = {}
@@ -72,10 +78,15 @@ class Section(NamedTuple):
         return title_of(self.name, self.spec, self.board)
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether its data are vlbench's own."""
+        return self.spec is not None and EMBEDDED in self.spec.tags
+
+    @property
     def primary(self) -> str:
         """The primary score, with its conditions and unit."""
         score = self._first
-        name = score_name(self.board.primary["metric"], self.board.primary.get("at", {}))
+        name = spaced(score_name(self.board.primary["metric"], self.board.primary.get("at", {})))
         return f"{name}, %" if score and score.unit == "fraction" else name
 
     @property
@@ -160,26 +171,44 @@ def section_of(
         repeated={model for model, count in often.items() if count > 1},
         trained=trained_models(often, catalog.models, spec),
     )
-    return section._replace(figures=_figures(output, section))
+    files = _row_figures(output, section)
+    return section._replace(
+        figures=_figures(output, section),
+        of_rows={file.stem: _address(file) for file in files[:MOST_OF_ROWS]},
+        row_figures=len(files),
+    )
 
 
 def _figures(output: Path, section: Section) -> list[str]:
     """Return the pictures that `build` has drawn of a board or a summary, and those of its task.
 
-    There is no picture of one score per model, which the tables say, and none that is older than
-    the board. Raises SpecError for one that cannot be read.
+    There is no picture of one score per model, which the tables say, none of all scores of a task
+    that has its own, and none that is older than the board. Raises SpecError for one that cannot be
+    read.
     """
     metric = section.board.primary["metric"]
     ats = [s.at for row in section.board.results for s in row.scores if s.metric == metric]
     varies = any(len({at.get(name) for at in ats}) > 1 for at in ats for name in at)
-    names = [section.name] if varies else []
     drawn = section.spec.figures if section.spec else []
+    names = [section.name] if varies and not drawn else []
     names += [f"{section.name}_{name.rpartition(':')[2]}" for name in drawn]
     # A summary of matrices has the matrix of models.
     names += [f"{section.name}_correlations"] if section.is_summary else []
     if section.is_outdated:
         return []
     return [_address(file) for name in names if (file := _file(output, name)).is_file()]
+
+
+def _row_figures(output: Path, section: Section) -> list[Path]:
+    """Return the files that `build` has drawn of single models, of rows with a score."""
+    names = [safe_name(row.model) for row in section.board.results if row.status == "ok"]
+    if section.is_outdated or not (section.spec and section.spec.figures):
+        return []
+    files = [
+        _file(output, f"{section.name}/{file.stem}")
+        for file in sorted((output / "figures" / section.name).glob("*.svg"))
+    ]
+    return [file for file in files if file.is_file() and file.stem.startswith(tuple(names))]
 
 
 def _file(output: Path, name: str) -> Path:
