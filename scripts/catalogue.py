@@ -219,17 +219,23 @@ def _models(catalog: Catalog) -> Iterator[str]:
             MODEL_HEADS, [_model(row, catalog.models[row["name"]].weights) for row in own]
         )
         yield ""
+    yield from _adapters(catalog)
+
+
+def _adapters(catalog: Catalog) -> Iterator[str]:
+    """Yield the arguments of the adapter of each model."""
     yield "## Adapters\n\nWhat `--model-args` and the `params` of models.yaml give each.\n"
     for adapter, spec in sorted({one.adapter: one for one in catalog.models.values()}.items()):
-        takes = {key: one for key, one in arguments_of(spec).items() if key not in FILLED}
-        if takes:
+        kinds, texts = dict[str, str](), dict[str, str]()
+        for key, one in arguments_of(spec).items():
+            default = one["default"]
+            kinds[key] = one["type"]
+            kinds[key] += "" if default == REQUIRED else f" = {default or repr(default)}"
+            texts[key] = one.get("about", "")
+        kinds = {key: kind for key, kind in kinds.items() if key not in FILLED}
+        if kinds:
             yield f"### `{adapter}`\n"
-            given = {
-                key: "" if one["default"] == REQUIRED else f" = {one['default']!r}"
-                for key, one in takes.items()
-            }
-            kinds = {key: f"{one['type']}{given[key]}" for key, one in takes.items()}
-            yield from arguments(kinds, {key: one.get("about", "") for key, one in takes.items()})
+            yield from arguments(kinds, texts)
 
 
 def _model(row: Mapping[str, Any], weights: str) -> list[str]:
