@@ -58,7 +58,7 @@ class HfVlm(TextLayers):
 
     The texts of a picture share the picture's keys and values: memory is that of the weights, and
     of keys and values for each token of a picture, once per text of the picture in one call. In
-    PaliGemma these depend on the text, so that texts share the image features alone: each text
+    PaliGemma these depend on the text, so that texts share only the image features: each text
     costs a whole pass of the language model, and attention layers x heads x tokens^2 numbers for
     each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
     image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.

@@ -53,7 +53,7 @@ class Recipe(NamedTuple):
 class TimmCnn(LayersOfModel):
     """A classifier of timm. Its features are the pooled inputs of its head.
 
-    A file without a classification head gives features alone.
+    A file without a classification head gives only features.
 
     Args:
         architecture: name in timm, with the tag that decides on normalisation and classes, or a

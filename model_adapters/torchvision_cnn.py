@@ -45,9 +45,9 @@ class TorchvisionCnn(LayersOfModel):
     """A classifier of torchvision. Its features are the inputs of its last layer with weights.
 
     That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
-    positions. A transformer reads images of one size alone: give that as `resize` and `crop`.
+    positions. A transformer reads images of only one size: give that as `resize` and `crop`.
 
-    A file without a classification head gives features alone. A file with a normaliser keeps it.
+    A file without a classification head gives only features. A file with a normaliser keeps it.
     Without `resize` and without `interpolation` they are those that the weights of the tag were
     published with, or without a tag 256 x 256 and bicubic; mean and deviation are the tag's, too.
 

@@ -49,7 +49,7 @@ def mmvp(*, root: Path) -> Data:
     `pair` names the two items of a question, which are a cluster. Raises DataAbsent and DataError.
 
     Args:
-        root: folder with the table of questions and the folder of images.
+        root: folder with Questions.csv and the folder MMVP Images.
     """
     require_files("MMVP", HOME, root / TABLE)
     require_folder("MMVP's images", HOME, root / IMAGES)

@@ -86,7 +86,8 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     attack, TooFewRows for fewer test images than the sample.
 
     Args:
-        epsilons: sizes of attacks, ascending, under `linf`, `l2` or both; pixels are in [0, 1].
+        epsilons: sizes of attacks under `linf`, `l2` or both, 0 or more, ascending; pixels are in
+            [0, 1].
         target_offset: the target of class y is (y + target_offset) mod K; no multiple of the K
             classes.
         goals: `untargeted`, `targeted`, or both.

@@ -75,8 +75,8 @@ def rsa(
     half. The matrices are numbered in order of depth.
 
     Args:
-        rdm: distance of class means: Euclidean, divided by one deviation (`scalar`) or
-            `per_dimension`; or `cosine` or `correlation`.
+        rdm: distance of class means: in standard errors over all entries (`scalar`) or
+            `per_dimension`, or 1 less their `cosine` or `correlation`.
         trials: random splits into halves, 1 or more; the reliability is their mean.
         seed: seed that draws the halves and the floor.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.

@@ -43,7 +43,8 @@ def entity_grounding(
         images: number of images of the split that are read, from the first on; None reads all.
         detector: proposes regions for pictures without any; None: a model reads regions of the
             data, or its own patches.
-        examples: number of images drawn with the attention of a head; 0 draws none.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
         seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)

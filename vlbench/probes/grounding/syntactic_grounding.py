@@ -110,7 +110,8 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
             have arcs.
         detector: proposes regions for pictures without any; None: a model reads regions of the
             data, or its own patches.
-        examples: number of images drawn with the attention of a head; 0 draws none.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
         seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
@@ -146,7 +147,8 @@ def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
             have arcs.
         detector: proposes regions for pictures without any; None: a model reads regions of the
             data, or its own patches.
-        examples: number of images drawn with the attention of a head; 0 draws none.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
         seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
