@@ -23,6 +23,7 @@ from vlbench.capabilities import capabilities_in, methods
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.docstrings import split_args
+from vlbench.catalog.library_names import library_model
 from vlbench.catalog.listed_capabilities import REQUIRED, arguments_of, needs_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.ls import list_things
@@ -41,6 +42,8 @@ MODEL_HEADS = (
     "released",
     "about",
 )
+# Models of adapters that have none in models.yaml.
+BY_ADDRESS = ("openai:NAME@http://localhost:8000/v1", "recorded:.")
 DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
 
 
@@ -225,7 +228,9 @@ def _models(catalog: Catalog) -> Iterator[str]:
 def _adapters(catalog: Catalog) -> Iterator[str]:
     """Yield the arguments of the adapter of each model."""
     yield "## Adapters\n\nWhat `--model-args` and the `params` of models.yaml give each.\n"
-    for adapter, spec in sorted({one.adapter: one for one in catalog.models.values()}.items()):
+    named = [spec for name in BY_ADDRESS if (spec := library_model(name, {}))]
+    specs = {spec.adapter: spec for spec in [*catalog.models.values(), *named]}
+    for adapter, spec in sorted(specs.items()):
         kinds, texts = dict[str, str](), dict[str, str]()
         for key, one in arguments_of(spec).items():
             default = one["default"]
