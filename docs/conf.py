@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 project = "vlbench"
 author = "The vlbench maintainers"
 release = vlbench.__version__
-extensions = ["myst_nb", "site_pages"]
+extensions = ["myst_nb", "site_pages", "sphinx.ext.napoleon"]
 smartquotes = False  # --option and ... are meant as they stand
 exclude_patterns = ["_build"]
 

@@ -20,8 +20,13 @@ from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 class Blip(JointModel):
     """A text encoder with cross-attention to the patches of an image, which a ViT encodes.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. Images are squashed to the model's square.
+    Images are squashed to the model's square.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

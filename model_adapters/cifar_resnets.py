@@ -21,7 +21,9 @@ SIDE = 32
 class _CifarNet(LayersOfModel):
     """Names what images of 32 x 32 pixels show; others are resized to that, bilinearly.
 
-    `weights` is a file of a `state_dict`. `source` says where it can be downloaded.
+    Args:
+        weights: file with the `state_dict` of the network.
+        source: where the file can be downloaded, for the message if it is not there.
     """
 
     network: type[_Network]

@@ -35,11 +35,17 @@ class Control:
 
     The noise is drawn with `init_seed`, the parts taken away and the content of the input: the same
     input has the same output in any batch and any run. A word has other noise in another text, and
-    in another place. `classes` is the number of classes of the classifier, whose names are numbers,
-    and `width` is the width of vectors. In each picture it detects one region per name in `labels`,
-    the whole picture. Attention is to the regions of the data, or to the whole picture if they have
-    none. The masked language model has the tokenizer and the configuration of `words`, and random
-    or zero weights.
+    in another place. Attention is to the regions of the data, or to the whole picture if they have
+    none. The masked language model has random or zero weights.
+
+    Args:
+        noise: whether outputs are random numbers; else they are the same for every input.
+        classes: number of classes of the classifier, whose names are numbers.
+        width: width of vectors.
+        labels: labels of the regions detected in each picture; each region is the whole picture.
+        words: model on the hub, or folder, whose tokenizer and configuration the masked language
+            model has.
+        init_seed: seed of the noise.
     """
 
     is_control = True

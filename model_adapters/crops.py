@@ -24,7 +24,11 @@ LEAST_SIDE, INSIDE, STRAIGHT = 64, (0.1, 0.9), 0.02
 
 
 class Crops:
-    """Encodes each box with the image encoder `encoder`, as an image of its own."""
+    """Encodes each box with an image encoder, as an image of its own.
+
+    Args:
+        encoder: image encoder that encodes the boxes.
+    """
 
     note = "each box is cut out and encoded as an image"
 
@@ -58,6 +62,9 @@ class Grid:
 
     Each picture passes through the encoder once. A box without area gets the nearest cell, and so
     does one beside the part of the picture that the encoder sees: what its `preprocess` cuts off.
+
+    Args:
+        encoder: image encoder that encodes the cells of a grid.
     """
 
     note = "each is the mean of the cells that its box covers"

@@ -60,15 +60,23 @@ class Queries(NamedTuple):
 class Detr:
     """A detector whose region vectors are its queries after the last decoder layer.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`; `weights` may also be a file of the original
-    code. A file and random weights get the configuration of DETR-R50 unless `architecture` is a
-    folder.
+    A file and random weights get the configuration of DETR-R50 unless `architecture` is a folder.
 
-    Pixels are made by the image processor of the checkpoint, or by DETR's where it has none: the
-    shorter side becomes 800 pixels, or less where the longer side would pass 1333. `short_side` and
-    `long_side` replace these numbers. Each picture goes through the model alone, because the
-    padding of a batch changes what the backbone computes at the edges of a picture.
+    Pixels are made by the image processor of the checkpoint, or by DETR's where it has none. Each
+    picture goes through the model alone, because the padding of a batch changes what the backbone
+    computes at the edges of a picture.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, a file of the
+            original code, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        threshold: least confidence of a detected region, 0 to 1.
+        short_side: pixels of the shorter side of a picture; None takes the processor's, 800 for
+            DETR.
+        long_side: most pixels of the longer side of a picture; None takes the processor's, 1333 for
+            DETR.
+        init_seed: seed that draws random weights.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml fills them by name

@@ -22,9 +22,14 @@ from vlbench.errors import CannotDo
 class HfDual(LayersOfModel):
     """An image encoder and a text encoder, compared by the cosine of their vectors.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. Sizes and normalisation come from the model's
-    image processor, as does the central square that is cut.
+    Sizes and normalisation come from the model's image processor, as does the central square that
+    is cut.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

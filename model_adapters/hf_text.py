@@ -16,12 +16,15 @@ from vlbench.errors import CannotDo
 class HfText(TextLayers):
     """A text encoder: the hidden states of a layer, and its masked-language-model head.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. `layer` is the layer whose hidden states are the
-    vectors: 0 the embeddings, -1 the last as the library gives it (with GPT-2, after the final
-    normalisation). `pooling` says what a text is the mean over: its "own" tokens, or all that are
-    "attended", [CLS] and [SEP] among them, as in sentence encoders (Reimers and Gurevych 2019,
-    section 3; arXiv:1908.10084).
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        layer: layer whose hidden states are the vectors: 0 the embeddings, -1 the last as the
+            library gives it (with GPT-2, after the final normalisation).
+        pooling: tokens over which a text is the mean: its `own`, or all `attended`, [CLS] and [SEP]
+            too (Reimers and Gurevych 2019, section 3; arXiv:1908.10084).
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

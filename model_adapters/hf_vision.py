@@ -34,11 +34,17 @@ class Grid(NamedTuple):
 class HfVision(LayersOfModel):
     """An image encoder: one vector per image, and one per region from the patches that it covers.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. `pool` is "pooled" (the library's pooler_output),
-    "cls" (the first token), "mean" (of all patches), or "auto", the first of the three that the
-    checkpoint has. `layer` is the layer of "cls", "mean" and the regions: 0 the embeddings, -1 the
-    last as the library gives it. Sizes and normalisation come from the model's image processor.
+    Sizes and normalisation come from the model's image processor.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        pool: `pooled` (the library's pooler_output), `cls` (the first token), `mean` (of all
+            patches), or `auto`, the first of these that the checkpoint has.
+        layer: layer of `cls`, `mean` and the regions: 0 the embeddings, -1 the last as the library
+            gives it.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

@@ -45,37 +45,48 @@ class HfVlm(TextLayers):
     """A language model that reads image tokens, asked in the chat template of its processor.
 
     PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of
-    VQAScore. `question` may begin with a task that it was trained on, as in "answer en {} ?".
+    VQAScore.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. `question` has {} in the place of a text, and
-    the score is the log-odds of `answer`, whose probability is VQAScore; with `against`, such as
-    "No", those of the answer's share of both probabilities. A text is cut to `text_limit` tokens.
-    `score_answers` and `answer` put a question as it is, without `question`. The end of the turn
-    counts as a token of an answer with `end_of_turn`: without it, an answer that another one begins
-    with is never less likely. `answer` writes at most `max_new_tokens`. All types but PaliGemma can
-    be asked without a picture.
-    `layer` of the language model, from 0 for the embeddings to -1 for the last, gives the vectors
-    of texts.
-    `image_vector` says what an image's vector is, and so what `output` is among the layers: the
-    mean of its "projected" tokens, or of the language model's hidden states after `layer` the mean
-    at the image's tokens ("image_tokens") or that at the prompt's end ("last_token"). The prompt is
-    `layer_prompt`. Layers are the stages of the whole model whatever `image_vector` is: `tower.N`,
-    `projected`, `language.N@image` and `language.N@end`, as in `vlbench.adapter_kit.vlm.stages`.
-    `attn` is the library's implementation of attention, by default SDPA in each part that has it;
-    attention weights are always eager.
+    `score_answers` and `answer` put a question as it is, without `question`. All types but
+    PaliGemma can be asked without a picture. Layers are the stages of the whole model whatever
+    `image_vector` is: `tower.N`, `projected`, `language.N@image` and `language.N@end`, as in
+    `vlbench.adapter_kit.vlm.stages`; `output` is the image's vector. Attention weights are always
+    eager.
 
-    Scores, attention and regions see a picture in the processor's own geometry, tiles included;
-    where that keeps its size, as in Qwen-VL, it is scaled down to `max_pixels` at most.
-    `preprocess` squashes it to one square of `size` pixels without tiles instead; see
-    `vlbench.adapter_kit.images.SquareView` for the default.
+    Scores, attention and regions see a picture in the processor's own geometry, tiles included.
+    `preprocess` squashes it to one square without tiles instead.
 
     The texts of a picture share the picture's keys and values: memory is that of the weights, and
     of keys and values for each token of a picture, once per text of the picture in one call. In
-    PaliGemma these depend on the text, so that texts share the image features alone: each text
+    PaliGemma these depend on the text, so that texts share only the image features: each text
     costs a whole pass of the language model, and attention layers x heads x tokens^2 numbers for
     each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
     image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        init_seed: seed that draws random weights.
+        question: question whose answer scores a text, with {} for the text; it may begin with a
+            task that the model was trained on, as in `answer en {} ?`.
+        answer: answer whose log-odds are the score; its probability is VQAScore.
+        against: other answer, such as No: the score is the log-odds of `answer`'s share of both
+            probabilities; None: no other answer.
+        end_of_turn: whether the end of the turn counts as a token of an answer; else an answer that
+            another one begins with is never less likely.
+        max_new_tokens: most tokens that `answer` writes.
+        text_limit: most tokens of a text; the rest is cut.
+        size: pixels of the side of the square that `preprocess` makes; None takes that of the
+            vision encoder, or 448 if it sees any size.
+        layer: layer of the language model that gives the vectors of texts: 0 the embeddings, -1 the
+            last.
+        max_pixels: most pixels of a picture, for models that keep its size, such as Qwen-VL; None
+            takes the processor's.
+        image_vector: what an image's vector is: the mean of its `projected` tokens, the mean hidden
+            state after `layer` at the `image_tokens`, or that at the prompt's `last_token`.
+        layer_prompt: question put while the stages of the model are read.
+        attn: the library's implementation of attention; `auto` takes SDPA in each part that has it.
     """
 
     require_weights = staticmethod(require_checkpoint)

@@ -21,8 +21,11 @@ from vlbench.errors import CannotDo, DataError
 class Lxmert(JointModel):
     """A transformer with one encoder for texts, one for regions, and one across both.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`.
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

@@ -62,15 +62,20 @@ NOT_WEIGHTS = {*OPENAI_MARKS, "text.transformer.embeddings.position_ids"}
 class OpenClip(LayersOfModel):
     """An image encoder and a text encoder of open_clip, compared by the cosine of their vectors.
 
-    `architecture` is a name of open_clip, a folder in its local format (open_clip_config.json and
-    open_clip_model.safetensors), or `hf-hub:ORG/NAME`, such a folder on the hub at `revision`.
-    `weights` is a pretrained tag of the architecture (for a folder, the default "openai" means its
-    own file), a file of weights (a state dict, or OpenAI's TorchScript archive), or "random". `tag`
-    is the tag of which a file is a copy: the file gets its normalisation, resizing and activation.
-    OpenAI's weights always get the QuickGELU that they were trained with. `quick_gelu` says it of
-    any other file; it must, or a tag, where open_clip has the architecture with GELU and with
-    QuickGELU. Random weights are drawn with `init_seed`, those of BatchNorms so that a ResNet keeps
-    the scale of its activations.
+    OpenAI's weights always get the QuickGELU that they were trained with. Random weights of
+    BatchNorms are drawn so that a ResNet keeps the scale of its activations.
+
+    Args:
+        architecture: name in open_clip, a folder in its local format (open_clip_config.json,
+            open_clip_model.safetensors), or such a folder on the hub, `hf-hub:ORG/NAME`.
+        weights: pretrained tag of the architecture (for a folder, `openai` means its own file), a
+            file (a state dict, or OpenAI's TorchScript archive), or `random`.
+        tag: tag of which a file is a copy: the file gets its normalisation, resizing and
+            activation.
+        revision: branch, tag or commit of a folder on the hub.
+        quick_gelu: whether a file was trained with QuickGELU; None: `tag` says it, or open_clip has
+            the architecture with only one activation.
+        init_seed: seed that draws random weights.
     """
 
     def __init__(

@@ -41,20 +41,32 @@ BLANKS = " \t\n▁Ġ"
 class OpenAiServer:
     """A model that a server names `served`; its weights are not known.
 
-    `address` is what /chat/completions and /embeddings are added to. `question` has {} in the place
-    of a text. A score is the log-odds of `answer` against `against` as the first token, whose
-    probabilities are summed over the `top_logprobs` listed tokens that differ from it only in case
-    and blanks. `answer` asks a question as it is, without `question`, for `max_new_tokens` tokens
-    at most. The greedy answer is that of `temperature` 0; null sends none. Some servers want
-    `max_completion_tokens`: it then replaces the limit of every request, which has the older name.
+    A score is the log-odds of `answer` against `against` as the first token, whose probabilities
+    are summed over the listed tokens that differ from it only in case and blanks. The method
+    `answer` asks a question as it is, without `question`.
 
     What was answered in words and scores is not asked for again while the model is loaded, nor by
     later runs under the same `--name`, which says that the server's model does not change.
 
     A picture is sent as PNG in its own size, as often as it has texts: the file may hold the place
-    where it was taken. A request may take `timeout` seconds and is made up to `retries` times more,
-    `concurrent` at a time, all within `run_timeout` seconds of the first; see
-    `vlbench.adapter_kit.servers.Server` for these and for `pause`.
+    where it was taken. Requests are repeated as `vlbench.adapter_kit.servers.Server` says.
+
+    Args:
+        served: the server's name of the model.
+        address: URL to which /chat/completions and /embeddings are added.
+        question: question whose answer scores a text, with {} for the text.
+        answer: answer, by its first token, whose log-odds are the score.
+        against: answer, by its first token, that `answer` is compared with.
+        max_new_tokens: most tokens of an answer in words.
+        max_completion_tokens: limit of every request, for servers that want it under this name;
+            None sends the older `max_tokens`.
+        top_logprobs: number of most probable tokens that the server lists for a score.
+        temperature: temperature of sampling; 0 is greedy, None sends none.
+        timeout: seconds that a request may take, above 0.
+        run_timeout: seconds after the first request in which all are made, above 0; None: no limit.
+        retries: how often a request that fails is made again, 0 or more.
+        pause: seconds before a request is made again, 0 or more; doubled each time.
+        concurrent: most requests at a time, 1 or more.
     """
 
     require_weights = staticmethod(require_reachable)

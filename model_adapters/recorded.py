@@ -13,20 +13,26 @@ from vlbench.capabilities import Asked, Reply
 class Recorded:
     """Answers in `path`: SugarCrepe's published ones, a table, or a log of lm-eval or lmms-eval.
 
-    SugarCrepe's are a folder with positive-first and negative-first, of files as its authors
-    published them for GPT-4V. A table is .csv, .jsonl or .parquet, with a row for each answer.
-    `item` names the column with the place of the item in the data, from 0; else `image` names that
-    of the image's name, and `texts` those of the options, or of the question and the options.
-    `answer` is the column of what was said, or `scores` are those of a score for each option. One
-    text names several columns with "|" between.
-    `order` is the column of the options' numbers in the order in which they were shown, such as
-    "1 0"; without it they were shown in the order of the data. `labels` says what names an option
-    in an answer: letters, numbers, brackets for "(1)", or words. Of a log with several filters,
-    `log_filter` is the one that is read.
+    A table has a row for each answer. One text names several columns with "|" between.
 
-    `about` is a file of YAML that tells the row who recorded them, when, with which prompt, where
-    they are from, and what speaks against them (`recorded_by`, `recorded_on`, `prompt`, `source`,
-    `caution`), by default `path`.yaml. What it does not tell is unknown.
+    What `about` does not tell is unknown.
+
+    Args:
+        path: folder with positive-first and negative-first of files as SugarCrepe's authors
+            published them for GPT-4V; a table (.csv, .jsonl, .parquet); or a log.
+        item: column with the place of the item in the data, from 0; empty: items are found by
+            `image` and `texts`.
+        image: column of the image's name, if there is no `item`.
+        texts: columns of the options, or of the question and the options, if there is no `item`.
+        order: column of the options' numbers in the order shown, such as `1 0`; empty: in the order
+            of the data.
+        answer: column of what was said.
+        scores: columns of a score for each option, in place of `answer`.
+        labels: what names an option in an answer: `letters`, `numbers`, `brackets` for (1), or
+            `words`.
+        log_filter: filter that is read of a log with several; empty: the log has one.
+        about: YAML file with `recorded_by`, `recorded_on`, `prompt`, `source` and `caution`, what
+            speaks against the answers; None: `path`.yaml, if it exists.
     """
 
     def __init__(  # noqa: PLR0913 - the command line fills them by name

@@ -109,9 +109,15 @@ class PlainReader(TextReader):
 class Rosita(OneStreamPort):
     """A BERT that reads a text without punctuation and ready-made regions as one sequence.
 
-    `architecture`, `revision`, `weights`, `source` and `init_seed` are those of
-    `vlbench.adapter_kit.bert_ports.BertPort`. `limit` is the number of tokens to which a text is
-    cut, special ones included; the original code fine-tunes for retrieval with 30.
+    The original code fine-tunes for retrieval with a `limit` of 30.
+
+    Args:
+        architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
+        revision: branch, tag or commit of the architecture on the hub.
+        weights: file of the original code, or `random` (drawn as in BERT).
+        source: where the file can be downloaded, for the message if it is not there.
+        limit: most tokens of a text, special ones included; the rest is cut.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_port)

@@ -53,17 +53,21 @@ class Recipe(NamedTuple):
 class TimmCnn(LayersOfModel):
     """A classifier of timm. Its features are the pooled inputs of its head.
 
-    `architecture` is a name of timm, with the tag that decides on normalisation and classes, or a
-    folder in which timm saved a model (config.json and model.safetensors). `weights` is
-    "pretrained" (those of the folder, or of the tag, at `revision` of its repository), a file (a
-    state dict, or the .npz in which Google published BiT), or "random" (drawn with `init_seed`). A
-    file without a classification head gives features alone.
+    A file without a classification head gives only features.
 
-    `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
-    how. `crop` is the side of the square cut from the centre; None means as large as `resize`.
-
-    `classes` says what the outputs of a file are: "imagenet", for the 1,000 classes in their usual
-    order, or a file with a name per line.
+    Args:
+        architecture: name in timm, with the tag that decides on normalisation and classes, or a
+            folder in which timm saved a model (config.json, model.safetensors).
+        weights: `pretrained` (those of the folder, or of the tag), a file (a state dict, or the
+            .npz in which Google published BiT), or `random`.
+        revision: branch, tag or commit of the tag's repository on the hub.
+        resize: pixels of the shorter side of an image, or of both sides with `squash`.
+        crop: pixels of the side of the square cut from the centre; None: as `resize`.
+        squash: whether both sides are resized to `resize`, which loses the aspect ratio.
+        interpolation: how images are resized.
+        classes: what the outputs of a file are: `imagenet`, for the 1,000 classes in their usual
+            order, or a file with a name per line; empty: not said.
+        init_seed: seed that draws random weights.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name

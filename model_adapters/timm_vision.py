@@ -14,11 +14,20 @@ from vlbench.adapter_kit.layers import LayersOfModel
 
 
 class TimmVision(LayersOfModel):
-    """An image encoder and classifier of timm, at its own size.
+    """An image encoder and classifier of timm, at its own size, with the features of `TimmCnn`.
 
     It resizes and crops as timm's configuration of the weights says, so that transformers with a
-    fixed input size can be read; the tasks' `resize` and `crop` do not apply. `architecture`,
-    `weights`, `revision` and `init_seed` are those of `TimmCnn`, as are its features.
+    fixed input size can be read; the tasks' `resize` and `crop` do not apply.
+
+    Args:
+        architecture: name in timm, with the tag that decides on normalisation and classes, or a
+            folder in which timm saved a model (config.json, model.safetensors).
+        weights: `pretrained` (those of the folder, or of the tag), a file (a state dict, or the
+            .npz in which Google published BiT), or `random`.
+        revision: branch, tag or commit of the tag's repository on the hub.
+        classes: what the outputs of a file are: `imagenet`, for the 1,000 classes in their usual
+            order, or a file with a name per line; empty: not said.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = TimmCnn.require_weights

@@ -45,22 +45,28 @@ class TorchvisionCnn(LayersOfModel):
     """A classifier of torchvision. Its features are the inputs of its last layer with weights.
 
     That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
-    positions. With `layer`, a module's name such as "layer3" or "layer3.0.conv1", the features are
-    that module's outputs, [N, D], or [N, D, H, W] averaged over positions. A transformer reads
-    images of one size alone: give that as `resize` and `crop`.
+    positions. A transformer reads images of only one size: give that as `resize` and `crop`.
 
-    `weights` is a tag of torchvision, a file (a state dict in the layout of any of the papers
-    above), or "random" (drawn with `init_seed`). `source` says where the file can be downloaded. A
-    file without a classification head gives features alone. A file with a normaliser keeps it; one
-    of the weights of a tag gives that as `tag`.
-
-    `resize` is the length of the shorter side, or of both sides with `squash`; `interpolation` says
-    how. `crop` is the side of the square cut from the centre, by default as large as `resize`.
+    A file without a classification head gives only features. A file with a normaliser keeps it.
     Without `resize` and without `interpolation` they are those that the weights of the tag were
     published with, or without a tag 256 x 256 and bicubic; mean and deviation are the tag's, too.
 
-    `classes` says what the outputs of a file without a tag are: "imagenet", for the 1,000 classes
-    in their usual order, or a file with a name per line.
+    Args:
+        architecture: name of a model in torchvision.
+        weights: tag of torchvision, a file (a state dict, laid out as in any paper that the module
+            cites), or `random`.
+        source: where the file can be downloaded, for the message if it is not there.
+        tag: tag of which a file has the weights; empty: none.
+        resize: pixels of the shorter side of an image, or of both sides with `squash`; None takes
+            the tag's, or 256.
+        crop: pixels of the side of the square cut from the centre; None: as `resize`.
+        squash: whether both sides are resized to `resize`, which loses the aspect ratio.
+        interpolation: how images are resized; None takes the tag's, or bicubic.
+        layer: module, such as `layer3.0.conv1`, whose outputs are the features, [N, D] or [N, D, H,
+            W] averaged over positions; empty: the inputs of the last layer.
+        classes: what the outputs of a file without a tag are: `imagenet`, for the 1,000 classes in
+            their usual order, or a file with a name per line; empty: not said.
+        init_seed: seed that draws random weights.
     """
 
     def __init__(  # noqa: PLR0913 - models.yaml and tasks fill them by name

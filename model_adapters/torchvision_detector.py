@@ -33,10 +33,16 @@ WITHOUT_EPSILON = (
 class TorchvisionDetector:
     """An R-CNN of torchvision. Its box head gives the vectors of its own regions and of any boxes.
 
-    `weights` is a tag of torchvision, a file with a state dict, or "random" (drawn with
-    `init_seed`). It keeps at most `most` regions per picture whose class scores at least
-    `threshold`, in descending order; a picture may have none. Pictures are resized to `shorter`
-    pixels on the shorter side, or to `longer` on the longer side where that gives less.
+    Regions are in descending order of their scores; a picture may have none.
+
+    Args:
+        architecture: name of a detector in torchvision.
+        weights: tag of torchvision, a file with a state dict, or `random`.
+        threshold: least score of the class of a region, 0 to 1.
+        most: most regions of a picture.
+        shorter: pixels of the shorter side of a picture, fewer where `longer` asks for it.
+        longer: most pixels of the longer side of a picture.
+        init_seed: seed that draws random weights.
     """
 
     differentiable = False

@@ -92,9 +92,15 @@ class Network(nn.Module):
 class Uniter(OneStreamPort):
     """A BERT that reads a text and ready-made regions as one sequence.
 
-    The arguments are those of `vlbench.adapter_kit.bert_ports.BertPort`. The published networks
-    read the cased vocabulary of `bert-base-cased`. A file fine-tuned for retrieval is scored by its
-    head `rank_output`.
+    The published networks read the cased vocabulary of `bert-base-cased`. A file fine-tuned for
+    retrieval is scored by its head `rank_output`.
+
+    Args:
+        architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
+        revision: branch, tag or commit of the architecture on the hub.
+        weights: file of the original code, or `random` (drawn as in BERT).
+        source: where the file can be downloaded, for the message if it is not there.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_port)

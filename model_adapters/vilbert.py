@@ -37,11 +37,19 @@ UNUSED = ".biOutput.q_dense"
 class Vilbert:
     """Two transformers, one for texts and one for regions, that attend to each other in places.
 
-    `architecture`, `revision`, `weights`, `source` and `init_seed` are those of
-    `vlbench.adapter_kit.bert_ports.BertPort`. The score is that of pre-training, or with
-    `retrieval` that of fine-tuning for retrieval; `task` is the task whose token every text gets,
-    for networks of several tasks (7 retrieval on COCO, 8 on Flickr30k). `limit` is the number of
-    tokens to which a text is cut, special ones included; it is 30 in the original retrieval tasks.
+    The `limit` is 30 in the original retrieval tasks.
+
+    Args:
+        architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
+        revision: branch, tag or commit of the architecture on the hub.
+        weights: file of the original code, or `random` (drawn as in BERT).
+        source: where the file can be downloaded, for the message if it is not there.
+        retrieval: whether the score is that of fine-tuning for retrieval; else it is that of
+            pre-training.
+        task: task whose token every text gets, for networks of several tasks, 0 to 19 (7 retrieval
+            on COCO, 8 on Flickr30k); None: no token.
+        limit: most tokens of a text, special ones included; the rest is cut.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_port)

@@ -33,12 +33,17 @@ class Inputs(NamedTuple):
 class Vilt(JointModel):
     """A transformer that reads a text and the patches of an image as one sequence.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`. Images keep their aspect ratio: the shorter side
-    becomes the model's image size and the longer at most 5/3 of it, both cut to whole patches.
+    Images keep their aspect ratio: the shorter side becomes the model's image size and the longer
+    at most 5/3 of it, both cut to whole patches.
 
     The library shuffles the patches and drops those over the limit of the configuration. This
     adapter reads all of them, row by row.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        init_seed: seed that draws random weights.
     """
 
     require_weights = staticmethod(require_checkpoint)

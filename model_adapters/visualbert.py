@@ -34,12 +34,19 @@ BOX_NUMBERS = 6
 class VisualBert(JointModel):
     """A BERT that reads a text and ready-made regions as one sequence.
 
-    `architecture`, `weights`, `revision` and `init_seed` are those of
-    `vlbench.adapter_kit.hugging_face.Checkpoint`; `weights` may also be a file of the original
-    code. `tokenizer` is where the tokenizer comes from, at `tokenizer_revision`; empty means the
-    checkpoint itself. Regions have the visual token type 0 and the visual position 0, as in the
-    original code; the library's default type is 1. A model that is six numbers wider than the
-    regions also reads the box of each region.
+    Regions have the visual token type 0 and the visual position 0, as in the original code; the
+    library's default type is 1. A model that is six numbers wider than the regions also reads the
+    box of each region.
+
+    Args:
+        architecture: name of a model on the hub, or a folder in transformers' format.
+        weights: `pretrained` (those of the architecture), a folder in its place, a file of the
+            original code, or `random`.
+        revision: branch, tag or commit of the architecture on the hub.
+        tokenizer: name on the hub, or a folder, that gives the tokenizer; empty: the checkpoint
+            itself.
+        tokenizer_revision: branch, tag or commit of `tokenizer` on the hub.
+        init_seed: seed that draws random weights.
     """
 
     score_kind = "logit"

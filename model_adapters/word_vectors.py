@@ -24,12 +24,16 @@ Find = Callable[[str], Tensor | None]
 class WordVectors:
     """Word vectors from a file; a word has the same vector in every text.
 
-    `weights` is a file in the text format of GloVe, with or without a first line of two counts,
-    plain, .gz or .zip (`member` names the file in an archive of several), or in the binary format
-    of word2vec (.bin or .bin.gz), for which `unicode_errors` (strict, ignore, replace) says what
-    becomes of words that are not UTF-8. `source` says where the file can be downloaded. A word is
-    looked up as written, then in lower case, then by its parts between hyphens. A word without a
-    vector has no span.
+    A word is looked up as written, then in lower case, then by its parts between hyphens. A word
+    without a vector has no span.
+
+    Args:
+        weights: file in the text format of GloVe (with or without a first line of two counts;
+            plain, .gz or .zip), or in word2vec's binary format (.bin or .bin.gz).
+        member: file in an archive of several; empty: the archive has one.
+        source: where the file can be downloaded, for the message if it is not there.
+        unicode_errors: what becomes of words of a binary file that are not UTF-8: `strict` refuses
+            them, `ignore` and `replace` drop or replace bytes.
     """
 
     def __init__(
@@ -77,7 +81,9 @@ def _find(weights: str, source: str) -> Path:
 class RandomVectors:
     """A random unit vector per word, the same in every text and every run; case does not matter.
 
-    `width` is the number of dimensions, and `init_seed` the seed of the vectors.
+    Args:
+        width: number of dimensions.
+        init_seed: seed of the vectors.
     """
 
     is_control = True

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from inspect import cleandoc
 from itertools import chain, groupby
 from typing import Any
 
@@ -23,9 +22,12 @@ from vlbench.boards.board import Board, folder_boards
 from vlbench.capabilities import capabilities_in, methods
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
-from vlbench.catalog.listed_capabilities import needs_of
+from vlbench.catalog.docstrings import split_args
+from vlbench.catalog.library_names import library_model
+from vlbench.catalog.listed_capabilities import REQUIRED, arguments_of, needs_of
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.ls import list_things
+from vlbench.commands.show import FILLED
 from vlbench.report.texts import number
 from vlbench.results import Result, Score
 from vlbench.run.task import Task
@@ -40,6 +42,8 @@ MODEL_HEADS = (
     "released",
     "about",
 )
+# Models of adapters that have none in models.yaml.
+BY_ADDRESS = ("openai:NAME@http://localhost:8000/v1", "recorded:.")
 DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
 
 
@@ -86,16 +90,19 @@ def cell(value: object) -> str:
 
 
 def prose(docstring: str | None) -> str:
-    """Return a docstring as Markdown: only what stands in backquotes is marked."""
-    parts = re.split(r"(`[^`]*`)", cleandoc(docstring or ""))
+    """Return a docstring without `Args:` as Markdown: only what is in backquotes is marked."""
+    parts = re.split(r"(`[^`]*`)", split_args(docstring)[0])
     parts[::2] = [re.sub(r"([<>*_\[\]$])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
 
 
-def arguments(params: Mapping[str, str]) -> Iterator[str]:
-    """Yield the table of what YAML may give a function."""
-    rows = [[f"`{key}`", f"`{kind}`".replace("|", r"\|")] for key, kind in params.items()]
-    yield from (*table(("key", "type and default"), rows), "") if rows else ()
+def arguments(params: Mapping[str, str], texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the table of what YAML may give a function, or `--model-args` an adapter."""
+    rows = [
+        [f"`{key}`", *(one.replace("|", r"\|") for one in (f"`{kind}`", prose(texts.get(key))))]
+        for key, kind in params.items()
+    ]
+    yield from (*table(("key", "type and default", "meaning"), rows), "") if rows else ()
 
 
 def _name_of(function: Any) -> str:
@@ -114,7 +121,7 @@ def _family(family: str, tasks: Sequence[Task]) -> Iterator[str]:
             bare = row["name"].partition(":")[2]
             yield f"({anchor('probe', bare)})=\n### `{bare}`\n\n{prose(row['docstring'])}\n"
             yield f"Asks for: `{needs_of(own[0].spec)}`.\n" if own else "No shipped task has it.\n"
-            yield from arguments(row["params"])
+            yield from arguments(row["params"], split_args(row["docstring"])[1])
             yield from (*table(TASK_HEADS, [_task(task.spec) for task in own]), "") if own else ()
 
 
@@ -215,6 +222,25 @@ def _models(catalog: Catalog) -> Iterator[str]:
             MODEL_HEADS, [_model(row, catalog.models[row["name"]].weights) for row in own]
         )
         yield ""
+    yield from _adapters(catalog)
+
+
+def _adapters(catalog: Catalog) -> Iterator[str]:
+    """Yield the arguments of the adapter of each model."""
+    yield "## Adapters\n\nWhat `--model-args` and the `params` of models.yaml give each.\n"
+    named = [spec for name in BY_ADDRESS if (spec := library_model(name, {}))]
+    specs = {spec.adapter: spec for spec in [*catalog.models.values(), *named]}
+    for adapter, spec in sorted(specs.items()):
+        kinds, texts = dict[str, str](), dict[str, str]()
+        for key, one in arguments_of(spec).items():
+            default = one["default"]
+            kinds[key] = one["type"]
+            kinds[key] += "" if default == REQUIRED else f" = {default or repr(default)}"
+            texts[key] = one.get("about", "")
+        kinds = {key: kind for key, kind in kinds.items() if key not in FILLED}
+        if kinds:
+            yield f"### `{adapter}`\n"
+            yield from arguments(kinds, texts)
 
 
 def _model(row: Mapping[str, Any], weights: str) -> list[str]:
@@ -262,7 +288,7 @@ def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
                 facts = [one.name, f"{one.gigabytes:g}", f"{one.images:,}", one.licence, one.access]
                 yield from (*table(DATA_HEADS, [[cell(fact) for fact in facts]]), "")
                 yield f"```bibtex\n{one.bibtex}```\n"
-            yield from arguments(row["params"])
+            yield from arguments(row["params"], split_args(row["docstring"])[1])
             own = [task.spec.name for task in tasks if task.spec.data["loader"] == name]
             yield f"Tasks: {links('task', own)}.\n"
 
@@ -298,7 +324,7 @@ def _sentences(metric: str, task: Task) -> Iterator[str]:
     """Yield what the docstrings of a task's probe and its module say of a metric."""
     for docstring in (sys.modules[task.probe.__module__].__doc__, task.probe.__doc__):
         for sentence in re.split(
-            r"(?<=\.)(?<!al\.)\s+(?=[A-Z`])", " ".join(cleandoc(docstring or "").split())
+            r"(?<=\.)(?<!al\.)\s+(?=[A-Z`])", " ".join(split_args(docstring)[0].split())
         ):
             # A name of one word, such as `recall`, is also a word.
             name = metric if "_" in metric else f"`{metric}`"

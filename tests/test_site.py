@@ -265,3 +265,9 @@ def test_a_page_that_is_no_longer_made_is_removed(site_pages, tmp_path, monkeypa
         "task.schema.json",
         "board.schema.json",
     }
+
+
+def test_the_arguments_of_adapters_have_their_meanings(generated):
+    page = text_of(generated["models"])
+    assert "threshold float = 0.7 least confidence of a detected region" in " ".join(page.split())
+    assert all(one in page for one in ("openai_server:OpenAiServer", "recorded:Recorded"))

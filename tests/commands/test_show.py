@@ -50,9 +50,9 @@ def test_a_model_is_shown_as_its_line_says(source):
 
 def test_a_model_is_shown_with_the_arguments_that_it_takes(source):
     shown = show_thing(load_catalog([source]), "mean-colour", Path())
-    assert shown["arguments and defaults"]["shift"] == 0.0
+    assert shown["arguments"]["shift"] == {"type": "float", "default": 0.0}
     served = show_thing(load_catalog(), "openai:tiny@http://localhost:1/v1", Path())
-    takes = served["arguments and defaults"]
+    takes = {name: one["default"] for name, one in served["arguments"].items()}
     assert takes.keys() >= {"max_completion_tokens", "top_logprobs", "temperature", "timeout"}
     assert (takes["served"], takes["answer"], takes["question"]) == (REQUIRED, "Yes", "QUESTION")
     assert "device" not in takes
@@ -155,10 +155,28 @@ def test_a_probe_is_shown_with_what_it_takes_and_its_docstring(name):
     shown = show_thing(load_catalog(), name, Path())
     assert shown["name"].endswith("few_shot:few_shot")
     assert {key: shown["params"][key] for key in ("shots", "trials")} == {
-        "shots": "list[Positive]",
-        "trials": "Positive = 10",
+        "shots": {
+            "type": "list[Positive]",
+            "default": REQUIRED,
+            "about": "numbers of train images per class, each 1 or more.",
+        },
+        "trials": {
+            "type": "Positive",
+            "default": 10,
+            "about": "random orders of the train images, 1 or more; scores are means over them.",
+        },
     }
+    assert "Args:" not in shown["docstring"]
     assert shown["docstring"].startswith("Return the test accuracy")
+
+
+def test_an_adapter_is_shown_with_what_its_arguments_mean():
+    takes = show_thing(load_catalog(), "resnet20-cifar10", Path())["arguments"]
+    assert takes["weights"] == {
+        "type": "str",
+        "default": "",
+        "about": "file with the `state_dict` of the network.",
+    }
 
 
 def test_a_loader_is_shown_by_its_module_and_name():

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vlbench.catalog.docstrings import split_args
 from vlbench.catalog.sources import (
     PACKAGE,
     capability_files,
@@ -42,20 +43,32 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
     return [one for one in offered if one not in spec.without]
 
 
-def arguments_of(spec: ModelSpec) -> dict[str, Any]:
-    """Return the default of each argument of a model's adapter: its value, or else its text.
+def arguments_of(spec: ModelSpec) -> dict[str, dict[str, Any]]:
+    """Return the type, the default and the documented meaning of each argument of an adapter.
 
-    That of an argument that must be given is REQUIRED. There are no arguments if the adapter's text
-    does not tell: it lies in no folder of the source, or inherits its `__init__`.
+    A default is a value, or else its text; that of an argument that must be given is REQUIRED. An
+    argument without a documented meaning has no `about`. There are no arguments if the adapter's
+    text does not tell: it lies in no folder of the source, or inherits its `__init__` from another
+    file.
     """
     file, name = _place_of(spec)
-    return {
-        argument.arg: _default(default)
-        for node in (top_level(file, ast.ClassDef) if file else ())
-        for method in node.body
-        if node.name == name and isinstance(method, ast.FunctionDef) and method.name == "__init__"
-        for argument, default in _with_defaults(method.args)
-    }
+    classes = {node.name: node for node in (top_level(file, ast.ClassDef) if file else ())}
+    while name in classes:
+        node = classes.pop(name)
+        for made in node.body:
+            if isinstance(made, ast.FunctionDef) and made.name == "__init__":
+                return _described(made.args, split_args(ast.get_docstring(node))[1])
+        name = next((base for base in map(ast.unparse, node.bases) if base in classes), "")
+    return {}
+
+
+def _described(given: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    described = {}
+    for argument, default in _with_defaults(given):
+        kind = ast.unparse(argument.annotation) if argument.annotation else "any"
+        about = {"about": texts[argument.arg]} if argument.arg in texts else {}
+        described[argument.arg] = {"type": kind, "default": default_of(default), **about}
+    return described
 
 
 def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
@@ -65,7 +78,7 @@ def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]
     return list(several)[1:]
 
 
-def _default(written: ast.expr | None) -> Any:
+def default_of(written: ast.expr | None) -> Any:
     """Return a number, a text or None as such, and anything else as its text."""
     if written is None:
         return REQUIRED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,12 @@ import yaml
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.docstrings import split_args
 from vlbench.catalog.library_names import library_model
 from vlbench.catalog.listed_capabilities import (
     arguments_of,
     capabilities_of,
+    default_of,
     needs_of,
     ways_to_encode_regions,
 )
@@ -111,7 +114,7 @@ def show_thing(
     encodes = {"encode_by": " or ".join(ways)} if ways else {}
     shown = {"name": name, "file": str(model.file), "capabilities": can, **encodes, **values}
     takes = {key: value for key, value in arguments_of(model).items() if key not in FILLED}
-    shown |= {"arguments and defaults": takes} if takes else {}
+    shown |= {"arguments": takes} if takes else {}
     saves = _memory_options(model)
     shown |= {"for less memory": " or ".join(saves)} if saves else {}
     seen = [one for one, task in sorted(catalog.tasks.items()) if trained_on(model, task)]
@@ -139,10 +142,23 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
         raise unknown(
             "task, model, probe or loader", name, {*catalog.tasks, *catalog.models, *short}
         )
-    keys = ("file", "params", "docstring")
-    shown = {row["name"]: {key: row[key] for key in keys} for row in matches}
+    shown = {row["name"]: _described(row) for row in matches}
     # Several may end alike, such as the loaders `images` of tables, shards and the hub.
     return shown if len(shown) > 1 else {"name": matches[0]["name"], **shown[matches[0]["name"]]}
+
+
+def _described(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a function's file, its docstring, and each parameter's type, default and meaning."""
+    docstring, texts = split_args(row["docstring"])
+    params: dict[str, dict[str, Any]] = {}
+    for name, written in row["params"].items():
+        kind, _, default = written.partition(" = ")
+        params[name] = {"type": kind}
+        if not kind.endswith("optional"):
+            code = ast.parse(default, mode="eval").body if default else None
+            params[name]["default"] = default_of(code)
+        params[name] |= {"about": texts[name]} if name in texts else {}
+    return {"file": row["file"], "params": params, "docstring": docstring}
 
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:

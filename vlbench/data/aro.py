@@ -52,9 +52,12 @@ class Crop(NamedTuple):
 def visual_genome_relation(*, root: Path) -> Data:
     """Return the items of visual_genome_relation.json; the category is the relation.
 
-    The foil has subject and object exchanged. `root` holds the file and the folder images. The
-    columns are those of `vlbench.data.foils.foil_data`; `cluster` is the file that an image is cut
-    from. Raises DataAbsent and DataError.
+    The foil has subject and object exchanged. The columns are those of
+    `vlbench.data.foils.foil_data`; `cluster` is the file that an image is cut from. Raises
+    DataAbsent and DataError.
+
+    Args:
+        root: folder with visual_genome_relation.json and the folder images.
     """
     return _read_aro(root, "visual_genome_relation.json", itemgetter("relation_name"), RELATIONS)
 
@@ -63,6 +66,9 @@ def visual_genome_attribution(*, root: Path) -> Data:
     """Return the items of visual_genome_attribution.json; the category is `a_b` of the attributes.
 
     The foil has the attributes of two objects exchanged. Otherwise as `visual_genome_relation`.
+
+    Args:
+        root: folder with visual_genome_attribution.json and the folder images.
     """
     return _read_aro(root, "visual_genome_attribution.json", _attributes, ATTRIBUTIONS)
 

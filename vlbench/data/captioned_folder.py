@@ -33,10 +33,13 @@ def captioned_folder(*, root: Path, **options: Unpack[RowOptions]) -> Data:
 
     The captions of an image are the lines of the text file beside it that has its name but for the
     suffix; blank lines are none. `captions` has all of them, `caption` the first. All images are
-    the test split, with the columns `image` (a path) and `caption`; the other arguments are those
-    of every source of rows (see `vlbench.data.gate`). Images without captions, texts without an
-    image, and other files are left out and counted. Raises DataAbsent without a folder, and
-    DataError for two images, or two texts, of one name, and where no image has a caption.
+    the test split, with the columns `image` (a path) and `caption`. Images without captions, texts
+    without an image, and other files are left out and counted. Raises DataAbsent without a folder,
+    and DataError for two images, or two texts, of one name, and where no image has a caption.
+
+    Args:
+        root: folder of the images and their text files.
+        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
     """
     where = f"{root}/<name>.jpg, <name>.txt"
     require_folder("folder of captioned images", "your own images", root, where)

@@ -62,18 +62,24 @@ CIFAR100 = _Layout(
 
 
 def cifar10(*, root: Path, test: int | None = None, download: bool = False) -> Data:
-    """Return CIFAR-10 from `root`, or from `cifar-10-batches-py` in it; 32x32, 10 classes.
+    """Return CIFAR-10; 32x32, 10 classes.
 
-    Where it is in neither, `download` fetches it from the hub. `test` is the number of the first
-    test images that are taken; None takes all 10,000.
+    Where the files are not there, `download` fetches it from the hub.
+
+    Args:
+        root: folder with the batches, or with cifar-10-batches-py, which holds them.
+        test: number of test images, from the first on; None takes all 10,000.
     """
     return _load(root, CIFAR10, download).first("test", test)
 
 
 def cifar100(*, root: Path, download: bool = False) -> Data:
-    """Return CIFAR-100 from `root`, or from `cifar-100-python` in it; 32x32, 100 fine classes.
+    """Return CIFAR-100; 32x32, 100 fine classes.
 
-    Where it is in neither, `download` fetches it from the hub.
+    Where the files are not there, `download` fetches it from the hub.
+
+    Args:
+        root: folder with the files, or with cifar-100-python, which holds them.
     """
     return _load(root, CIFAR100, download)
 

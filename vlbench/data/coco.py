@@ -66,13 +66,18 @@ def coco(
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
     names: one per annotation, without crowds (which are not single things) and boxes without area,
-    which are counted in `dropped`.
-    `captions` are ordered by annotation id. `caption` is the one that names most fine-grained
-    classes (of several, the first): `a man, a woman and a child` names three. `named` has one
-    `Named` per category in `caption`, for the first word that names it, in the caption's order.
-    `class_names` is the list of fine-grained classes, by default coco_class_name.txt in `root`.
-    `regions` are region features (see `vlbench.data.regions`), found by image id; with them, the
-    images may be absent.
+    which are counted in `dropped`. `captions` are ordered by annotation id. `caption` is the one
+    that names most fine-grained classes (of several, the first): `a man, a woman and a child` names
+    three. `named` has one `Named` per category in `caption`, for the first word that names it, in
+    the caption's order. With `regions`, the images may be absent.
+
+    Args:
+        root: folder with annotations and the folders of images, such as train2017.
+        class_names: file that lists the fine-grained classes; None: coco_class_name.txt in `root`.
+        regions: file or folder of region features (see `vlbench.data.regions`), found by image id;
+            None: the data have none.
+        splits: splits that are read: train, val, or both.
+        year: 2014 or 2017, whose splits are read.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")

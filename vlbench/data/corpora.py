@@ -88,7 +88,13 @@ def imagenet_and_corpus(
 ) -> Data:
     """Return ImageNet's validation images with their visual words, beside a corpus.
 
-    `words` is a file with one word per class; None: the class's first name, if that is one word.
+    Args:
+        root: folder of ImageNet, laid out as for `imagenet`.
+        corpus: text in UTF-8 with a document per line, plain, .gz or .bz2.
+        analogies: file of analogy questions, such as questions-words.txt.
+        word_pairs: files of judged word pairs.
+        words: file with a wnid, a tab and a word per line; None: a class's first name, if that is
+            one word.
     """
     texts = WordTests(corpus, analogies, word_pairs)
     if words is not None:

@@ -16,9 +16,12 @@ EXPECTED = {"train": 5_994, "test": 5_794}
 
 
 def cub(*, root: Path) -> Data:
-    """Return the birds in the official split, from `root` or from `CUB_200_2011` in it.
+    """Return the birds in the official split.
 
     Classes are the species: `001.Black_footed_Albatross` becomes `Black footed Albatross`.
+
+    Args:
+        root: folder with classes.txt and the other lists, or with CUB_200_2011, which holds them.
     """
     folder = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
     if not all((folder / name).is_file() for name in LISTS):

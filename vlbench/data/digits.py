@@ -23,8 +23,12 @@ PINNED = Path(__file__).with_name("digits_split.json")
 def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     """Return the digits with grey levels 0..16 scaled to 0..255, split at random with a seed.
 
-    `test_share` is the fraction of test images. The split is stratified by class. Both splits
-    select from one stored column, so that its features are computed once for any split.
+    The split is stratified by class. Both splits select from one stored column, so that its
+    features are computed once for any split.
+
+    Args:
+        test_share: fraction of the images that are test images, between 0 and 1.
+        seed: seed that draws the split.
     """
     file = package_file("scikit-learn's digits", "sklearn", "scikit-learn", FILE)
     begin_reading()

@@ -165,11 +165,16 @@ def flickr30k(
     chain 0 is `notvisual`), `boxes` (ground truth, float32 [n, 4] xyxy pixels) and `id`. A phrase
     that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
     listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows, and counted
-    in `dropped`.
+    in `dropped`. With `regions`, the images may be absent.
 
-    `origin` is subtracted from the boxes, which count pixels from 1; 0 leaves them unchanged, as
-    BAN and VisualBERT do. `regions` are region features (see `vlbench.data.regions`); with them,
-    the images (in `root` or in `images`) may be absent.
+    Args:
+        root: folder with Sentences, Annotations, and a list such as test.txt for each split.
+        images: folder of the images; None: flickr30k-images, or another usual name, in `root`.
+        regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
+            none.
+        splits: splits that are read: train, val, test, or several.
+        origin: number of the first pixel in the files, subtracted from boxes; 0 leaves them
+            unchanged, as BAN and VisualBERT do.
     """
     lists = {name: root / f"{name}.txt" for name in splits}
     needed = [root / "Sentences", root / "Annotations", *lists.values()]

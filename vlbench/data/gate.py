@@ -50,14 +50,29 @@ Columns = Mapping[str, Sequence[str]]
 class RowOptions(TypedDict, total=False):
     """What a task's `data` may say of rows, whatever source they come from (see docs/data.md).
 
-    `image`, `label`, `item`, `caption`, `question`, `foil`, `option`, `answer`, `image_2`,
-    `caption_2`, `category` and `cluster` name columns; an empty name leaves one out. Of captions,
-    questions, foils, options, right answers and second images there may be several, each a list or
-    a column. `classes` are the names of the classes in
-    their order. `regions` are region features of the images (see `vlbench.data.regions`), by their
-    items or else by the names of their files. `texts` are a corpus and word tests: then only the
-    test images are read, and the first name of each class is their visual word (see
-    `vlbench.data.corpora`). Of `wanted_splits` alone, if there are some, images are read.
+    An empty name of a column leaves it out. Captions, questions, foils, options, right answers and
+    second images of a row may be several, each a list or a column. With `texts`, only the test
+    images are read, and the first name of each class is their visual word (see
+    `vlbench.data.corpora`). A run may ask for images of `wanted_splits` only.
+
+    Args:
+        image: column of the image.
+        label: column of the class: a name, or a number if the data or `classes` list the names.
+        item: column that identifies a row; absent: the file of the image does.
+        caption: column or columns of the right texts of an image.
+        question: column or columns of the questions about an image.
+        foil: column or columns of wrong texts, beside the caption.
+        option: column or columns of the options of a question.
+        answer: column or columns of the right answers, each the text of an option or its letter.
+        image_2: column or columns of further images, beside `image`.
+        caption_2: column of the text that is right for the second image.
+        category: column of the kind of a row, by which scores are listed.
+        cluster: column of what rows that are not independent have in common; absent: their image.
+        classes: names of the classes in their order; empty: those of the data.
+        regions: file or folder of region features (see `vlbench.data.regions`), found by item or
+            image file; None: the data have none.
+        texts: `corpus`, `analogies` and `word_pairs`, files for the probe `word_space`; None: the
+            data have none.
     """
 
     image: str

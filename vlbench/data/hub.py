@@ -61,16 +61,22 @@ def images(
     cache_dir: Path | None = None,
     **options: Unpack[RowOptions],
 ) -> Data:
-    """Return the splits of a data set of the hub, from the folder `root` where that is there.
+    """Return the splits of a data set of the hub, from a local folder where that is there.
 
-    Otherwise `download` fetches the `revision` of `repository`, of its `config` if it has several.
-    `splits` gives the data set's name of each split: `{train: train, test: validation}`. Images are
-    encoded, as datasets stores them; labels are of its type ClassLabel, texts, or numbers of the
-    `classes` that are listed. Parquet becomes Arrow in `cache_dir`. The other arguments are those
-    of every source of rows (see `vlbench.data.gate`).
+    Otherwise `download` fetches it. Images are encoded, as datasets stores them; labels are of its
+    type ClassLabel, texts, or numbers of the `classes` that are listed. Parquet becomes Arrow in
+    `cache_dir`.
 
     Raises DataAbsent if the folder does not exist and nothing is downloaded, and DataError for a
     split, a column or a value that is not what it should be.
+
+    Args:
+        root: folder of the data set's files, read where it exists.
+        repository: name of the data set on the hub.
+        revision: branch, tag or commit of the repository.
+        splits: the data set's name of each split: `{train: train, test: validation}`.
+        config: configuration of a data set that has several; None: it has one.
+        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
     """
     source = HubSet(repository, revision, config)
     absent = DataAbsent(str(source), "the hub (--download)", str(root))

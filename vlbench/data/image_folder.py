@@ -48,18 +48,25 @@ def image_folder(
 ) -> Data:
     """Return images labelled by the folder they lie in, ordered by class and name.
 
-    Without a folder `train` there is only a test split. Classes are the sorted names of the
-    folders of train, or of test where train is absent; test may lack some. Hidden files, caches of
-    file managers, other files without a suffix of images that Pillow opens, or outside the folders
-    of classes, are left out and counted. Folders inside a class folder belong to the class, and
-    linked ones are followed. Where `class_numbers_are_outputs`, the folders are named by the
-    numbers of a classifier's outputs, as ImageNetV2's are. Rows have the columns `image` (a path)
-    and `label`; the other arguments are those of every source of rows (see `vlbench.data.gate`).
+    Without a folder `train` there is only a test split. Classes are the sorted names of the folders
+    of train, or of test where train is absent; test may lack some. Hidden files, caches of file
+    managers, other files without a suffix of images that Pillow opens, or outside the folders of
+    classes, are left out and counted. Folders inside a class folder belong to the class, and linked
+    ones are followed. Rows have the columns `image` (a path) and `label`.
 
-    With `halves`, a seed, a root that has neither folder may hold the folders of classes itself: of
-    each class a half that the seed draws is train, and the other, smaller by one image where their
-    number is odd, is test; copies of an image are in one half. Raises DataError with the classes
-    that have fewer than two different images.
+    With `halves`, a root that has neither folder may hold the folders of classes itself: of each
+    class a drawn half is train, and the other, smaller by one image where their number is odd, is
+    test; copies of an image are in one half. Raises DataError with the classes that have fewer than
+    two different images.
+
+    Args:
+        root: folder with the folders `train` and `test`, or with those of classes for `halves`.
+        train: folder of the train images in `root`.
+        test: folder of the test images in `root`.
+        class_numbers_are_outputs: whether the folders are named by numbers of a classifier's
+            outputs, as ImageNetV2's are.
+        halves: seed that draws the halves; None draws none.
+        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
     """
     where = f"{root / test}/<class>/<image>"
     require_folder("image folder", "your own images", root, where)

@@ -24,14 +24,16 @@ TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
 def imagenet(*, root: Path, train: bool = False) -> Data:
     """Return the validation images as split "test", with columns image, label and wnid.
 
-    `train` adds the train images, one folder per wnid: 1.28 million files, each read once for the
-    digest of its content.
-
     Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two of them
-    are both `crane`. Needs LOC_synset_mapping.txt and images in `root` (or val/, images/, Kaggle's
-    folders): one folder per wnid, or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with
-    LOC_val_solution.csv or imagenet_2012_validation_synset_labels.txt (line i: the wnid of image
-    i). Rows are ordered by class, then by name, for every layout.
+    are both `crane`. Images are in `root`, val/, images/ or Kaggle's folders: one folder per wnid,
+    or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with LOC_val_solution.csv or
+    imagenet_2012_validation_synset_labels.txt (line i: the wnid of image i). Rows are ordered by
+    class, then by name, for every layout.
+
+    Args:
+        root: folder with LOC_synset_mapping.txt and the images.
+        train: whether the train images are read too, one folder per wnid: 1.28 million files, each
+            read once for the digest of its content.
     """
     names = {"test": _images(root, FOLDERS)}
     if not names["test"]:

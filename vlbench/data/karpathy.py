@@ -70,11 +70,15 @@ def karpathy(
 ) -> Data:
     """Return COCO's images and captions in Karpathy's split, ordered by image id.
 
-    `root` holds the file and the folders train2014 and val2014. `captions` are as written, ordered
-    as in the file, `caption` is the first, and `words` has a list per caption. The splits
-    `pictured` have pictures, the others captions alone. Of those, the splits `with_regions` have
-    region features (see `vlbench.data.regions`) where `regions` are given; with them, the images
-    may be absent. Raises DataAbsent and DataError.
+    `captions` are as written, ordered as in the file, `caption` is the first, and `words` has a
+    list per caption. With `regions`, the images may be absent. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with dataset_coco.json and the folders train2014 and val2014.
+        regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
+            none.
+        pictured: splits whose images have pictures; the others have captions only.
+        with_regions: splits, among the pictured, that have the region features.
     """
     return _load(COCO, root, regions, pictured, with_regions)
 
@@ -88,9 +92,15 @@ def karpathy_flickr30k(
 ) -> Data:
     """Return Flickr30k's images and captions in Karpathy's split, ordered by image id.
 
-    `root` holds the file and the folder flickr30k-images; an image's id is the number that is its
-    file's name. Columns and other arguments are those of `karpathy`. Of the 31,014 images, 29,000
-    are train, 1,014 val and 1,000 test. Raises DataAbsent and DataError.
+    An image's id is the number that is its file's name. Columns are those of `karpathy`. Of the
+    31,014 images, 29,000 are train, 1,014 val and 1,000 test. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with dataset_flickr30k.json and the folder flickr30k-images.
+        regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
+            none.
+        pictured: splits whose images have pictures; the others have captions only.
+        with_regions: splits, among the pictured, that have the region features.
     """
     return _load(FLICKR30K, root, regions, pictured, with_regions)
 

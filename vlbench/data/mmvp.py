@@ -47,6 +47,9 @@ def mmvp(*, root: Path) -> Data:
     """Return the 300 questions: `image`, `picture`, `question`, `options`, `right_answers`, `pair`.
 
     `pair` names the two items of a question, which are a cluster. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with Questions.csv and the folder MMVP Images.
     """
     require_files("MMVP", HOME, root / TABLE)
     require_folder("MMVP's images", HOME, root / IMAGES)

@@ -54,6 +54,9 @@ def mnist(*, root: Path, download: bool = False) -> Data:
     """Return MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
     Where it has none, `download` fetches both splits from the hub.
+
+    Args:
+        root: folder of the files.
     """
     return _load(root, MNIST, download)
 
@@ -61,8 +64,11 @@ def mnist(*, root: Path, download: bool = False) -> Data:
 def fashion_mnist(*, root: Path, train: int | None = None, download: bool = False) -> Data:
     """Return Fashion-MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` fetches both splits from the hub. `train` is the number of the
-    first train images that are taken; None takes all 60,000.
+    Where it has none, `download` fetches both splits from the hub.
+
+    Args:
+        root: folder of the files.
+        train: number of train images, from the first on; None takes all 60,000.
     """
     return _load(root, FASHION_MNIST, download).first("train", train)
 

@@ -37,8 +37,12 @@ class _Asked(NamedTuple):
 def pope(*, root: Path, images: Path) -> Data:
     """Return the questions of the three lists, one after the other; `category` is the list.
 
-    `root` holds the files, `images` is COCO's folder val2014. Columns: `image`, `picture`,
-    `question`, `options` (yes, no), `right_answers`, `category`. Raises DataAbsent and DataError.
+    Columns: `image`, `picture`, `question`, `options` (yes, no), `right_answers`, `category`.
+    Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with the lists, such as coco_pope_random.json.
+        images: COCO's folder val2014.
     """
     files = {name: root / f"coco_pope_{name}.json" for name in NEGATIVES}
     require_files("POPE", HOME, *files.values())

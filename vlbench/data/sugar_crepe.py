@@ -47,10 +47,12 @@ COUNTS = {
 def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
     """Return the items of all seven files, file after file; the file's name is the category.
 
-    `root` holds the files, itself or in its folder data, as a clone does; `images` is COCO's folder
-    val2017, whose images are known by their names: without `pixels` none is read, for recorded
-    answers. The columns are those of `vlbench.data.foils.foil_data`. Raises DataAbsent and
-    DataError.
+    The columns are those of `vlbench.data.foils.foil_data`. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with the files, itself or in its folder data, as in a clone.
+        images: COCO's folder val2017, whose images are known by their names.
+        pixels: whether images are read; recorded answers need none.
     """
     folder = root / "data" if (root / "data").is_dir() else root
     files = {category: folder / f"{category}.json" for category in COUNTS}

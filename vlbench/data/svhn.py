@@ -43,6 +43,9 @@ def svhn(*, root: Path, download: bool = False) -> Data:
     """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`.
 
     Where `root` has neither, `download` fetches both from the hub.
+
+    Args:
+        root: folder of the files.
     """
     paths = {split: root / f"{split}_32x32.mat" for split in CROPS}
     paths = {split: path for split, path in paths.items() if path.is_file()}

@@ -38,12 +38,19 @@ def images(
 ) -> Data:
     """Return the images that tables in `root` list, in the order of their rows.
 
-    `train`, `val` and `test` are the tables, each .csv (UTF-8, with a header) or .parquet; the
-    column of an image has its path, relative to `root`. The other arguments are those of every
-    source of rows (see `vlbench.data.gate`).
+    The column of an image has its path, relative to `root`.
 
     Raises DataAbsent for a file that is not there, and DataError, naming table and row, for a
     column or a value that is not what it should be.
+
+    Args:
+        root: folder of the tables and the images.
+        test: table of the test split in `root`, .csv (UTF-8, with a header) or .parquet.
+        train: table of the train split in `root`, .csv (UTF-8, with a header) or .parquet; empty:
+            no such split.
+        val: table of the val split in `root`, .csv (UTF-8, with a header) or .parquet; empty: no
+            such split.
+        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
     """
     named = {"train": train, "val": val, "test": test}
     names = {split: name for split, name in named.items() if name}
@@ -68,8 +75,18 @@ def questions(
 ) -> Data:
     """Return the questions of a table about images in `root`, each with its right answer.
 
-    The other arguments name columns. Options are by default the columns A, B and so on that there
-    are; without any, answers are yes and no. Errors are those of `images`.
+    Without options, answers are yes and no. Errors are those of `images`.
+
+    Args:
+        root: folder of the table and the images.
+        test: table of the questions in `root`, .csv (UTF-8, with a header) or .parquet.
+        image: column of the image's path, relative to `root`.
+        question: column of the question.
+        answer: column of the right answer, the text of an option or its letter.
+        option: columns of the options; empty: the columns A, B and so on that there are.
+        category: column of the kind of a question, by which scores are listed; empty: none.
+        cluster: column of what questions that are not independent have in common; empty: their
+            image.
     """
     require_files(f"the table {test}", "your own questions", root / test)
     begin({})

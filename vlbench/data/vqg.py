@@ -48,10 +48,17 @@ def vqg(
 
     The columns are those of `vlbench.data.asked_images`. Test questions have `ratings` (1 to 3 in
     the paper, but files also hold 4); where an image has another number of ratings than of
-    questions, its questions count as not rated. `coco` is COCO's folder with annotations and images
-    of train2014 and val2014; without it, the source coco has neither captions nor images. The
-    source bing has captions in its CSV files, flickr has none. `features` are region features of
-    COCO's images (see `vlbench.data.regions`).
+    questions, its questions count as not rated. Without `coco`, the source coco has neither
+    captions nor images. The source bing has captions in its CSV files, flickr has none.
+
+    Args:
+        root: folder of VQG's CSV files.
+        source: `coco`, `flickr` or `bing`, whose images are read.
+        coco: COCO's folder with annotations and images of train2014 and val2014, only for the
+            source coco; None: neither.
+        features: file or folder of region features of COCO's images (see `vlbench.data.regions`);
+            None: the data have none.
+        splits: splits that are read: train, val, test, or several.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")

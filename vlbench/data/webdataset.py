@@ -215,13 +215,16 @@ def _content(path: Path, member: Member, where: str, most: int) -> bytes:
 def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOptions]) -> Data:
     """Return the images of tar shards, in the order of the shards and of their members.
 
-    `splits` gives the folder of each split: `{train: train, test: test}`. Columns are the suffixes
-    of members, by default `label: cls`: a class number, or texts, one a line. Members of one key
-    are a row, and the key is its `item`. The other arguments are those of every source of rows (see
-    `vlbench.data.gate`).
+    Columns are the suffixes of members, by default `label: cls`: a class number, or texts, one a
+    line. Members of one key are a row, and the key is its `item`.
 
     Raises DataAbsent where the shards are not there, and DataError, naming shard and key, for what
     is no right example.
+
+    Args:
+        root: folder of the splits' folders, with classnames.txt for labels.
+        splits: folder in `root` of each split: `{train: train, test: test}`.
+        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
     """
     for folder in splits.values():
         what, place = f"the folder of tar shards {folder}", root / folder

@@ -69,10 +69,15 @@ SUBSETS: Mapping[str, Subset] = {
 def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
     """Return the items of one of the six files, in its order; the category is the preposition.
 
-    `root` holds the files and the folders of images, as `data` of a clone; `images` is the subset's
-    folder if it is elsewhere. The columns are those of `vlbench.data.foils.foil_data`. Controlled
-    images have three foils; `cluster` is the two objects, four items with all prepositions, and
-    `pair` the two of these with opposite prepositions. Raises DataAbsent and DataError.
+    The columns are those of `vlbench.data.foils.foil_data`. Controlled images have three foils;
+    `cluster` is the two objects, four items with all prepositions, and `pair` the two of these with
+    opposite prepositions. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with the files and the folders of images, as `data` of a clone.
+        subset: name of the file: controlled_images, controlled_clevr, coco_one, coco_two, vg_one or
+            vg_two.
+        images: folder of the subset's images; None: that in `root`.
     """
     if subset not in SUBSETS:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")

@@ -30,8 +30,11 @@ EXPECTED = 400
 def winoground(*, root: Path) -> Data:
     """Return the examples in the order of the file; the category is `collapsed_tag`.
 
-    `root` holds data/examples.jsonl and the unpacked folder images, either of them in root or in
-    data. The columns are those of `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
+    The columns are those of `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with examples.jsonl and the unpacked folder images, either of them also in its
+            folder data.
     """
     file = root / FILE if (root / FILE).is_file() else root / "data" / FILE
     inner = root / "data" / "images"

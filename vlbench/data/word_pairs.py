@@ -41,7 +41,11 @@ class Judged(NamedTuple):
 
 
 def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
-    """Return a set that is distributed within gensim as `word_pairs` returns a file."""
+    """Return a set that is distributed within gensim as `word_pairs` returns a file.
+
+    Args:
+        name: `wordsim353` or `simlex999`.
+    """
     what, inside, rows = INSIDE_GENSIM[name]
     file = package_file(what, "gensim", "gensim", inside)
     begin_reading()
@@ -51,8 +55,13 @@ def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
 def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None = None) -> Data:
     """Return the pairs of a file as split "test", with columns word_a, word_b and score.
 
-    `columns` says which columns of the file these three are, as in `read_judged`. Raises DataAbsent
-    for a file that is not there, and the DataError of `read_judged`.
+    Raises DataAbsent for a file that is not there, and the DataError of `read_judged`.
+
+    Args:
+        root: folder of the file.
+        file: name of the file, with a pair per line.
+        columns: three columns of the first line that are word_a, word_b and score, or their numbers
+            from 1; None: columns of these names, or the first three.
     """
     require_files(f"the word pairs {file}", "your own word pairs", root / file)
     begin_reading()

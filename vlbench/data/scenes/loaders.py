@@ -58,8 +58,13 @@ def objects(
 ) -> Data:
     """Return 3,000 images of one thing; the label is its category of 12, or its noun of 40.
 
-    `fine` asks for the nouns, and says the category of each; of `things: seen` there are 8
-    categories and 28 nouns. The other columns, `things` and `cache_dir` are those of `scenes`.
+    The category of each noun is said; of `things: seen` there are 8 categories and 28 nouns. The
+    other columns and `cache_dir` are those of `scenes`.
+
+    Args:
+        seed: seed that draws the scenes.
+        fine: whether classes are the nouns; else they are the categories.
+        things: `all`, or `seen`: no image shows a thing of a held-out category.
     """
     configuration = _configuration("objects", things)
     every, seen = (NOUNS, SEEN_NOUNS) if fine else (CATEGORIES, SEEN_CATEGORIES)
@@ -87,16 +92,15 @@ def scenes(
 ) -> Data:
     """Return 6,000 images of 1 to 4 things.
 
-    With `things: seen` no image shows a thing of a held-out category, and no caption names one:
-    each image that does is replaced by another of as many things, so that splits are as large.
+    With `things: seen` no caption names a thing of a held-out category either: each image that
+    does, or shows one, is replaced by another of as many things, so that splits are as large.
     Questions may still ask whether such a thing is there, and labels of proposals may be wrong.
 
     The images of a split are drawn when its first value is read, and stored in `cache_dir` (None:
-    the default cache folder). `regions` is the kind of the proposals' vectors. Those of
-    scenes-crops, or None, are the pixels of each box, resized to 16 x 16 x RGB: 768 whole numbers
-    of 0..255. Those of scenes-oracle are codes of 64 numbers, for which no pixel is read: noise,
-    and a random direction for each attribute of what is there, as from a detector that knows
-    everything.
+    the default cache folder). The vectors of scenes-crops are the pixels of each box, resized to 16
+    x 16 x RGB: 768 whole numbers of 0..255. Those of scenes-oracle are codes of 64 numbers, for
+    which no pixel is read: noise, and a random direction for each attribute of what is there, as
+    from a detector that knows everything.
 
     `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around what is visible, from back to
     front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
@@ -104,6 +108,12 @@ def scenes(
     `captions`; `caption` is the first, which names everything; `named` has one `Named` per
     category, with its place in `caption`. `answers` has one answer per question of the five
     `questions`.
+
+    Args:
+        seed: seed that draws the scenes.
+        regions: kind of the proposals' vectors: `scenes-crops` or `scenes-oracle`; None:
+            `scenes-crops`.
+        things: `all`, or `seen`: no image shows a thing of a held-out category.
     """
     kind = _region_kind(regions)
     configuration = _configuration("scenes", things)
@@ -121,7 +131,12 @@ def foils(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
     The captions of an image are those of its pair, with the right and the wrong one exchanged, so
     that whoever does not look is right in exactly one half. `cluster` is the pair, and `words` has
     the words that are true of an image. The train split has as many other captions, without images:
-    what a language model may read. `regions` and `cache_dir` are those of `scenes`.
+    what a language model may read. `cache_dir` is that of `scenes`.
+
+    Args:
+        seed: seed that draws the scenes.
+        regions: kind of the proposals' vectors: `scenes-crops` or `scenes-oracle`; None:
+            `scenes-crops`.
     """
     pairs = _pairs(seed, "test")
     sides = [side for _, both in pairs for side in both]
@@ -142,8 +157,13 @@ def foils_and_phrases(
 ) -> Data:
     """Return the rows of `foils`, and as a split `phrases` the validation rows of `scenes`.
 
-    These are 550 other images, of `things: seen`, with phrases and boxes. Parameters are those of
+    These are 550 other images, of `things: seen`, with phrases and boxes. `cache_dir` is that of
     `scenes`.
+
+    Args:
+        seed: seed that draws the scenes.
+        regions: kind of the proposals' vectors: `scenes-crops` or `scenes-oracle`; None:
+            `scenes-crops`.
     """
     rows = foils(seed=seed, regions=regions, cache_dir=cache_dir)
     others = scenes(seed=seed, regions=regions, things="seen", cache_dir=cache_dir)
@@ -155,6 +175,11 @@ def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
 
     `caption` is right for `image`, `caption_2` for `image_2`; `words` and `words_2` are true of
     them.
+
+    Args:
+        seed: seed that draws the scenes.
+        regions: kind of the proposals' vectors: `scenes-crops` or `scenes-oracle`; None:
+            `scenes-crops`.
     """
     data = foils(seed=seed, regions=regions, cache_dir=cache_dir)
     both = data.splits["test"]
@@ -171,6 +196,9 @@ def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     Of colour, place, number and presence, both images of a pair have the same question and opposite
     answers, so that whoever does not look is right in exactly one half; the `total` of things is
     always two. `cluster` is the pair. `cache_dir` is that of `scenes`.
+
+    Args:
+        seed: seed that draws the scenes.
     """
     pairs = [(number, pair_question(both)) for number, both in enumerate(_pairs(seed, "test"))]
     asked = [(number, one, side) for number, one in pairs if one for side in (0, 1)]

@@ -57,10 +57,20 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often a caption outscores its own nouns in five templates.
 
-    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a
-    file in COCO's result format, replaces both, as do first references if these are the
-    `originals`. The seed draws the other images. Raises TooFewRows where fewer than two captions
-    have a noun.
+    Raises TooFewRows where fewer than two captions have a noun.
+
+    Args:
+        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+            data.
+        captioner: how the captioner is built and trained, or the folder of a trained one
+            (`weights`).
+        originals: where captions come from: `captioner`, or `references`, the first of each image.
+        captions: file in COCO's result format whose captions replace the captioner's; None: no
+            file.
+        nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
+            captions.
+        images: the `split` whose images are read, and how many of the `first` ones (null: all).
+        seed: seed that draws another image for each image.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)

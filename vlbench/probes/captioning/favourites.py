@@ -137,9 +137,21 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return what a model's favourite captions are like, and whether it prefers them to humans'.
 
-    `images` are captioned. The captioner sees their regions through the `encoder` (None: those of
-    the data), which is not the model. There are `seeds` trainings on the model's score, from `seed`
-    on. Raises TooFewRows for fewer than two images.
+    Raises TooFewRows for fewer than two images.
+
+    Args:
+        captioner: how the captioner is built and trained, or the folder of a trained one
+            (`weights`).
+        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+            data.
+        images: the `split` whose images are read, and how many of the `first` ones (null: all).
+        seeds: trainings on the model's score, 1 or more; their seeds count from `seed` on.
+        seed: first seed of the trainings; also draws other images, halves for patterns, and
+            examples.
+        nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
+            captions.
+        metrics: caption metrics: bleu_1 to bleu_4, meteor, rouge_l, cider, spice (left out without
+            its jars).
     """
     plan = Plan(captioner, encoder, images, seeds, seed)
     # What may not be here is asked for before hours of training.
@@ -216,8 +228,21 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return what each scorer gives the model's favourites and the captions before.
 
-    The model itself is one of the scorers, named or not. Raises ValueError where it is the only
-    one, and TooFewRows for fewer than two images.
+    Raises ValueError where the model is the only scorer, and TooFewRows for fewer than two images.
+
+    Args:
+        scorers: models that score the captions; the model under test is one of them, named or not.
+        captioner: how the captioner is built and trained, or the folder of a trained one
+            (`weights`).
+        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+            data.
+        images: the `split` whose images are read, and how many of the `first` ones (null: all).
+        seeds: trainings on the model's score, 1 or more; their seeds count from `seed` on.
+        seed: first seed of the trainings.
+        nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
+            captions.
+        metrics: caption metrics: bleu_1 to bleu_4, meteor, rouge_l, cider, spice (left out without
+            its jars).
     """
     named = {engine.name_of(one): one for one in [model, *scorers]}
     own = engine.name_of(model)

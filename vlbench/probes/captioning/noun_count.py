@@ -55,10 +55,17 @@ def noun_count(
     images: Images = TEST_IMAGES,
     seed: int = 0,
 ) -> Outcome:
-    """Return how scores change with the number of nouns, for each of `k`, ascending.
+    """Return how scores change with the number of nouns, for each of `k`.
 
     Raises TooFewRows where fewer than two images have the largest number of nouns, and ValueError
     for other k.
+
+    Args:
+        k: numbers of nouns in a text: two or more, ascending, from 1 on.
+        nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
+            captions.
+        images: the `split` whose images are read, and how many of the `first` ones (null: all).
+        seed: seed that draws another image for each image, and nouns that an image does not show.
     """
     if len(k) < 2 or list(k) != sorted({*k}) or k[0] < 1:
         raise ValueError(f"k is {list(k)}; wanted two or more numbers of nouns, ascending from 1")

@@ -123,10 +123,21 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often captions outscore themselves with other nouns, or with other words.
 
-    The `captioner` sees regions through the `encoder` (None: those of the data); `captions`, a file
-    in COCO's result format, replaces both, as do first references if these are the `originals`. Out
-    of `candidates` texts with wrong nouns, one is chosen. Raises TooFewRows where fewer than two
-    captions have a noun and another word.
+    Raises TooFewRows where fewer than two captions have a noun and another word.
+
+    Args:
+        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+            data.
+        captioner: how the captioner is built and trained, or the folder of a trained one
+            (`weights`).
+        originals: where captions come from: `captioner`, or `references`, the first of each image.
+        captions: file in COCO's result format whose captions replace the captioner's; None: no
+            file.
+        nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
+            captions.
+        images: the `split` whose images are read, and how many of the `first` ones (null: all).
+        candidates: texts with wrong nouns drawn for each caption, 1 or more; one of them is chosen.
+        seed: seed that draws another image for each image, the wrong nouns and the other words.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)

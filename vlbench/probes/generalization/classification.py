@@ -35,9 +35,11 @@ def classification(
 
     `accuracy_top5` is how often the right class is among the five highest, if there are more than
     five classes; `class_accuracy` that of the images of one class. Tied classes share the credit.
-    `categories` are the classes whose images are classified; None takes all. Outputs and classes
-    are paired as in `pair_classes`. Raises CannotDo where the model's classes are not the data's;
-    ValueError for logits that are not [N, C].
+    Outputs and classes are paired as in `pair_classes`. Raises CannotDo where the model's classes
+    are not the data's; ValueError for logits that are not [N, C].
+
+    Args:
+        categories: classes whose images are classified, two or more; None takes all.
     """
     data = data if categories is None else of_classes(data, categories)
     require_classes(data)

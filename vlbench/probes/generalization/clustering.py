@@ -126,9 +126,15 @@ def clustering(
 ) -> Outcome:
     """Return how well the clusters of the test images' features, one per class, fit the classes.
 
-    Where all features point the same way, every score is chance. Raises TooFewRows for fewer
-    images than classes, DataError where the affinities do not fit into memory. `categories` names
-    parts of the classes, whose images are clustered apart. `layers` are those of `few_shot`.
+    Where all features point the same way, every score is chance. Raises TooFewRows for fewer images
+    than classes, DataError where the affinities do not fit into memory.
+
+    Args:
+        seed: seed that draws the starts of k-means and eigenvectors, the halves, chance and the
+            floor.
+        categories: the classes of each part by its name; a part is a problem of its own. None: no
+            parts.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     require_classes(data)
     test, k = data.splits["test"], len(data.classes)

@@ -120,11 +120,18 @@ def description_length(
     `compression` is how many times shorter it is than the code of equally likely classes, given the
     mean length over random orders. Neither length has a chance level: a model that knows nothing
     has the code of `class_frequencies`. Intervals of lengths are over images, or over their types,
-    and over orders; probes stay as they are. `types` is a column with the type of
-    each image, for selectivity. Where all test images have the same features, within 1e-6,
-    accuracies are chance. Raises
-    TooFewRows for a single block, and for a class without train images. `categories` and `layers`
-    are those of `few_shot`.
+    and over orders; probes stay as they are. Where all test images have the same features, within
+    1e-6, accuracies are chance. Raises TooFewRows for a single block, and for a class without train
+    images.
+
+    Args:
+        coding: `c`, the inverse of a probe's penalty; `percent` of the images where blocks end;
+            `seeds` orders of images, from `seed` on.
+        types: column with the type of each image, for selectivity and intervals; None: no
+            selectivity.
+        categories: the classes of each part by its name; a part is a problem of its own. None: no
+            parts.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
 

@@ -56,10 +56,17 @@ def few_shot(
     Each trial is one order of the train images, of which the first N of each class are taken: the
     examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
     has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
-    through the model. `categories` names parts of the classes, each a problem of its own, whose
-    examples are drawn from its own train images with the same seed. `floors` names floors, and the
-    column that each of them is the same accuracy by. `layers` names
-    those that are scored, or is `all`; without them the output is.
+    through the model. The parts of `categories` are drawn with the same seed.
+
+    Args:
+        shots: numbers of train images per class, each 1 or more.
+        trials: random orders of the train images, 1 or more; scores are means over them.
+        seed: seed that draws the orders.
+        floors: a column by the name of each floor: the same accuracy by that column, without a
+            model.
+        categories: the classes of each part by its name; a part is a problem of its own. None: no
+            parts.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(shots, default=0) < 1 or trials < 1:
         raise ValueError(f"shots {shots} and trials {trials}: all must be 1 or more")

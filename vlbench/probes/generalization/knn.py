@@ -50,7 +50,14 @@ def knn(
     each counts r / t of its vote. Tied classes share the credit. Where all test images have the
     same features, within 1e-6, all classes are tied: the votes would only tell which class is
     common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
-    any. `categories` and `layers` are those of `few_shot`.
+    any.
+
+    Args:
+        k: numbers of nearest train images that vote, each 1 or more.
+        temperature: a vote is exp(cosine / temperature), up to a factor; above 0.
+        categories: the classes of each part by its name; a part is a problem of its own. None: no
+            parts.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(k, default=0) < 1 or temperature <= 0:
         raise ValueError(

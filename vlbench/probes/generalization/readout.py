@@ -147,13 +147,22 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return what is read at each stage of a model, what it says, and the gap between both.
 
-    `prompts`, `class_names` and `question` are those of `zero_shot`. A model is asked for its
-    similarities, else for matching scores, else for log-likelihoods of answers, else for the logits
-    of its own classifier. `layers` are names, or all; a model that names no layers has its output
-    alone. `weight_decay` is that of the probes, `k` the number of neighbours of `read_knn`, and
-    `seed` draws the train images that are held out. Raises CannotDo for a model that scores no
+    A model is asked for its similarities, else for matching scores, else for log-likelihoods of
+    answers, else for the logits of its own classifier. Raises CannotDo for a model that scores no
     classes, and TooFewRows for a class without train images or too few train images to hold some
     out.
+
+    Args:
+        prompts: a prompt with {} for the name, a list of prompts, or a set of open_clip:
+            openai_imagenet or simple_imagenet.
+        class_names: a list of names, new names by old (`{cat: Katze}`), or the set openai_imagenet;
+            None: the names of the data, with blanks for underscores.
+        question: question put to a model that generates; the prompts are its answers.
+        layers: names of layers of the image encoder to read, or `all`; a model without layers has
+            its output.
+        weight_decay: weight decay of the linear probes.
+        k: number of nearest train images that vote in `read_knn`, 1 or more.
+        seed: seed that draws the train images that are held out, and parts of the train images.
     """
     if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
         raise CannotDo("the model scores no classes: nothing that it says can be compared")

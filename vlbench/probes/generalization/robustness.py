@@ -82,13 +82,22 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the success of attacks on test images, for each norm, goal and epsilon.
 
-    `epsilons` has ascending sizes under `linf`, `l2` or both; `goals` are untargeted, targeted or
-    both, and nothing else is attacked. `sample` test images are drawn as in the
-    paper's code; None takes all. The target of class y is (y + target_offset) mod K. `seed` draws
-    the random starts, and trains a head. `categories` are the classes whose images alone are
-    attacked, and learned from; None takes all. Outputs and classes are paired as in
-    `pair_classes`. Raises ValueError for settings that cannot attack, TooFewRows for fewer test
-    images than the sample.
+    Outputs and classes are paired as in `pair_classes`. Raises ValueError for settings that cannot
+    attack, TooFewRows for fewer test images than the sample.
+
+    Args:
+        epsilons: sizes of attacks under `linf`, `l2` or both, 0 or more, ascending; pixels are in
+            [0, 1].
+        target_offset: the target of class y is (y + target_offset) mod K; no multiple of the K
+            classes.
+        goals: `untargeted`, `targeted`, or both.
+        sample: number of test `images` and the `seed` that draws them as the paper's code; None
+            takes all.
+        attack: `steps`, `rel_stepsize` in units of epsilon, `batch_size` of a random start,
+            `early_stop`.
+        seed: seed that draws the random starts, and trains the head of a model without a
+            classifier.
+        categories: classes whose images are attacked and learned from, two or more; None takes all.
     """
     data = data if categories is None else of_classes(data, categories)
     require_classes(data)

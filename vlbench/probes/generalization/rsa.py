@@ -72,7 +72,14 @@ def rsa(
     Each trial splits the images of every class into halves; of an odd number, the first half is the
     smaller. Copies of an image are in one half. Raises TooFewRows, with the class, for a class of
     fewer than two images, or fewer than four under `per_dimension`, which needs a deviation of each
-    half. `layers` are those of `few_shot`; the matrices are numbered in order of depth.
+    half. The matrices are numbered in order of depth.
+
+    Args:
+        rdm: distance of class means: in standard errors over all entries (`scalar`) or
+            `per_dimension`, or 1 less their `cosine` or `correlation`.
+        trials: random splits into halves, 1 or more; the reliability is their mean.
+        seed: seed that draws the halves and the floor.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if trials < 1:
         raise ValueError(f"{trials} trials; wanted 1 or more")
@@ -105,11 +112,18 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the correlation of the matrices of class names in two prompts, and the first matrix.
 
-    {} stands for the first `synonyms` of a class's names, in lower case, joined by a comma. The
-    vector of a class is that of the first token of these names, or the mean over their tokens. A
-    model that only encodes whole texts, or compares them with images as CLIP does, gives the vector
-    of the sentence. `layers` are names of the model's layers of texts, or `all`. Raises CannotDo,
-    with the class, where no token of its name has a vector.
+    {} stands for the names of a class, in lower case, joined by a comma. A model that only encodes
+    whole texts, or compares them with images as CLIP does, gives the vector of the sentence. Raises
+    CannotDo, with the class, where no token of its name has a vector.
+
+    Args:
+        prompt: sentence with {} for the names, whose matrix is kept.
+        other_prompt: sentence with {} for the names, whose matrix is correlated with the first.
+        synonyms: most names of a class that stand for {}, 1 or more.
+        tokens: a class has the vector of its names' `first` token, or the `mean` over their tokens.
+        rdm: distance between vectors: `euclidean`, `cosine` or `correlation`.
+        seed: seed that draws the floor.
+        layers: names of layers of the text encoder to score, or `all`; None scores the output.
     """
     _require_classes(data)
     spoken = spoken_names(data.classes)

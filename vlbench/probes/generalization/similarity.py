@@ -74,9 +74,15 @@ def similarity(
 ) -> Outcome:
     """Return how similar a model's vectors of the test images are to the companion's.
 
-    Intervals leave out each of `blocks` random blocks of images. `layers` are those of `few_shot`.
     Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
     left.
+
+    Args:
+        companion: image encoder with which the model is compared.
+        k: number of nearest neighbours in `mutual_knn`, 1 or more.
+        blocks: random blocks of images, 2 or more; intervals leave out one at a time.
+        seed: seed that draws the blocks, and the images of the kernel and of `rdm_correlation`.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     sides: Sides = [(model.encode_images, "image"), (companion.encode_images, "image")]
     outcome = _compare(sides, data, engine, k, blocks, seed)
@@ -96,7 +102,13 @@ def caption_similarity(
 ) -> Outcome:
     """Return how similar a model's vectors of test images are to the companion's of captions.
 
-    An image's caption is that of the column `caption`. The rest is as for `similarity`.
+    An image's caption is that of the column `caption`. Errors are those of `similarity`.
+
+    Args:
+        companion: text encoder that reads the captions.
+        k: number of nearest neighbours in `mutual_knn`, 1 or more.
+        blocks: random blocks of images, 2 or more; intervals leave out one at a time.
+        seed: seed that draws the blocks, and the images of the kernel and of `rdm_correlation`.
     """
     sides: Sides = [(model.encode_images, "image"), (companion.encode_texts, "caption")]
     outcome = _compare(sides, data, engine, k, blocks, seed, reader=companion)
@@ -116,7 +128,14 @@ def text_similarity(
 ) -> Outcome:
     """Return how similar a model's vectors of captions are to the companion's of the images.
 
-    The rest is as for `caption_similarity`; `layers` are those of the model's texts.
+    Captions and errors are those of `caption_similarity`.
+
+    Args:
+        companion: image encoder that sees the images.
+        k: number of nearest neighbours in `mutual_knn`, 1 or more.
+        blocks: random blocks of images, 2 or more; intervals leave out one at a time.
+        seed: seed that draws the blocks, and the images of the kernel and of `rdm_correlation`.
+        layers: names of layers of the text encoder to score, or `all`; None scores the output.
     """
     sides: Sides = [(model.encode_texts, "caption"), (companion.encode_images, "image")]
     return _compare(sides, data, engine, k, blocks, seed, reader=model)

@@ -132,9 +132,16 @@ def transfer(
     Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
     L-BFGS trains once for all: without `augment`, and without seeds to take a mean over.
-    `categories` names parts of the classes, each with a probe of its own. `floors` names floors,
-    and the column that each of them is the same accuracy by, without augmentation. `layers` are
-    those of `few_shot`.
+
+    Args:
+        training: `optimizer` (adam or lbfgs), `epochs`, `batch_size`, `learning_rate`,
+            `weight_decay`; `seeds` trainings, from `seed` on.
+        augment: whether each epoch of training has its own augmented images.
+        floors: a column by the name of each floor: the same accuracy by that column, without a
+            model or augmentation.
+        categories: the classes of each part by its name; a part is a problem of its own. None: no
+            parts.
+        layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     _refuse_training(training, augment=augment)
     require_classes(data)

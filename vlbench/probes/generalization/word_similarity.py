@@ -67,10 +67,13 @@ def word_similarity(
     *,
     seed: int = 0,
 ) -> Outcome:
-    """Return Spearman's correlation of cosines with human scores; `seed` draws the floor.
+    """Return Spearman's correlation of cosines with human scores.
 
     Data have the columns word_a, word_b and score. Raises TooFewRows for fewer than 4 pairs, and
     CannotDo where fewer have vectors.
+
+    Args:
+        seed: seed that draws the floor, vectors permuted among words.
     """
     test = data.splits["test"]
     if len(test) < FEWEST_PAIRS:

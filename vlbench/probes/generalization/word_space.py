@@ -78,8 +78,18 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how well words answer analogies and fit judged pairs, with and without frozen words.
 
-    `vocabulary` is the number of most frequent words, to which the visual words are added. Raises
-    DataError for a corpus without any visual word, and the errors of `visual_words`.
+    Raises DataError for a corpus without any visual word, and the errors of `visual_words`.
+
+    Args:
+        skip_gram: gensim's `vector_size`, `epochs`, `window`, `negative`, `learning_rate`,
+            `workers` (1: repeatable).
+        vocabulary: number of most frequent words, 1 or more, to which the visual words are added.
+        counts: how often words count in training: their `true` counts, or `one` (a visual word
+            among the frequent ones twice).
+        pca: what the PCA of the images' features is fitted on: `images`, or means of `classes`.
+        corpus_fraction: fraction of the documents that is read, from the first on; above 0, up to
+            1.
+        seed: seed of both trainings and of the floor.
     """
     _refuse(skip_gram, vocabulary, corpus_fraction)
     test, documents = data.splits["test"], data.splits["corpus"]["documents"]

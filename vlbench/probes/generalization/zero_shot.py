@@ -87,15 +87,21 @@ def zero_shot(
 ) -> Outcome:
     """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
-    `prompts` is one prompt with {} for the name, a list of them, or a set of open_clip:
-    openai_imagenet or simple_imagenet. `class_names` defaults to the names of the data, with blanks
-    for underscores. It may be a list, paired with the classes by name, or by place where the data
-    state their order; the name of each class that is called otherwise, `{cat: Katze}`; or the set
-    openai_imagenet. Where all images have the same vector, within 1e-6, all classes are
-    tied; so are classes whose texts have the same vector. `floors` names floors of `accuracy`, and
-    the column that each is that of: an image has the class whose other images are nearest to it by
-    that column, on average. A model with a similarity or matching scores is asked for these unless
-    `asked` says otherwise.
+    A list of `class_names` is paired with the classes by name, or by place where the data state
+    their order. Where all images have the same vector, within 1e-6, all classes are tied; so are
+    classes whose texts have the same vector. By a floor's column, an image has the class whose
+    other images are nearest to it, on average.
+
+    Args:
+        prompts: a prompt with {} for the name, a list of prompts, or a set of open_clip:
+            openai_imagenet or simple_imagenet.
+        class_names: a list of names, new names by old (`{cat: Katze}`), or the set openai_imagenet;
+            None: the names of the data, with blanks for underscores.
+        floors: a column by the name of each floor of `accuracy`: the accuracy by that column,
+            without a model.
+        asked: how a model is asked: by `likelihood` or `letter`; empty: by similarity or matching
+            scores if it has them, else by likelihood, else by letter.
+        question: question put to a model that generates; the prompts are its answers.
     """
     if asked or not isinstance(model, DualEncoder | ImageTextScorer):
         outcome = _ask(model, data, engine, prompts, class_names, question, way_of(model, asked))

@@ -124,10 +124,19 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the accuracy on test images of classes that the map was not trained on.
 
-    A fraction `seen_fraction` of the classes is trained on in each trial. Where all test images
-    have the same features, within 1e-6, all classes are tied; so are classes of the same vector, as
-    are names with the same first token. Raises ValueError for fewer than two classes of either
-    kind, and TooFewRows where a trial has no images of one kind.
+    Where all test images have the same features, within 1e-6, all classes are tied; so are classes
+    of the same vector, as are names with the same first token. Raises ValueError for fewer than two
+    classes of either kind, and TooFewRows where a trial has no images of one kind.
+
+    Args:
+        words: model that encodes the names of the classes.
+        prompt: sentence with {} for the name of a class.
+        seen_fraction: fraction of the classes that each trial trains on, 0 to 1; two or more on
+            either side.
+        trials: random draws of the classes to train on, 1 or more; scores are means over them.
+        training: `epochs`, `batch_size`, `learning_rate` (halved every ten epochs) and
+            `weight_decay` of Adam.
+        seed: seed that draws the classes, and the seed of each trial's training and floor.
     """
     if min(trials, training.epochs, training.batch_size) < 1:
         given = f"trials {trials}, epochs {training.epochs}, batch_size {training.batch_size}"

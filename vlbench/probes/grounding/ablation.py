@@ -108,14 +108,22 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how much accuracy a model loses without some of its parts, and beyond random parts.
 
-    `each` takes away each head, or all heads of each layer; `best_heads` so many of the heads that
-    ground best on the first `ranked_images` of the split `ranked_on`, together; `windows` the
-    attention to the image in so many layers in a row. 0 takes none of these. The seed draws so many
-    `items` of the test rows, all for None, and as many random parts as there are `draws`.
-
     Raises SpecError if there is nothing to take away, or less than is asked, CannotDo for a model
     without what the items or the best heads take, DataError for rows that ask no choice and for
     heads ranked on test images, and TooFewRows for fewer than two clusters.
+
+    Args:
+        each: parts taken away in turn: each `head`, all heads of each `layer`, or both; empty takes
+            neither.
+        best_heads: number of heads taken away together, those that ground best; 0 takes none.
+        windows: layers in a row whose attention to the image is taken away; 0 takes none.
+        items: number of test rows, drawn by the seed; None takes all.
+        ranked_on: split with phrases on which `best_heads` are ranked; no test image may be in it.
+        ranked_images: number of images of that split that rank the heads, from the first on; None:
+            all.
+        draws: random parts that each layer, window and set of best heads is compared with, 1 or
+            more.
+        seed: seed that draws the items and the random parts.
     """
     rows = data.splits["test"]
     drawn = np.random.default_rng(seed).permutation(len(rows))[:items]

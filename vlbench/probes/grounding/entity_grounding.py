@@ -36,9 +36,16 @@ def entity_grounding(
 ) -> Outcome:
     """Return how often each head finds the boxes of the phrases that have some.
 
-    The first `images` of the split are read, and `examples` of them are drawn. `detector` proposes
-    regions for pictures without any, for a model that looks at patches of its own. Raises
-    TooFewRows where fewer than two images have a phrase with boxes.
+    Raises TooFewRows where fewer than two images have a phrase with boxes.
+
+    Args:
+        split: split that is read.
+        images: number of images of the split that are read, from the first on; None reads all.
+        detector: proposes regions for pictures without any; None: a model reads regions of the
+            data, or its own patches.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
+        seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
     unboxed = sum(

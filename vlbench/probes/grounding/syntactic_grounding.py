@@ -99,10 +99,20 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often each head finds an entity from a dependent word, for frequent relations.
 
-    `parser` names an installed spaCy pipeline, for data without arcs. `relations` is the number of
-    relations scored. `split`, `images`, `detector` and `examples` are those of `entity_grounding`.
     Raises TooFewRows where fewer than two images have a pair, and DataError for data without arcs
     where no parser is given.
+
+    Args:
+        split: split that is read.
+        images: number of images of the split that are read, from the first on; None reads all.
+        relations: number of relations that are scored, 1 or more, the most frequent ones.
+        parser: installed spaCy pipeline that parses captions of data without arcs; None: the data
+            have arcs.
+        detector: proposes regions for pictures without any; None: a model reads regions of the
+            data, or its own patches.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
+        seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
     queries = _queries(rows, relations, parser, engine)
@@ -128,6 +138,18 @@ def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
     A region is of a thing where it overlaps a gold box of the image by at least 0.5; the model
     reads all regions. So a head that tells things from background, as a detector's confidence does,
     gets chance.
+
+    Args:
+        split: split that is read.
+        images: number of images of the split that are read, from the first on; None reads all.
+        relations: number of relations that are scored, 1 or more, the most frequent ones.
+        parser: installed spaCy pipeline that parses captions of data without arcs; None: the data
+            have arcs.
+        detector: proposes regions for pictures without any; None: a model reads regions of the
+            data, or its own patches.
+        examples: number of words plotted with their attention, spread evenly among the images; 0
+            plots none.
+        seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
     queries = _queries(rows, relations, parser, engine, among_things=True)

@@ -100,12 +100,22 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how often the right text, the right image, or both score highest.
 
-    A model with matching scores or a similarity is asked for these unless `asked` says otherwise.
-    Items of `omitted` categories are left out. Categories with fewer than `least` items have no
-    score of their own, and no part in the mean over categories, `..._macro`. `sets` has by metric
-    the column that names the set of each item. The seed draws other
-    images. Raises DataError for rows that ask nothing, or whose foil is the caption, and TooFewRows
-    for fewer than two clusters.
+    Raises DataError for rows that ask nothing, or whose foil is the caption, and TooFewRows for
+    fewer than two clusters.
+
+    Args:
+        asked: how a model is asked: by `likelihood` or `letter`; empty: by similarity or matching
+            scores if it has them, else by likelihood, else by letter.
+        question: question put to a model that generates; the texts are its answers.
+        floors: by name of a floor, the column with the words that are true of each image.
+        language_model: splits whose captions train the trigram model that is a floor; empty: no
+            such floor.
+        omitted: categories whose items are left out.
+        least: fewest items, 1 or more, with which a category has a score of its own, and a part in
+            the mean over categories, `..._macro`.
+        sets: by metric, the column that names the set of each item; all items of a set must be
+            right.
+        seed: seed that draws an image, and a caption, of another cluster for each item.
     """
     every = data.splits["test"]
     rows = _without(every, omitted)

@@ -60,14 +60,22 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     """Return how often the reply to a question names a right option.
 
     Rows have an `image`, a `question`, `right_answers`, each the text of an option or its letter,
-    and `options`; without these, they are yes and no. By default a model is asked by likelihood if
-    it can, else by letter. `instruction` follows each question. `per_byte` divides log-likelihoods
-    by the length of the option in UTF-8. `sets` has by metric the column that names the set of each
-    item, all of which must be right. Categories with fewer than `least` items have no score of
-    their own. The seed draws other images.
+    and `options`; without these, they are yes and no.
 
     Raises DataError for a row whose right answer is no option, and TooFewRows for fewer than two
     clusters.
+
+    Args:
+        asked: how a model is asked: by `likelihood`, by `letter` or in `words`; empty: by
+            likelihood if it can, else by letter.
+        instruction: text that follows each question.
+        per_byte: whether log-likelihoods are divided by the length of the option in bytes of UTF-8.
+        positive: option, such as yes, whose F1 and frequency are scored too; not by letter. Empty:
+            no such scores.
+        least: fewest items, 1 or more, with which a category has a score of its own.
+        sets: by metric, the column that names the set of each item; all items of a set must be
+            right.
+        seed: seed that draws an image of another cluster for each item.
     """
     rows, way = data.splits["test"], way_of(model, asked)
     if positive and way == "letter":

@@ -89,10 +89,17 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return recall, median rank and mean average precision of captions by images, and of images.
 
-    The seed splits the first `images` images (None: all) of the split into pools of `pool` images,
-    each ranked by itself; None is one pool of all. Images that fill no pool are left out, and
-    counted. An image has its first `captions` (None: all), each read in the `prompt`, where {} is
-    the caption. Raises TooFewRows for fewer images than a pool has, and for fewer than two.
+    Each pool is ranked by itself. Images that fill no pool are left out, and counted. Raises
+    TooFewRows for fewer images than a pool has, and for fewer than two.
+
+    Args:
+        k: ranks: recall is how often a right one is among the first k; each 1 or more.
+        pool: images of a pool, which is ranked by itself; None is one pool of all.
+        images: number of images of the split, from the first on; None takes all.
+        captions: number of captions of each image, from the first on; None takes all.
+        prompt: text in which each caption is read, with {} for the caption.
+        split: split that is read.
+        seed: seed that draws the pools.
     """
     _require_params(k, pool, captions, prompt)
     test = data.first(split, images).splits[split]
@@ -125,6 +132,15 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
     """Return the same from the matching score of each image with each caption of its pool.
 
     A model without matching scores goes by the similarity of its vectors.
+
+    Args:
+        k: ranks: recall is how often a right one is among the first k; each 1 or more.
+        pool: images of a pool, which is ranked by itself; 2 or more.
+        images: number of images of the split, from the first on; None takes all.
+        captions: number of captions of each image, from the first on; None takes all.
+        prompt: text in which each caption is read, with {} for the caption.
+        split: split that is read.
+        seed: seed that draws the pools.
     """
     _require_params(k, pool, captions, prompt)
     test = data.first(split, images).splits[split]

@@ -95,15 +95,25 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how well each step asks, and how alike it finds images and their captions.
 
-    The first `images` of the test split are asked about. Each image has `regions` regions (None:
-    as many as it has), with vectors of the `encoder` (None: those of the data). Where `questions`
-    name things, `noun_accuracy` is how often a step's question does. Scores are means over the
-    `seeds`.
+    Where `questions` name things, `noun_accuracy` is how often a step's question does.
 
     Raises CannotDo for a model without learned positions, the special tokens, or as many positions
     as the longest X and a question take; DataError for an image without regions, with another
     number, with a box outside it, or without a caption; TooFewRows for a split with fewer than two
     images that have questions.
+
+    Args:
+        images: number of test images that are asked about, from the first on; None takes all.
+        regions: number of regions of each image; None takes as many as it has.
+        encoder: region encoder that gives the regions their vectors; None: the region vectors of
+            the data.
+        questions: longest question in tokens (`max_question`), and columns that name `things`, one
+            of which a question must name.
+        training: `epochs`, `batch_size`, `learning_rate`, `projection_learning_rate` of W (null:
+            the same), `warm_up` as a fraction of the updates.
+        metrics: caption metrics but spice; with the suffix `_ptb` they read the words of the
+            treebank tokenizer.
+        seeds: seeds of the trainings, one or more; scores are means over them.
     """
     longest, things = questions
     if longest < 1 or not seeds:

@@ -77,13 +77,23 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often a region fits its own word best, in images of each number of `objects`.
 
-    `regions` encodes regions (None: the data have region vectors); a region encoder is given the
-    gold or the detected `boxes` of the data. Networks are trained on images of one object, and
-    tested on the others. `layers` are names of those of the model's words, or `all`: networks are
-    then trained for each, and each takes a pass over the captions. `selectivity` costs one more
-    training, and its interval leaves out the draw of the control, which is one for all seeds.
-    Raises TooFewRows where a set of images is empty, CannotDo where the model has no vector for
-    any word.
+    Networks are trained on images of one object, and tested on the others. For each of the `layers`
+    networks are trained anew, and each takes a pass over the captions. The interval of
+    `selectivity` leaves out the draw of the control, which is one for all seeds. Raises TooFewRows
+    where a set of images is empty, CannotDo where the model has no vector for any word.
+
+    Args:
+        regions: detector or region encoder that gives regions their vectors; None: the data have
+            region vectors.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        objects: numbers of objects in a test image, each 2 or more, each with its own score.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`, and `seeds` trainings, from `seed` on; scores are means
+            over them.
+        selectivity: whether `selectivity` is scored, which costs one more training.
+        layers: names of layers of the word encoder to score, or `all`; None scores the output.
     """
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
@@ -104,7 +114,17 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
 ) -> Outcome:
     """Return the same with the region encoder under test, and a word encoder as companion.
 
-    The accuracy of another region encoder, such as one of colours alone, is a `floor` of its own.
+    Args:
+        words: word encoder that gives words their vectors.
+        floor: other region encoder, such as one of colours, whose accuracy is a floor; None: no
+            such floor.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        objects: numbers of objects in a test image, each 2 or more, each with its own score.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`, and `seeds` trainings, from `seed` on; scores are means
+            over them.
     """
     encoders = ObjectEncoders(words, model, boxes)
     sets = gather(encoders, data, engine, objects, splits)

@@ -77,9 +77,20 @@ def patch_retrieval(
 ) -> Outcome:
     """Return how often a word's own region is among the first k of its category, or of its word.
 
-    The other arguments, and the network, are those of `object_label_alignment`; the seed of the
-    training draws the pools, too, and each draw has the network of the next seed. Raises
-    TooFewRows where no category has two images of two objects.
+    The network is that of `object_label_alignment`. Raises TooFewRows where no category has two
+    images of two objects.
+
+    Args:
+        regions: detector or region encoder that gives regions their vectors; None: the data have
+            region vectors.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        pools: ranks `k`, 1 or more; up to `size` images of each category, or of each word (`within:
+            word`), in `draws` draws.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, take turns in the draws;
+            `seed` also draws the pools.
     """
     return _retrieve(ObjectEncoders(model, regions, boxes), data, engine, pools, splits, training)
 
@@ -95,7 +106,19 @@ def patch_retrieval_regions(
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return the same with the region encoder under test, and a word encoder as companion."""
+    """Return the same with the region encoder under test, and a word encoder as companion.
+
+    Args:
+        words: word encoder that gives words their vectors.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        pools: ranks `k`, 1 or more; up to `size` images of each category, or of each word (`within:
+            word`), in `draws` draws.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, take turns in the draws;
+            `seed` also draws the pools.
+    """
     return _retrieve(ObjectEncoders(words, model, boxes), data, engine, pools, splits, training)
 
 

@@ -62,8 +62,23 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often regions of held-out and of other categories fit their own word best.
 
-    The other arguments are those of `object_label_alignment`. Raises UnknownNameError for a
-    held-out category that the data lack, TooFewRows where no image is left to train or test on.
+    Raises UnknownNameError for a held-out category that the data lack, TooFewRows where no image is
+    left to train or test on.
+
+    Args:
+        held_out: categories that no network is trained on; test images have at least one object of
+            them.
+        excluded_words: words whose train images are left out too: they name a held-out category and
+            another one.
+        regions: detector or region encoder that gives regions their vectors; None: the data have
+            region vectors.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        objects: numbers of objects in a test image, each 2 or more, each with its own score.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`, and `seeds` trainings, from `seed` on; scores are means
+            over them.
     """
     require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(model, regions, boxes)
@@ -86,7 +101,19 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the same with the region encoder under test, and a word encoder as companion.
 
-    Test images have exactly one object of a held-out category.
+    Args:
+        held_out: categories that no network is trained on; test images have exactly one object of
+            them.
+        words: word encoder that gives words their vectors.
+        excluded_words: words whose train images are left out too: they name a held-out category and
+            another one.
+        boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
+            detected regions.
+        objects: numbers of objects in a test image, each 2 or more, each with its own score.
+        splits: `train` splits, whose images of one object train, and `test` splits, whose other
+            images test.
+        training: `epochs`, `batch_size`, and `seeds` trainings, from `seed` on; scores are means
+            over them.
     """
     require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(words, model, boxes)
