@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_cache, add_data, add_dtype, add_file, add_model, options_of
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_dtype,
+    add_file,
+    add_images,
+    add_model,
+    options_of,
+)
 from vlbench.files import write_whole
 
 
@@ -21,6 +29,7 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
     add_model(rdm)
     add_dtype(rdm)
     add_data(rdm, download=True)
+    add_images(rdm)
     add_cache(rdm)
 
 

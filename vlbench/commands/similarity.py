@@ -10,6 +10,7 @@ from vlbench.commands.parser import (
     add_cache,
     add_data,
     add_dtype,
+    add_images,
     add_json,
     add_model,
     options_of,
@@ -35,6 +36,7 @@ def add_options(similarity: argparse.ArgumentParser) -> None:
     add_model(similarity)
     add_dtype(similarity)
     add_data(similarity, download=True)
+    add_images(similarity)
     add_cache(similarity)
     add_json(similarity)
 
