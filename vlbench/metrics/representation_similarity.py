@@ -233,7 +233,7 @@ def _neighbours(
     The latter is [1 + G, B, M], the probability among all rows and without each block. M is so
     large that those left out are none in any case; N stands for no row. `rounded` is `unit` in
     float32: its k + MORE nearest are compared again in float64 if it does not separate the k-th
-    from the next, and all rows are if more of them may be tied.
+    from the next, and all rows are if more of them may be tied or most rows of the block need it.
     """
     similarity = _product(rounded[rows], rounded.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
@@ -246,11 +246,15 @@ def _neighbours(
     so_far = here.cumsum(2)
     gap = _value_of(k, values, so_far) - _value_of(k + 1, values, so_far)
     close = ~((so_far[..., -1:] > k) & (gap > TIED + 2 * error)).all(0).squeeze(1)
+    # Vectors picked for most of the rows would take more time and memory than whole products.
+    many = close & (2 * close.sum() > len(rows))
+    close &= ~many
     rest, values = values[:, -1:].double() + error, values.double()
     exact = (unit[near[close]] @ unit[rows[close], :, None]).squeeze(2)
     values[close], order = exact.sort(descending=True)
     near[close] = near[close].gather(1, order)
     share, is_final = _probabilities(values, near, rest, kept, k)
+    is_final &= ~many
     if not is_final.all():
         wide, share_of_wide = _many_neighbours(unit, rows[~is_final], kept, k)
         more = (0, wide.shape[1] - near.shape[1])
