@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from vlbench.commands.parser import (
     parser_of,
     positive,
 )
+from vlbench.commands.streams import announce_torch
 from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
@@ -141,7 +141,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
     options = options_of(arguments)
-    _say_that_it_begins()
+    announce_torch("reading the data of the tasks")
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.console import open_console
@@ -164,12 +164,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if launcher and not processes.is_main:
         return Answer()
     return ended._replace(problems=[*ended.problems, *_describe_unread(arguments.output)])
-
-
-def _say_that_it_begins() -> None:
-    """Tell a terminal what takes the first seconds."""
-    if sys.stderr.isatty():
-        logging.getLogger(__name__).info("loading PyTorch, then reading the data of the tasks")
 
 
 def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:
