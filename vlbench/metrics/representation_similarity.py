@@ -204,13 +204,16 @@ def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tens
 
 def _hsic_of_kernels(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
     """Return n (n - 3) HSIC of all rows and without each block, from kernels [N, N]."""
-    values = []
-    for rows in kept:
-        a, b = (one[rows][:, rows] for one in (x, y))
-        diagonals = a.diagonal(), b.diagonal()
-        sums = (one.sum(1) - own for one, own in zip((a, b), diagonals, strict=True))
-        values.append(_hsic((a * b).sum(), *diagonals, *sums))
-    return torch.stack(values)
+    masks = kept.double()
+    traces = (_product(masks, x * y) * masks).sum(1)
+    own_x, own_y = x.diagonal(), y.diagonal()
+    sums = [_product(masks, one) - one.diagonal() for one in (x, y)]
+    return torch.stack(
+        [
+            _hsic(trace, *(one[rows] for one in (own_x, own_y, *both)))
+            for trace, rows, *both in zip(traces, kept, *sums, strict=True)
+        ]
+    )
 
 
 def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: Tensor) -> Tensor:
