@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vlbench import evaluate
+from vlbench import compare, evaluate
 from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import load_catalog
 
@@ -80,3 +80,15 @@ def test_no_score_of_a_board_lies_outside_its_range():
     scores = [score for board in BOARDS.values() for row in board.results for score in row.scores]
     assert len(scores) > 1_000
     assert [score for score in scores if not score.is_possible] == []
+
+
+def test_the_example_of_a_comparison_in_the_guide_is_of_these_boards():
+    a, b = "tiny-rn", "tiny-rn-robust"
+    (found,) = compare(a, b, "few_shot_scenes", output=LEADERBOARDS).to_dict("records")
+    low, high = (f"{100 * found[end]:+.1f}" for end in ("ci95_low", "ci95_high"))
+    told = f"| {100 * found[a]:.1f} % | {100 * found[b]:.1f} % | {100 * found['difference']:+.1f} "
+    text = (LEADERBOARDS.parent / "docs/comparing.md").read_text("utf-8")
+    p = f"{found['p']:.3f}".lstrip("0")
+    assert f"{told}| {low} to {high} | {p} ({p}) |" in text
+    row = f"| {a} | {100 * found[a]:.1f} % | "
+    assert row in (LEADERBOARDS.parent / "docs/statistics.md").read_text("utf-8")
