@@ -1,7 +1,7 @@
 """The pictures of docs/gallery.md, made by the commands that stand beside them.
 
-The site's build draws those of shipped boards into docs/generated/gallery/. Run as a script, this
-file runs small models, which takes minutes, and writes what they draw into docs/gallery/.
+The site's build draws those of shipped boards into docs/generated/gallery/. The script runs small
+models for about ten minutes, and writes what they draw, made smaller, into docs/gallery/.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import PIL.Image
 
 from vlbench.data.scenes.loaders import drawn_rows
 from vlbench.files import write_whole
@@ -20,7 +23,7 @@ from vlbench.files import write_whole
 ROOT = Path(__file__).resolve().parents[1]
 BOARDS, RUNS = ROOT / "leaderboards", ROOT / "docs" / "gallery"
 
-# The shipped boards that are drawn. Every task that names figures is among them or is run.
+# The shipped boards that are drawn.
 SHOWN = (
     "few_shot_fashion_mnist",
     "few_shot_scenes",
@@ -53,14 +56,22 @@ RUN_COMMANDS = (
     "vlbench --model tiny-clip --tasks caption_patterns_scenes",
     "vlbench --model tiny-clip,tiny-uniter --tasks caption_cross_scenes",
     "vlbench leaderboard build",
-    'vlbench attention tiny-vlm photo.png "CAPTION" -o attention.png',
+    'vlbench attention tiny-vlm photo.png "a drawing of a canoe ." --word canoe -o attention.png',
     "vlbench show scenes",
 )
 RUN_PICTURES = {
     "layers.png": "results/figures/layers_few_shot_scenes_layers.png",
+    "stages.png": "results/figures/readout_scenes_stages.png",
+    "drops_heads.png": "results/figures/ablation_scenes/tiny-vlm_heads.png",
+    "drops_layers.png": "results/figures/ablation_scenes/tiny-vlm_layers.png",
+    "words.png": "results/figures/caption_patterns_scenes/tiny-clip_words.png",
+    "captions.png": "results/figures/caption_patterns_scenes/tiny-clip_captions.png",
+    "square.png": "results/figures/caption_cross_scenes_square.png",
     "attention.png": "attention.png",
     "scenes.png": "scenes.png",
 }
+# The width in pixels and the colours of a picture that is committed.
+WIDTH, COLOURS = 900, 128
 
 
 def draw_boards(folder: Path) -> None:
@@ -77,10 +88,9 @@ def draw_boards(folder: Path) -> None:
 def draw_runs(folder: Path) -> None:
     """Run small models, and write the pictures of them into a folder."""
     with TemporaryDirectory() as name:
-        row = drawn_rows("scenes", "test", 1, Path(name, "drawn"))
-        row["image"][0].save(Path(name, "photo.png"))
-        commands = [one.replace("CAPTION", row["captions"][0][0]) for one in RUN_COMMANDS]
-        _draw(Path(name), commands, RUN_PICTURES, folder)
+        rows = drawn_rows("scenes", "test", 1, Path(name, "drawn"))
+        rows["image"][0].save(Path(name, "photo.png"))
+        _draw(Path(name), RUN_COMMANDS, RUN_PICTURES, folder)
 
 
 def _draw(place: Path, commands: Sequence[str], pictures: Mapping[str, str], folder: Path) -> None:
@@ -90,9 +100,16 @@ def _draw(place: Path, commands: Sequence[str], pictures: Mapping[str, str], fol
         subprocess.run(words, cwd=place, check=True, capture_output=True)  # noqa: S603 - ours
     folder.mkdir(parents=True, exist_ok=True)
     for name, made in pictures.items():
-        content = (place / made).read_bytes()
+        content = _smaller(place / made) if name.endswith(".png") else (place / made).read_bytes()
         if not (folder / name).is_file() or (folder / name).read_bytes() != content:
             write_whole(folder / name, content)
+
+
+def _smaller(file: Path) -> bytes:
+    content, picture = BytesIO(), PIL.Image.open(file).convert("RGB")
+    picture.thumbnail((WIDTH, 10 * WIDTH))
+    picture.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(content, "PNG", optimize=True)
+    return content.getvalue()
 
 
 if __name__ == "__main__":
