@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shlex
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import jsonschema
 import pytest
 
 from vlbench import capabilities, commands
+from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.strict_yaml import load_yaml
@@ -156,6 +158,23 @@ def test_chance_and_floors_are_those_of_the_board(generated):
     assert len(floors) > 1
     assert all(name in cells[4] for name in floors)
     assert f"{100 * scores[0]['floors']['colour_name']:.1f} %" in cells[4]
+
+
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
+def test_chance_and_floors_of_a_probe_are_those_of_its_rows(file, scripts):
+    spec = load_catalog().tasks[file.stem]
+    chance, floors = scripts("chances").levels(spec)
+    scores = [row.primary_score for row in read_board(file).results if row.primary_score]
+    assert {name for score in scores for name in score.floors} <= set(floors.split(", "))
+    if "row of a run" not in chance:
+        assert [s.chance for s in scores] == pytest.approx([float(Fraction(chance))] * len(scores))
+
+
+def test_every_task_has_chance_or_says_where_it_is(generated):
+    pages = "".join(generated.values())
+    for name in [name for name, spec in load_catalog().tasks.items() if not spec.group]:
+        chance = row(pages, f"task-{name.replace('_', '-')}")[3]
+        assert re.search(r"\d|by the row of a run|floors", chance), name
 
 
 def test_the_gallery_shows_every_figure_that_a_task_names(site):
