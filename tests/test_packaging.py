@@ -119,6 +119,10 @@ def test_a_wheel_compares_models_of_the_shipped_boards(installed, tmp_path):
     assert "few_shot_scenes,accuracy" in said
 
 
+def test_a_wheel_shows_the_shipped_boards(installed):
+    assert "tiny-rn" in vlbench(installed, "leaderboard", "show", "few_shot_scenes")
+
+
 @pytest.mark.nightly
 def test_a_wheel_runs_the_embedded_tasks(installed, tmp_path):
     models = ["raw-pixels", "tiny-clip", "tiny-rn"]
