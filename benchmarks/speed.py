@@ -36,6 +36,7 @@ RUNS = {
     "transfer.py": [[]],
     "few_shot_speed.py": [[]],
     "rdm.py": [[]],
+    "mutual_knn.py": [[]],
     "retrieval.py": [[]],
     "robustness.py": [[]],
     "grounding.py": [[]],

@@ -41,6 +41,7 @@ SMALL = {
     "items.py": ({"TASKS": "few_shot_digits"}, ["raw-pixels"]),
     "layers.py": ({"ROUNDS": 1, "BATCH": 1}, []),
     "memory.py": ({"SHARD": 30}, ["100"]),
+    "mutual_knn.py": ({"EXAMPLES": 60, "WIDTH": 8, "ROUNDS": 1}, []),
     "plans.py": ({}, ["200"]),
     "processes.py": (
         {"SIZES": (1, 2), "QUESTIONS": 128, "PICTURES": 20, "PER_CAPTION": 0.001},

@@ -73,7 +73,7 @@ def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_pat
     assert "run\n  mean-colour: knn_images, few_shot_images\n" in capsys.readouterr().out
     assert main([*words, "--tasks", "retrieval_images"]) == 2
     told = capsys.readouterr().err
-    assert "--images: none of --tasks reads a folder for each class, as clustering_images," in told
+    assert "--images: no task here reads a folder for each class, as clustering_images," in told
     assert "--data-dir TASK=DIR" in told
 
 

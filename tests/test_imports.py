@@ -130,6 +130,36 @@ def test_a_slip_is_told_with_what_was_meant_before_anything_heavy_is_imported(
     assert f"did you mean {hint}" in ended.stderr
 
 
+@pytest.mark.parametrize("name", ["few_shot_digits", "tiny-clip"])
+def test_what_has_no_published_values_is_shown_without_reading_tables(ask, name):
+    assert heavy(ask(commands(["show", name])), {"numpy", "pyarrow"}) == set()
+
+
+@pytest.mark.parametrize(
+    "file", ["vsep/findings/vsep.yaml", "generalization/transfer_augmented_six.yaml"]
+)
+def test_findings_and_groups_are_checked_without_importing_anything_heavy(ask, file):
+    assert heavy(ask(commands(["validate", str(ROOT / "tasks" / file)]))) == set()
+
+
+def test_a_slip_in_a_task_is_told_without_importing_anything_heavy(ask, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("version: 1\nextends: few_shot_digits\nparms: {shots: [1]}\n", "utf-8")
+    ended = ask(REFUSED.format(words=["validate", str(file)]))
+    assert heavy(ended) == set()
+    assert "did you mean 'params'" in ended.stderr
+
+
+def test_a_terminal_is_told_that_torch_is_loaded_before_it_is(ask):
+    terminal = "import sys\nsys.stderr.isatty = lambda: True\n"
+    files = [
+        str(ROOT / "tasks/generalization" / f"few_shot_{name}.yaml")
+        for name in ("digits", "scenes")
+    ]
+    ended = ask(terminal + commands(["validate", *files]))
+    assert ended.stderr.count("loading PyTorch, then checking tasks against their probes") == 1
+
+
 def test_a_source_is_written_without_importing_anything_heavy(ask, tmp_path):
     assert heavy(ask(commands(["init", str(tmp_path / "mine")]))) == set()
 

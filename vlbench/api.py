@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from vlbench import bench
@@ -31,12 +32,14 @@ from vlbench.data.names import normal_form
 from vlbench.data.records import Data
 from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
-from vlbench.errors import CannotDo, SpecError, UnknownNameError, unknown
+from vlbench.errors import CannotDo, DataError, SpecError, UnknownNameError, unknown
 from vlbench.files import default_cache, temporary_folder
+from vlbench.probes.generalization.rdm import rdm_of_classes
+from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
-from vlbench.results import Outcome, Result, matching
+from vlbench.results import Outcome, Result, Score, matching
 from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
@@ -52,6 +55,9 @@ LOGGER = logging.getLogger(__name__)
 
 # Classes of which it has been said that nothing of them is stored.
 _SAID: set[str] = set()
+
+# Blocks of images that the intervals of a similarity leave out, as in the tasks.
+BLOCKS = 20
 
 # The probes that keep a matrix of distances.
 MATRICES = ("rsa", "rsa_text")
@@ -248,13 +254,17 @@ def extract_features(
 
 
 def extract_rdm(
-    model: Any, task: str, options: Options, *, progress: Progress | None = None
+    model: Any, source: str | Path, options: Options, *, progress: Progress | None = None
 ) -> Rdm:
     """Return the square matrix of distances between classes that a task of `rsa` makes.
 
-    Raises UnknownNameError for a task that makes none, and CannotDo with the reason why there is no
-    result.
+    `source` is that task, or else a folder of images with a folder for each class, whose matrix is
+    that of `rsa_scenes`. Raises UnknownNameError for a task that makes none, CannotDo with the
+    reason why there is no result, and DataError for a folder of fewer than two classes.
     """
+    if str(source) not in load_catalog(options.include_path).tasks:
+        return _rdm_of_folder(extract_features(model, source, options, progress=progress))
+    task = str(source)
     with (
         temporary_folder() as folder,
         bench.planned_run([model], [task], replace(options, output=folder)) as (planned, processes),
@@ -270,9 +280,51 @@ def extract_rdm(
         condensed = read_tensor(folder, result, "rdm").astype(np.float64)
         classes = read_table(folder, result, "classes", ["name", "category"])
     names, categories = ([row[key] for row in classes] for key in ("name", "category"))
+    return _square(names, condensed, categories)
+
+
+def _rdm_of_folder(features: Features) -> Rdm:
+    """Return the matrix of distances between the classes of a folder, in standard errors."""
+    labels = np.array(features.labels or [])
+    names = sorted({*labels.tolist()})
+    if len(names) < 2:
+        raise DataError(f"a matrix is of classes, a folder for each; there are {len(names)}")
+    rows = [torch.from_numpy(np.flatnonzero(labels == name)) for name in names]
+    matrix = rdm_of_classes(torch.from_numpy(features.vectors), rows, names, "scalar")
+    return _square(names, matrix.numpy().astype(np.float64), [""] * len(names))
+
+
+def _square(names: list[str], condensed: NDArray[np.float64], categories: list[str]) -> Rdm:
     from scipy.spatial.distance import squareform  # noqa: PLC0415 - features need none of it
 
     return Rdm(names, squareform(condensed), categories)
+
+
+def measure_similarity(
+    model: Any,
+    companion: Any,
+    source: str | Path,
+    options: Options,
+    *,
+    split: str = "test",
+    k: int = 10,
+    progress: Progress | None = None,
+) -> list[Score]:
+    """Return how similar two models' vectors of the same images are, as `similarity` scores it.
+
+    `source` is a task, of which the images of a split are read, or else a folder of images. Of
+    copies of an image only the first counts. Raises what `extract_features` raises, and TooFewRows
+    for fewer than 40 images.
+    """
+    vectors = []
+    for one in (model, companion):
+        with loaded(one, options) as (resolved, live, complete):
+            examples = find_examples(resolved, source, split, "image", complete)
+            found = encode(resolved, live, examples, complete, progress=progress)
+            _, firsts = np.unique(examples.column.examples().digests, return_index=True)
+            vectors.append(torch.from_numpy(found.vectors[np.sort(firsts)]))
+    x, y = vectors
+    return scores_of(x, y, k, BLOCKS, 0)
 
 
 def probe(

@@ -22,10 +22,18 @@ LEAVES += [f"{one.word} {inner.word}" for one in KNOWN for inner in one.inner]
 NAMED = [(line, name, True) for line in LINES for name in line.names.split()]
 NAMED += [(line, name, False) for line in LINES for name in line.unhinted.split()]
 PLACED = [(line, place) for line in LINES for place in line.places.split()]
-WITH_JSON = ("cache show", "data", "items", "ls tasks", "ls models", "show looks")
-HAS_JSON = ("cache", "data", "items", "ls", "show")
+WITH_JSON = ("cache show", "data", "items", "ls tasks", "ls models", "show looks", "similarity")
+HAS_JSON = ("cache", "data", "items", "ls", "show", "similarity")
 # What computes for long and prints a few lines is asked in a pipe only.
-COSTLY = ("attention", "features", "papers mine --no", "rdm", "rerun", "show few_shot ")
+COSTLY = (
+    "attention",
+    "features",
+    "papers mine --no",
+    "rdm",
+    "rerun",
+    "show few_shot ",
+    "similarity",
+)
 COSTLY += ("leaderboard build", "leaderboard page", "leaderboard scatter")
 PLAIN = ("check", "init", "show", "validate", "leaderboard export", "leaderboard merge")
 PLAIN += ("leaderboard rate asked",)

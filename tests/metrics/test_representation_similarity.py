@@ -147,6 +147,54 @@ def test_mutual_neighbours_without_a_block_are_those_of_the_other_rows():
     assert mutual_knn_left_out(x, y, 4, blocks).tolist() == pytest.approx(expected)
 
 
+def slow_mutual_knn(x, y, k):
+    """Return the mutual neighbours by the rule for ties, all in float64."""
+    both = 1.0
+    for one in (x, y):
+        unit = torch.nn.functional.normalize(one.double(), eps=1e-300)
+        similarity = (unit @ unit.T).fill_diagonal_(-9)
+        last = similarity.topk(k).values[:, -1:]
+        nearer, level = similarity > last + 1e-6, (similarity - last).abs() <= 1e-6
+        left = (k - nearer.sum(1, keepdim=True)).double() / level.sum(1, keepdim=True)
+        both = both * torch.where(nearer, 1.0, torch.where(level, left, 0.0))
+    return float(both.sum() / k / len(x))
+
+
+def at_cosines(cosines, width):
+    """Return a unit vector, then others at some cosines to it, float64."""
+    first, others = torch.eye(width).double()[:1], gaussian(len(cosines), width)
+    others[:, 0] = 0
+    cosines = torch.tensor(cosines).double()[:, None]
+    others = (1 - cosines**2).sqrt() * torch.nn.functional.normalize(others)
+    return torch.cat([first, cosines * first + others]) @ torch.linalg.qr(gaussian(width, width)).Q
+
+
+NEAR_TIES = {
+    f"{step} apart": at_cosines([0.5 + i * step for i in range(-20, 19)], 512)
+    for step in (0.5e-6, 0.9e-6, 0.98e-6, 1.1e-6, 2e-6)
+}
+TIES = {
+    "few of many dimensions": gaussian(40, 768),
+    "copies": gaussian(8, 50).repeat(5, 1),
+    "pairs": gaussian(20, 50).repeat(2, 1) + 1e-9 * gaussian(40, 50, 1),
+    "one-hot": torch.eye(5).repeat(8, 1),
+    "constant": torch.full((40, 7), 0.3),
+    "some are 0": torch.cat([torch.zeros(15, 6), gaussian(25, 6).float()]),
+    "few values": torch.from_numpy(np.random.default_rng(0).integers(0, 2, (40, 3))).float(),
+    "nearly one direction": 1 + 1e-4 * gaussian(40, 300),
+}
+
+
+@pytest.mark.parametrize("k", [1, 4, 15])
+@pytest.mark.parametrize("x", [*NEAR_TIES.values(), *TIES.values()], ids=[*NEAR_TIES, *TIES])
+def test_neighbours_are_those_of_float64_whatever_is_tied(x, k):
+    y = torch.cat([x[:1].double(), gaussian(14, x.shape[1]), x[15:].double()])
+    blocks = draw_blocks(40, 7, np.random.default_rng(0))
+    kept = [[*range(40)], *(sorted({*range(40)} - {*block.tolist()}) for block in blocks)]
+    expected = [slow_mutual_knn(x[rows], y[rows], k) for rows in kept]
+    assert mutual_knn_left_out(x, y, k, blocks).tolist() == pytest.approx(expected, abs=1e-12)
+
+
 @pytest.mark.parametrize("x", [torch.full((20, 3), 0.3), torch.zeros(20, 3)])
 def test_neighbours_that_are_all_tied_are_mutual_by_chance(x):
     assert mutual_knn(x, gaussian(20, 4), 3) == pytest.approx(3 / 19)

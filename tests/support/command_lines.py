@@ -165,6 +165,10 @@ LINES = [
     Line("show few_shot_colours" + READ),
     Line("show looks" + READ, "looks"),
     Line("show few_shot" + READ),
+    Line(
+        "similarity mean-colour raw-pixels few_shot_digits -k 3" + RUN,
+        "mean-colour raw-pixels few_shot_digits",
+    ),
     Line("validate ours/tasks" + OURS, "", "ours/tasks"),
     Line("leaderboard build" + READ, "", "boards"),
     Line(

@@ -84,6 +84,11 @@ def read_values(
         return own, error.lines(partial(document.where, *path))
 
 
+# The tag of tasks on a user's own folder of images by default, and where all that can lie.
+IMAGES = "images"
+IMAGES_ROOT = "$VLBENCH_DATA/images"
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
@@ -119,6 +124,11 @@ class TaskSpec:
     def file(self) -> Path:
         """The YAML file."""
         return self.document.file
+
+    @property
+    def is_on_images(self) -> bool:
+        """Whether it reads a user's own images: a folder for each class."""
+        return IMAGES in self.tags or self.data.get("root") == IMAGES_ROOT
 
     @property
     def primary_score(self) -> dict[str, Any]:

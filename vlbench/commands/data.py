@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_source
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_data, add_json, add_trust, set_up_for_data
+from vlbench.commands.parser import (
+    add_data,
+    add_images,
+    add_json,
+    add_trust,
+    set_up_for_data,
+)
 from vlbench.data.images import DecodedImages
 from vlbench.data.presence import absence
 from vlbench.data.records import Column, Data, Split, content, overlaps
@@ -43,6 +49,7 @@ def add_options(data: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="list the data of all tasks: found, or what to get"
     )
     add_data(data, download=True)
+    add_images(data)
     add_json(data)
     add_trust(data)
 

@@ -12,6 +12,7 @@ from vlbench.commands.parser import (
     add_data,
     add_dtype,
     add_file,
+    add_images,
     add_model,
     options_of,
     positive,
@@ -40,6 +41,7 @@ def add_options(features: argparse.ArgumentParser) -> None:
     add_model(features)
     add_dtype(features)
     add_data(features, download=True)
+    add_images(features)
     add_cache(features)
 
 

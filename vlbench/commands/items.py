@@ -21,6 +21,7 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import (
     add_data,
     add_data_name,
+    add_images,
     add_json,
     add_output,
     add_trust,
@@ -62,6 +63,7 @@ def add_options(items: argparse.ArgumentParser) -> None:
     add_data_name(items)
     add_json(items)
     add_data(items)
+    add_images(items)
     add_trust(items)
     add_output(items)
 

@@ -15,6 +15,7 @@ from vlbench import commands
 from vlbench._version import __version__
 from vlbench.catalog.sources import shipped_boards
 from vlbench.commands.hints import HintingParser
+from vlbench.errors import UnknownNameError
 
 if TYPE_CHECKING:  # both import torch
     from vlbench.run.options import Options
@@ -199,6 +200,32 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
         )
 
 
+def add_images(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a folder of one's own images, in place of a task's."""
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="your own images, a folder for each class, or train/ and test/ with those, for a task "
+        "that reads such a folder, as knn_images does",
+    )
+
+
+def require_images(arguments: argparse.Namespace, tasks: Sequence[str]) -> None:
+    """Raise UnknownNameError for a folder that is not there, or that none of the tasks reads."""
+    from vlbench.catalog.catalog import load_catalog
+
+    catalog = load_catalog(arguments.include_path)
+    if not arguments.images.is_dir():
+        raise UnknownNameError(f"--images: there is no folder {arguments.images}")
+    able = [name for name, task in catalog.tasks.items() if task.is_on_images]
+    if not {*catalog.task_names(tasks)} & {*able}:
+        raise UnknownNameError(
+            f"--images: no task here reads a folder for each class, as {', '.join(able)} do; "
+            "for other tasks, --data-dir TASK=DIR says where their data are"
+        )
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
@@ -276,6 +303,10 @@ def options_of(arguments: argparse.Namespace) -> Options:
         taken["data_dir"] = data_dirs(arguments.data_dir)
         if not given.get("no_cache"):
             taken["cache_dir"] = given.get("cache_dir") or default_cache()
+    if given.get("images"):
+        named = [given[key] for key in ("task", "source", "board") if given.get(key)]
+        tasks = [Path(word).stem for word in named] or (given.get("tasks") or "all").split(",")
+        require_images(arguments, tasks)
     if "model_args" in given:
         taken["model_args"] = model_args(arguments.model_args)
     return Options(**taken)

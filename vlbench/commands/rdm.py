@@ -5,18 +5,31 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_cache, add_data, add_dtype, add_file, add_model, options_of
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_dtype,
+    add_file,
+    add_images,
+    add_model,
+    options_of,
+)
 from vlbench.files import write_whole
 
 
 def add_options(rdm: argparse.ArgumentParser) -> None:
     """Add the model, the task and the file."""
     rdm.add_argument("model", metavar="MODEL")
-    rdm.add_argument("task", metavar="TASK", help="one of rsa or rsa_text, such as rsa_scenes")
+    rdm.add_argument(
+        "source",
+        metavar="TASK|FOLDER",
+        help="a task of rsa or rsa_text, such as rsa_scenes; images with a folder for each class",
+    )
     add_file(rdm, ".csv", ".npz")
     add_model(rdm)
     add_dtype(rdm)
     add_data(rdm, download=True)
+    add_images(rdm)
     add_cache(rdm)
 
 
@@ -27,7 +40,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.engine.progress import Bar
 
     with Bar(open_console()) as bar:
-        rdm = extract_rdm(arguments.model, arguments.task, options_of(arguments), progress=bar)
+        rdm = extract_rdm(arguments.model, arguments.source, options_of(arguments), progress=bar)
     if arguments.file.suffix == ".csv":
         import csv
         from io import StringIO

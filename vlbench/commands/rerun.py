@@ -21,6 +21,7 @@ from vlbench.commands.parser import (
     add_cache,
     add_data,
     add_data_name,
+    add_images,
     add_model,
     add_output,
     options_of,
@@ -49,7 +50,7 @@ SAME = ("weights", "data", "adapter", "companions")
 MOVES = ("device", "hardware", "threads")
 
 # What the command line says of this run, not the row.
-GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir")
+GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir", "images")
 
 
 class Rerun(NamedTuple):
@@ -69,6 +70,7 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
     add_model(rerun)
     add_data_name(rerun)
     add_data(rerun)
+    add_images(rerun)
     add_output(rerun)
     add_cache(rerun)
 

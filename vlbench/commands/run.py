@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlbench.catalog.catalog import load_catalog, read_catalog
-from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.catalog import read_catalog
+from vlbench.catalog.specs import IMAGES
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
     PUBLISHED,
@@ -25,6 +24,7 @@ from vlbench.commands.parser import (
     parser_of,
     positive,
 )
+from vlbench.commands.streams import announce_torch
 from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 
 if TYPE_CHECKING:  # these import torch or YAML
@@ -45,9 +45,6 @@ CACHE = ("cache_dir", "no_cache")
 # Set in a process that a run has launched: the number of the process that did.
 LAUNCHER = "VLBENCH_LAUNCHER"
 
-# The tag of tasks that run on a user's own folder of images by default, and where all that can lie.
-IMAGES = "images"
-IMAGES_ROOT = "$VLBENCH_DATA/images"
 
 # The task that runs on a user's own questions.
 QUESTIONS = "questions_table"
@@ -135,7 +132,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.questions:
         _take_questions(arguments)
     elif arguments.images:
-        _take_images(arguments)
+        arguments.tasks = arguments.tasks or IMAGES
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
     models = list(dict.fromkeys(arguments.model.split(",")))
@@ -144,7 +141,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if not wrong:  # which the plan tells
         catalog.require(models, tasks)  # before torch is imported
     options = options_of(arguments)
-    _say_that_it_begins()
+    announce_torch("reading the data of the tasks")
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.console import open_console
@@ -167,12 +164,6 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if launcher and not processes.is_main:
         return Answer()
     return ended._replace(problems=[*ended.problems, *_describe_unread(arguments.output)])
-
-
-def _say_that_it_begins() -> None:
-    """Tell a terminal what takes the first seconds."""
-    if sys.stderr.isatty():
-        logging.getLogger(__name__).info("loading PyTorch, then reading the data of the tasks")
 
 
 def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:
@@ -210,31 +201,11 @@ def _take_questions(arguments: argparse.Namespace) -> None:
     """Let the task on questions of one's own read the file that is named."""
     if not arguments.questions.is_file():
         raise UnknownNameError(f"--questions: there is no file {arguments.questions}")
-    folder = arguments.images or arguments.questions.parent
+    folder, arguments.images = arguments.images or arguments.questions.parent, None
     if not folder.is_dir():
         raise UnknownNameError(f"--images: there is no folder {folder}")
     arguments.tasks = arguments.tasks or QUESTIONS
     arguments.data_dir = [*arguments.data_dir, f"{QUESTIONS}={folder}"]
-
-
-def _take_images(arguments: argparse.Namespace) -> None:
-    """Let the selected tasks on folders of images read the one that is named."""
-    if not arguments.images.is_dir():
-        raise UnknownNameError(f"--images: there is no folder {arguments.images}")
-    arguments.tasks = arguments.tasks or IMAGES
-    catalog = load_catalog(arguments.include_path)
-    able = [name for name, task in catalog.tasks.items() if _reads_images(task)]
-    reading = [name for name in catalog.task_names(arguments.tasks.split(",")) if name in able]
-    if not reading:
-        raise UnknownNameError(
-            f"--images: none of --tasks reads a folder for each class, as {', '.join(able)} do; "
-            "for other tasks, --data-dir TASK=DIR says where their data are"
-        )
-    arguments.data_dir = [*arguments.data_dir, *(f"{name}={arguments.images}" for name in reading)]
-
-
-def _reads_images(task: TaskSpec) -> bool:
-    return IMAGES in task.tags or task.data.get("root") == IMAGES_ROOT
 
 
 def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:

@@ -29,7 +29,6 @@ from vlbench.commands import Answer
 from vlbench.commands.ls import list_things
 from vlbench.commands.parser import add_json, add_output, parser_of
 from vlbench.errors import printed, unknown
-from vlbench.report.judging import counted_row, read_boards
 from vlbench.report.rows import compare, score_of
 from vlbench.results import Result
 from vlbench.run.memory import memory_options
@@ -97,6 +96,8 @@ def show_thing(
         task = catalog.tasks[name]
         values = {"needs": needs_of(task), **task.document.values}
         if task.reference:
+            from vlbench.report.judging import read_boards
+
             board = read_boards(output, [task])[name]
             values["reference"] = [{**one, **_ours(task, one, board)} for one in task.reference]
         return {"name": name, "file": str(task.file), **values}
@@ -163,6 +164,8 @@ def _described(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
     """Return our value of a published one, the difference, and that in standard errors."""
+    from vlbench.report.judging import counted_row
+
     row = counted_row(board, task, reference["model"])
     score = score_of(reference, row.scores) if isinstance(row, Result) else None
     if score is None:

@@ -20,6 +20,12 @@ def settle_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def announce_torch(work: str) -> None:
+    """Tell a terminal that PyTorch is loaded before some work, unless it is there already."""
+    if sys.stderr.isatty() and "torch" not in sys.modules:
+        logging.getLogger(__name__).info("loading PyTorch, then %s", work)
+
+
 def drain() -> None:
     """Flush standard output; if it is closed, let Python end without an error message."""
     try:

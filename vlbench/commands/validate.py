@@ -24,6 +24,7 @@ from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.commands import USAGE, Answer
 from vlbench.commands.parser import add_trust
+from vlbench.commands.streams import announce_torch
 from vlbench.errors import SpecError, UnknownNameError, unknown
 
 # How alike the metrics of two tasks are, by difflib's ratio, for one to be a slip of the other.
@@ -116,6 +117,7 @@ def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Optio
 def _check_models(
     catalog: Catalog, names: Sequence[str], options: Options, problems: list[str]
 ) -> None:
+    announce_torch("checking models against their adapters")
     from vlbench.run.model import resolve_model
 
     for name in names:
@@ -137,9 +139,6 @@ def _check_findings(file: Path, source: Path, known: Catalog, options: Options) 
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
-    from vlbench.run.figures import find_figures
-    from vlbench.run.task import resolve_task
-
     for task in load_task(file, source):
         namesake = known.tasks.get(task.name)
         if namesake and namesake.file != file:
@@ -149,6 +148,10 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
+            announce_torch("checking tasks against their probes")
+            from vlbench.run.figures import find_figures
+            from vlbench.run.task import resolve_task
+
             resolve_task(catalog, task.name, named=True, options=options)
             find_figures(task, options)
 

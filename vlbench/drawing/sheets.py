@@ -56,7 +56,7 @@ COLOURS = 256
 def figure_png(figure: Any, **options: Any) -> bytes:
     """Return one of Matplotlib's figures as a PNG with a palette, a third as large as without."""
     content, smaller = BytesIO(), BytesIO()
-    figure.savefig(content, format="png", **options)
+    figure.savefig(content, format="png", pil_kwargs={"compress_level": 0}, **options)
     drawn = PIL.Image.open(content).convert("RGB")
     drawn.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(smaller, "PNG", optimize=True)
     return smaller.getvalue()

@@ -3,7 +3,8 @@
 Linear CKA (Kornblith et al. 2019, arXiv:1905.00414) with the unbiased estimator of HSIC of Song et
 al. 2012, as in Nguyen et al. 2021, arXiv:2010.15327: with few examples of many dimensions, the
 biased one is near 1 for any two representations. Mutual k-nearest neighbours: Huh et al. 2024,
-arXiv:2405.07987. Representations are [N, D], computed with in float64.
+arXiv:2405.07987. Representations are [N, D]. CKA computes with float64; so do neighbours whose
+order float32 does not decide.
 
 Over all permutations of the rows of one of them, the mean of debiased CKA is exactly 0, since
 centred kernels sum to 0, and that of mutual neighbours k / (N - 1). Intervals are the jackknife's,
@@ -35,7 +36,10 @@ from vlbench.threads import threads_for
 FEWEST = 4
 
 # Similarities computed at a time.
-BLOCK = 1 << 19
+BLOCK = 1 << 20
+
+# Neighbours looked at beyond the k nearest.
+MORE = 8
 
 # Sums that cancel to less than this fraction of their terms are 0.
 ROUNDED = 1e-12
@@ -103,11 +107,14 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
         raise ValueError(f"k {k}: wanted 1 or more")
     kept = _kept(x, y, blocks, k + 2)
     units = [torch.nn.functional.normalize(one.double(), eps=0.0).nan_to_num() for one in (x, y)]
+    rounded = [unit.float() for unit in units]
     sums = torch.zeros(len(kept), dtype=torch.float64)
     for rows in torch.split(torch.arange(len(x)), max(1, BLOCK // len(x))):
-        (near_x, share_x), (near_y, share_y) = (_neighbours(u, rows, kept, k) for u in units)
+        (near_x, share_x), (near_y, share_y) = (
+            _neighbours(*of_one, rows, kept, k) for of_one in zip(units, rounded, strict=True)
+        )
         # Of each candidate in x, its place among those in y; one place more for what is not there.
-        place = torch.full((len(rows), len(x)), near_y.shape[1])
+        place = torch.full((len(rows), len(x) + 1), near_y.shape[1])
         place.scatter_(1, near_y, torch.arange(near_y.shape[1]).expand_as(near_y))
         place = place.gather(1, near_x)
         for i, (a, b) in enumerate(zip(share_x, share_y, strict=True)):
@@ -197,13 +204,16 @@ def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tens
 
 def _hsic_of_kernels(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
     """Return n (n - 3) HSIC of all rows and without each block, from kernels [N, N]."""
-    values = []
-    for rows in kept:
-        a, b = (one[rows][:, rows] for one in (x, y))
-        diagonals = a.diagonal(), b.diagonal()
-        sums = (one.sum(1) - own for one, own in zip((a, b), diagonals, strict=True))
-        values.append(_hsic((a * b).sum(), *diagonals, *sums))
-    return torch.stack(values)
+    masks = kept.double()
+    traces = (_product(masks, x * y) * masks).sum(1)
+    own_x, own_y = x.diagonal(), y.diagonal()
+    sums = [_product(masks, one) - one.diagonal() for one in (x, y)]
+    return torch.stack(
+        [
+            _hsic(trace, *(one[rows] for one in (own_x, own_y, *both)))
+            for trace, rows, *both in zip(traces, kept, *sums, strict=True)
+        ]
+    )
 
 
 def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: Tensor) -> Tensor:
@@ -218,24 +228,79 @@ def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: T
     return torch.where(value.abs() > ROUNDED * (trace.abs() + diagonal), value, 0.0)
 
 
-def _neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _neighbours(
+    unit: Tensor, rounded: Tensor, rows: Tensor, kept: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
     """Return the M nearest others of some rows, int64 [B, M], and how far each is a neighbour.
 
     The latter is [1 + G, B, M], the probability among all rows and without each block. M is so
-    large that those left out are none in any case.
+    large that those left out are none in any case; N stands for no row. `rounded` is `unit` in
+    float32: its k + MORE nearest are compared again in float64 if it does not separate the k-th
+    from the next, and all rows are if more of them may be tied or most rows of the block need it.
     """
+    similarity = _product(rounded[rows], rounded.T)
+    similarity[torch.arange(len(rows)), rows] = -torch.inf
+    # A product of unit vectors in float32 is off by this at most, in any order of its sum (Higham
+    # 2002, 3.1): a rounding for each dimension, one for each vector; two more are to be safe.
+    roundings = unit.shape[1] + 4
+    error = roundings / (2**24 - roundings)
+    values, near = _nearest(similarity, k + MORE)
+    here = kept[:, near]
+    so_far = here.cumsum(2)
+    gap = _value_of(k, values, so_far) - _value_of(k + 1, values, so_far)
+    close = ~((so_far[..., -1:] > k) & (gap > TIED + 2 * error)).all(0).squeeze(1)
+    # Vectors picked for most of the rows would take more time and memory than whole products.
+    many = close & (2 * close.sum() > len(rows))
+    close &= ~many
+    rest, values = values[:, -1:].double() + error, values.double()
+    exact = (unit[near[close]] @ unit[rows[close], :, None]).squeeze(2)
+    values[close], order = exact.sort(descending=True)
+    near[close] = near[close].gather(1, order)
+    share, is_final = _probabilities(values, near, rest, kept, k)
+    is_final &= ~many
+    if not is_final.all():
+        wide, share_of_wide = _many_neighbours(unit, rows[~is_final], kept, k)
+        more = (0, wide.shape[1] - near.shape[1])
+        near = torch.nn.functional.pad(near, more, value=len(unit))
+        share = torch.nn.functional.pad(share, more)
+        near[~is_final], share[:, ~is_final] = wide, share_of_wide
+    return near, share
+
+
+def _many_neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return what `_neighbours` does, by float64 alone."""
     similarity = _product(unit[rows], unit.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
-    others, count = len(unit) - 1, 2 * k
-    while True:
-        count = min(2 * count, others)
-        values, near = similarity.topk(count)
-        here = kept[:, near]
-        so_far = here.cumsum(2)
-        last = values.expand(here.shape).gather(2, (so_far >= k).int().argmax(2, keepdim=True))
-        is_whole = (so_far[..., -1:] >= k) & (values[:, -1:] < last - TIED)
-        if count == others or is_whole.all():
-            break
+    count, is_final = k + MORE, torch.zeros(())
+    while not is_final.all():
+        count *= 2
+        values, near = _nearest(similarity, count)
+        share, is_final = _probabilities(values, near, values[:, -1:], kept, k)
+    return near, share
+
+
+def _nearest(similarity: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the greatest similarities to other rows, and their columns, [B, M]."""
+    return similarity.topk(min(count, similarity.shape[1] - 1))
+
+
+def _probabilities(
+    values: Tensor, near: Tensor, rest: Tensor, kept: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
+    """Return how far each of [B, M] candidates is a neighbour, [1 + G, B, M], and if it is final.
+
+    The latter is bool [B]. A row that is no candidate is as near as `rest` [B, 1] at most.
+    """
+    here = kept[:, near]
+    so_far = here.cumsum(2)
+    last = _value_of(k, values, so_far)
+    is_final = ((so_far[..., -1:] >= k) & (rest < last - TIED)).all(0).squeeze(1)
     nearer, level = here & (values > last + TIED), here & ((values - last).abs() <= TIED)
     left = k - nearer.sum(2, keepdim=True)
-    return near, nearer + level * (left.double() / level.sum(2, keepdim=True))
+    share = nearer + level * (left.double() / level.sum(2, keepdim=True))
+    return share, is_final | (near.shape[1] == kept.shape[1] - 1)
+
+
+def _value_of(n: int, values: Tensor, so_far: Tensor) -> Tensor:
+    """Return the n-th of the values that are counted, [1 + G, B, 1]."""
+    return values.expand(so_far.shape).gather(2, (so_far >= n).int().argmax(2, keepdim=True))

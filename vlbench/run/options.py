@@ -76,6 +76,7 @@ class Keywords(TypedDict, total=False):
     limit: int | None
     offline: bool
     overwrite: bool
+    images: str | Path | None
     questions: str | Path | None
     trust: bool
 
@@ -97,6 +98,7 @@ class Options:
     limit: int | None = None
     offline: bool = False
     overwrite: bool = False
+    images: Path | None = None  # the folder that tasks on images of one's own read
     questions: Path | None = None  # the table that a task on questions of one's own reads
     trust: bool = False
 
@@ -123,7 +125,7 @@ class Options:
         """
         known = cls.__dataclass_fields__
         require_known("option", words, known)
-        for name in ("output", "cache_dir", "questions"):
+        for name in ("output", "cache_dir", "images", "questions"):
             words[name] = words.get(name) and Path(words[name])
         include, folders = words.get("include_path", ()), words.get("data_dir", {})
         one = isinstance(include, str | Path)

@@ -288,6 +288,8 @@ def _read_data(
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     names = (spec.name, *loader_names(spec.data["loader"]))
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
+    if root is None and spec.is_on_images:
+        root = options.images
     if root is not None:
         given["root"] = str(root.absolute())
     if options.questions and spec.data["loader"] == QUESTIONS:

@@ -45,6 +45,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
         help="default: all, by name",
     )
     export.add_argument(
+        "-o",
         "--to",
         type=Path,
         metavar="FILE|DIR",

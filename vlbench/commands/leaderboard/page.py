@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 BUILD = "run vlbench leaderboard build"
 
 
+# The images of data that are where tasks have them.
+HERE = Path()
+
+
 def add_options(page: argparse.ArgumentParser) -> None:
     """Add the folder of the page, and that of the boards."""
     page.add_argument(
@@ -32,9 +36,12 @@ def add_options(page: argparse.ArgumentParser) -> None:
     )
     page.add_argument(
         "--images",
-        action="store_true",
-        help="show the images that models get wrong most often, of data that are here; their "
-        "licences say whether they may be published",
+        type=Path,
+        nargs="?",
+        const=HERE,
+        metavar="DIR",
+        help="show the images that models get wrong most often, of data that are here, and of your "
+        "own in DIR; their licences say whether they may be published",
     )
     add_data(page)
     add_trust(page)
@@ -60,6 +67,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     with _without_gc():
         page, absent = read_page(arguments.output, catalog, findings), list[str]()
         if arguments.images:
+            arguments.images = None if arguments.images == HERE else arguments.images
             page, absent = _with_images(page, arguments)
         content = render(page)
     file = (arguments.folder or arguments.output / "page") / "index.html"

@@ -63,7 +63,12 @@ def add_options(rate: argparse.ArgumentParser) -> None:
         help="the systems compared with the human questions (default: 1,2,3)",
     )
     rate.add_argument(
-        "--images", type=positive, default=50, metavar="N", help="images to sample (default: 50)"
+        "--images",
+        dest="sampled",
+        type=positive,
+        default=50,
+        metavar="N",
+        help="images to sample (default: 50)",
     )
     rate.add_argument(
         "--seed",
@@ -90,7 +95,7 @@ def _write(arguments: argparse.Namespace) -> Answer:
     row = named_row(arguments.output, task, model, arguments.data)
     steps = arguments.steps.split(",")
     questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
-    shown = sample_questions(row, questions, steps, images=arguments.images, seed=seed)
+    shown = sample_questions(row, questions, steps, images=arguments.sampled, seed=seed)
     with set_up_for_data(arguments) as options:
         images = images_of(row.task, [one.digest for one in shown], options)
     count = write_sheets(folder, row, shown, images, seed)

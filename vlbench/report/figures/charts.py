@@ -166,8 +166,9 @@ def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     add_fonts(figure)
     svg, pdf = BytesIO(), BytesIO()
     figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
-    # Its panels have their places now, which take as long as drawing them.
-    figure.set_layout_engine("none")
+    # Its panels have their places now, which take as long as drawing them. With the placeholder of
+    # `set_layout_engine("none")`, each savefig would still draw twice.
+    figure._layout_engine = None  # type: ignore[attr-defined]  # noqa: SLF001
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     pictures = (svg.getvalue(), figure_png(figure, dpi=dpi), pdf.getvalue())
     files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]

@@ -1,0 +1,75 @@
+"""`vlbench similarity`: how alike two models' vectors of the same images are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from vlbench.commands import Answer
+from vlbench.commands.parser import (
+    add_cache,
+    add_data,
+    add_dtype,
+    add_images,
+    add_json,
+    add_model,
+    options_of,
+    positive,
+)
+from vlbench.report.table import interval
+from vlbench.report.texts import number, plain_table, score_name
+from vlbench.results import score_row
+
+
+def add_options(similarity: argparse.ArgumentParser) -> None:
+    """Add the models and the images."""
+    similarity.add_argument("model", metavar="A")
+    similarity.add_argument("companion", metavar="B")
+    similarity.add_argument("source", metavar="TASK|FOLDER")
+    similarity.add_argument("--split", default="test", help="of a task's data (default: test)")
+    similarity.add_argument(
+        "-k", type=positive, default=10, metavar="N", help="nearest neighbours (default: 10)"
+    )
+    similarity.add_argument(
+        "--limit", type=positive, metavar="N", help="N rows of a task's split, a seeded sample"
+    )
+    add_model(similarity)
+    add_dtype(similarity)
+    add_data(similarity, download=True)
+    add_images(similarity)
+    add_cache(similarity)
+    add_json(similarity)
+
+
+def answer(arguments: argparse.Namespace) -> Answer:
+    """Return debiased CKA, the correlation of distances and mutual neighbours, as a table."""
+    from vlbench.api import measure_similarity
+    from vlbench.console import open_console
+    from vlbench.engine.progress import Bar
+
+    options = options_of(arguments)
+    with Bar(open_console()) as bar:
+        scores = measure_similarity(
+            arguments.model,
+            arguments.companion,
+            arguments.source,
+            options,
+            split=arguments.split,
+            k=arguments.k,
+            progress=bar,
+        )
+    if arguments.json:
+        return Answer([json.dumps([score_row(one) for one in scores], indent=1)])
+    title = f"{arguments.model} and {arguments.companion} on {arguments.source}, n {scores[0].n:,}"
+    rows = [
+        [
+            score_name(one.metric, one.at),
+            number(one.value, one.unit),
+            interval(one),
+            number(one.chance, one.unit),
+        ]
+        for one in scores
+    ]
+    return Answer(
+        [plain_table(["score", "value", "95 % interval", "chance"], rows, title, numbers=True)]
+    )
