@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import chain, groupby
 from typing import Any
 
+from chances import levels
 from papers import BOARDS, table
 from systems import tasks_by_family
 
@@ -49,6 +50,9 @@ DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
 
 ABOUT_METRICS = """Unit, range and direction are those of rows on shipped boards. Formulas and
 sources are in the notes of the probes, to which the links lead."""
+
+ABOUT_LEVELS = """Chance and floors are those of the primary score. If a board is shipped, its rows
+have them. If not, chance is that of the probe, and floors are named: a run computes them."""
 
 
 def pages(catalog: Catalog) -> dict[str, str]:
@@ -111,7 +115,7 @@ def _name_of(function: Any) -> str:
 
 def _family(family: str, tasks: Sequence[Task]) -> Iterator[str]:
     """Yield the lines of a family's page: its modules, their probes, and the tasks of each."""
-    yield f"# Tasks: {family}\n"
+    yield f"# Tasks: {family}\n\n{ABOUT_LEVELS}\n"
     inside = f".probes.{family.replace(' ', '_')}."
     for module, rows in _by_module("probes", inside):
         yield f"## {module.rpartition('.')[2].replace('_', ' ').capitalize()}\n"
@@ -133,15 +137,16 @@ def _by_module(kind: str, inside: str = "") -> Iterator[tuple[str, list[dict[str
 
 
 def _task(spec: TaskSpec) -> list[str]:
-    """Return the line of a task; chance and floors are those of its shipped board."""
+    """Return the line of a task; chance and floors are of its shipped board, or of its probe."""
     at = "".join(f", {key} {value}" for key, value in spec.primary_score["at"].items())
     scores = _primary_scores(spec.name)
+    chance, floors = (_chance(scores), _floors(scores)) if scores else levels(spec)
     return [
         anchored("task", spec.name),
         cell(spec.title or spec.description),
         f"`{spec.primary['metric']}`{cell(at) if at else ''}",
-        _chance(scores),
-        _floors(scores),
+        cell(chance),
+        cell(floors),
         str(spec.version),
         cell(spec.paper),
     ]
@@ -158,11 +163,9 @@ def _primary_scores(task: str) -> list[Score]:
 
 def _chance(scores: Sequence[Score]) -> str:
     """Return chance on the board, or why it has none."""
-    if not scores:
-        return "no board is shipped"
     known = [score.chance for score in scores if score.chance is not None]
     why = dict.fromkeys(score.no_chance for score in scores if score.no_chance)
-    return _span(known, scores[0].unit) if known else cell("; ".join(why))
+    return _span(known, scores[0].unit) if known else "; ".join(why)
 
 
 def _floors(scores: Sequence[Score]) -> str:
@@ -171,8 +174,8 @@ def _floors(scores: Sequence[Score]) -> str:
     for score in scores:
         for name, value in score.floors.items():
             values[name].append(value)
-    spans = [f"{cell(name)} {_span(own, scores[0].unit)}" for name, own in values.items()]
-    return "; ".join(spans) or "-"
+    spans = [f"{name} {_span(own, scores[0].unit)}" for name, own in values.items()]
+    return "; ".join(spans)
 
 
 def _span(values: Iterable[float], unit: str) -> str:

@@ -7,14 +7,15 @@ It has to run again after findings, tasks or boards have changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.strict_yaml import load_yaml
 from vlbench.report.papers import HEADS, costs, rows_of, total
 from vlbench.report.reproduction import Reference, count_values, name_of, reproduce
 from vlbench.report.texts import number
@@ -25,6 +26,12 @@ PAGES, BOARDS, README = ROOT / "docs" / "papers", ROOT / "leaderboards", ROOT / 
 
 # What stands around the number in the README.
 START, END = "<!-- measured -->", "<!-- /measured -->"
+
+# What each paper prints, which task repeats it, or why none does.
+PRINTED = PAGES / "tables_and_figures.yaml"
+
+ABOUT_RUNS = """A task is run if its board is shipped. The models of these boards are not the
+paper's."""
 
 # A comment of a task's file that says how it departs from the paper.
 DEPARTURE = re.compile(r"^ *# Departure: (.+(?:\n *# (?!Departure).+)*)", re.MULTILINE)
@@ -89,7 +96,10 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     yield f"# {paper.title}\n\n{paper.paper}. {paper.question}\n"
     commands = [f"vlbench papers {paper.name} {option}" for option in ("--dry-run", "--download")]
     yield "\n".join(["```", *commands, "```\n"])
-    yield "`scripts/papers.py` writes this page.\n\n## What it takes\n"
+    yield "`scripts/papers.py` writes this page.\n"
+    reproduction = reproduce(paper, catalog, BOARDS)
+    yield from _printed(paper, catalog, reproduction.references)
+    yield "\n## What it takes\n"
     cells = [[f"`{r.task}`", f"`{r.model}`", r.values, r.data, *costs(r)] for r in rows]
     yield from table(HEADS, cells)
     yield f"\n{total(rows)}. Each is fetched once.\n"
@@ -98,7 +108,7 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     for one in paper.without:
         yield f"- Without {one.what}: {one.why}. Nearest: {one.nearest}."
     head = ("task", "model", "score", "where", "published", "ours")
-    for source, references in reproduce(paper, catalog, BOARDS).by_source.items():
+    for source, references in reproduction.by_source.items():
         if references:
             of = "" if source == paper.paper else f" elsewhere: {source}"
             yield f"\n## Published and measured{of}\n"
@@ -108,6 +118,50 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     if departures:
         yield "\n## Departures\n"
         yield from departures
+
+
+def _printed(
+    paper: FindingsSpec, catalog: Catalog, references: Sequence[Reference]
+) -> Iterator[str]:
+    """Yield the tables and figures of a paper: what each shows, its tasks, and what has been run.
+
+    Raises KeyError for a task that there is not.
+    """
+    yield f"## Tables and figures\n\n{ABOUT_RUNS}\n"
+    rows = []
+    for one in load_yaml(PRINTED).values[paper.name]:
+        own = [
+            reference
+            for reference in references
+            if reference.source == paper.paper
+            and reference.given["where"].partition(",")[0] == one["where"]
+        ]
+        tasks = one.get("tasks", [])
+        state = f"not repeated: {one['why_not']}" if "why_not" in one else _state(one, own, catalog)
+        rows.append([one["where"], one["shows"], _code(tasks) or "-", state])
+    yield from table(("paper", "what it shows", "task", "state"), rows)
+
+
+def _state(one: Mapping[str, Any], references: Sequence[Reference], catalog: Catalog) -> str:
+    """Return how many published values are measured, and the tasks whose boards are shipped."""
+    published, measured = count_values(references)
+    own, near = (
+        [
+            task
+            for name in one.get(key, ())
+            for task in catalog.tasks[name].group or [name]
+            if (BOARDS / f"{task}.json").is_file()
+        ]
+        for key in ("tasks", "near")
+    )
+    parts = [f"run: {_code(own)}" if own else "not run"]
+    parts += [f"{measured} of {published} published values measured"] if published else []
+    parts += [f"on other data: {_code(near)}"] if near else []
+    return "; ".join(parts)
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _reference(one: Reference) -> list[str]:

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import catalogue
+import gallery
 import reference
 from schemas import board_schema, task_schema
 from sphinx.application import Sphinx
@@ -19,12 +20,14 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.files import write_whole
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+GALLERY = "generated/gallery"
 LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+)(#[\w-]+)?\)")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the extension with the build."""
     app.connect("builder-inited", write_pages)
+    app.connect("builder-inited", lambda app: gallery.draw_boards(Path(app.srcdir, GALLERY)))
     app.connect("source-read", lambda _, page, content: follow(DOCS / page, content))
     app.connect("include-read", lambda _, file, __, content: follow(DOCS / file, content))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -267,6 +267,19 @@ def test_of_two_folders_of_boards_results_are_read_and_it_is_said(source, tmp_pa
     assert "boards of" not in capsys.readouterr().err
 
 
+def test_shipped_boards_are_shown_where_there_are_none_and_it_is_said(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["leaderboard", "show", "few_shot_scenes"]) == 0
+    out, err = capsys.readouterr()
+    assert "tiny-rn" in out
+    assert "vlbench: boards that vlbench ships; there are none here\n" in err
+    (tmp_path / "leaderboards").mkdir()
+    assert main(["leaderboard", "show", "few_shot_scenes"]) == 2
+    assert "no board at all in leaderboards" in capsys.readouterr().err
+
+
 def test_the_module_runs_as_the_command_does():
     command = [sys.executable, "-m", "vlbench", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -102,7 +102,7 @@ def test_a_wheel_has_the_shipped_boards_with_their_items_and_nothing_else(instal
     items = [
         file
         for file in (ROOT / "leaderboards").glob("artifacts/*/*/items.parquet")
-        if not re.search("/constant/|random|object_label_alignment", str(file))
+        if not re.search("/constant/|random|noun_count|object_label_alignment", str(file))
     ]
     assert len(items) > 40
     wanted = {file.relative_to(ROOT) for file in [*(ROOT / "leaderboards").glob("*.json"), *items]}
@@ -117,6 +117,10 @@ def test_a_wheel_compares_models_of_the_shipped_boards(installed, tmp_path):
     words = ["tiny-rn", "raw-pixels", "--tasks", "few_shot_scenes", "--format", "csv"]
     said = vlbench(installed, "leaderboard", "compare", *words, "--output", str(tmp_path))
     assert "few_shot_scenes,accuracy" in said
+
+
+def test_a_wheel_shows_the_shipped_boards(installed):
+    assert "tiny-rn" in vlbench(installed, "leaderboard", "show", "few_shot_scenes")
 
 
 @pytest.mark.nightly

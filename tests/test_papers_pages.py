@@ -1,11 +1,13 @@
 """docs/papers/ and the README's number of measured values, as scripts/papers.py makes them."""
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 from vlbench.catalog.catalog import load_all_findings, load_catalog
+from vlbench.catalog.strict_yaml import load_yaml
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 
@@ -22,6 +24,45 @@ def test_each_paper_has_its_page_and_it_is_up_to_date(script):
     assert {f"{name}.md" for name in load_all_findings(load_catalog())} == set(pages)
     for name, text in pages.items():
         assert (script.PAGES / name).read_text("utf-8") == text, "run scripts/papers.py"
+
+
+def test_a_page_has_each_table_and_figure_of_its_paper(script):
+    printed = load_yaml(script.PRINTED).values
+    labels = {name: [one["where"] for one in entries] for name, entries in printed.items()}
+    for name, tables, figures in (
+        ("vsep", 6, 5),
+        ("captions", 7, 4),
+        ("visualbert", 7, 5),
+        ("generalization", 0, 10),
+    ):
+        numbered = [("Table", tables), ("Figure", figures)]
+        assert labels[name] == [f"{kind} {i + 1}" for kind, count in numbered for i in range(count)]
+    for entries in printed.values():
+        assert all(("tasks" in one) != ("why_not" in one) for one in entries)
+
+
+def test_a_page_has_the_tables_that_published_values_and_findings_are_of(script):
+    catalog = load_catalog()
+    for name, paper in load_all_findings(catalog).items():
+        cited = {finding.where.partition(";")[0] for finding in paper.findings}
+        cited |= {
+            one.given["where"].partition(",")[0]
+            for one in script.reproduce(paper, catalog, script.BOARDS).references
+            if one.source == paper.paper
+        }
+        text = script.pages()[f"{name}.md"]
+        wanted = [one for one in cited if re.match(r"(Table|Figure) ", one)]
+        assert [one for one in wanted if f"\n| {one} | " not in text] == []
+
+
+def test_a_page_says_what_is_run_and_why_a_table_is_not_repeated(script):
+    generalization, visualbert = (
+        script.pages()[f"{n}.md"] for n in ("generalization", "visualbert")
+    )
+    run = "run: `few_shot_fashion_mnist`; on other data: `few_shot_scenes` |"
+    assert f"| `few_shot_six` | {run}" in generalization
+    assert "| Table 3 | accuracy on VQA | - | not repeated: no task fine-tunes" in visualbert
+    assert "| not run; 0 of 20 published values measured |" in visualbert
 
 
 def test_the_readme_says_how_many_published_values_are_measured(script):

@@ -161,6 +161,14 @@ def test_python_and_a_model_of_ones_own_are_among_the_blocks():
     assert [text for _, language, text in found if language == "python" and "evaluate" in text]
 
 
+def test_the_code_of_the_index_prints_what_the_page_shows():
+    ((code, printed),) = re.findall(
+        r"```python\n(.*?)```.*?```\n(.*?)```", PAGES["docs/index.md"], re.DOTALL
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == printed
+
+
 def test_the_readme_has_at_most_900_words():
     assert len(PAGES["README.md"].split()) <= 900
 

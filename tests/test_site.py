@@ -7,6 +7,8 @@ import importlib
 import io
 import json
 import re
+import shlex
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,11 +16,12 @@ import jsonschema
 import pytest
 
 from vlbench import capabilities, commands
+from vlbench.boards.board import read_board
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.strict_yaml import load_yaml
 from vlbench.commands.ls import list_things
-from vlbench.commands.parser import ENVIRONMENT, commands_in, parser_of
+from vlbench.commands.parser import ENVIRONMENT, commands_in, normalise_argv, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = sorted((ROOT / "tasks").glob("*/*.yaml"))
@@ -157,6 +160,45 @@ def test_chance_and_floors_are_those_of_the_board(generated):
     assert f"{100 * scores[0]['floors']['colour_name']:.1f} %" in cells[4]
 
 
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
+def test_chance_and_floors_of_a_probe_are_those_of_its_rows(file, scripts):
+    spec = load_catalog().tasks[file.stem]
+    chance, floors = scripts("chances").levels(spec)
+    scores = [row.primary_score for row in read_board(file).results if row.primary_score]
+    assert {name for score in scores for name in score.floors} <= set(floors.split(", "))
+    if "row of a run" not in chance:
+        assert [s.chance for s in scores] == pytest.approx([float(Fraction(chance))] * len(scores))
+
+
+def test_every_task_has_chance_or_says_where_it_is(generated):
+    pages = "".join(generated.values())
+    for name in [name for name, spec in load_catalog().tasks.items() if not spec.group]:
+        chance = row(pages, f"task-{name.replace('_', '-')}")[3]
+        assert re.search(r"\d|by the row of a run|floors", chance), name
+
+
+def test_the_gallery_shows_every_figure_that_a_task_names(site):
+    page = (site / "gallery.html").read_text("utf-8")
+    names = {one for spec in load_catalog().tasks.values() for one in spec.figures}
+    shown = {name.rpartition(":")[2] for name in names}
+    assert len(shown) > 6
+    for name in shown:
+        part = page.partition(f'<section id="{name.replace("_", "-")}">')[2].partition("</section>")
+        assert re.search(r'<img alt="[^"]+" src="_images/', part[0]), name
+
+
+def test_the_gallery_has_the_commands_of_its_pictures_and_each_is_a_command(scripts):
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    commands = {" ".join(one.split()) for one in re.findall(r"`(vlbench [^`]+)`", page)}
+    gallery = scripts("gallery")
+    assert {*gallery.BOARD_COMMANDS, *gallery.RUN_COMMANDS} <= commands
+    for one in commands:
+        assert parser_of().parse_args(normalise_argv(shlex.split(one)[1:])).answer
+    committed = {file.name for file in gallery.RUNS.iterdir()}
+    assert committed == {*gallery.RUN_PICTURES}
+    assert sum(file.stat().st_size for file in gallery.RUNS.iterdir()) < 400_000
+
+
 def variables():
     """Return the variables of the environment that the source names, from its constants."""
     texts = [file.read_text("utf-8") for file in SOURCES]
@@ -232,9 +274,15 @@ def test_the_schema_of_boards_wants_every_key(schemas, key):
 
 
 @pytest.fixture
-def site_pages(monkeypatch):
+def scripts(monkeypatch):
+    """Return a function that imports a module of scripts/."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module("site_pages")
+    return importlib.import_module
+
+
+@pytest.fixture
+def site_pages(scripts):
+    return scripts("site_pages")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 PAGES = (
     "index",
+    "gallery",
     "start",
     "tutorials/my_model",
     "generated/tasks_generalization",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vlbench import commands
 from vlbench._version import __version__
+from vlbench.catalog.sources import shipped_boards
 from vlbench.commands.hints import HintingParser
 from vlbench.errors import UnknownNameError
 
@@ -135,10 +136,18 @@ def output_option(output: Path) -> str:
     return "" if output == RESULTS else f" --output {quote(str(output))}"
 
 
-def add_output(parser: argparse.ArgumentParser, *also: str, of_run: bool = False) -> None:
-    """Add the option, `also` spelled so, for where boards are, or where a run writes them."""
+def add_output(
+    parser: argparse.ArgumentParser, *also: str, of_run: bool = False, or_shipped: bool = False
+) -> None:
+    """Add the option, `also` spelled so, for where boards are, or where a run writes them.
+
+    With `or_shipped`, a command reads the boards that vlbench ships if there are none here.
+    """
     known = RESULTS if of_run or RESULTS.is_dir() else PUBLISHED
     default = "./results" if of_run else "./results if it is there, else ./leaderboards"
+    if or_shipped:
+        known = known if known.is_dir() else shipped_boards() or known
+        default += ", else the boards that vlbench ships"
     parser.add_argument(
         "--output",
         *also,
@@ -153,8 +162,11 @@ def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
     """Return which of two folders of boards a command reads that was not told; else nothing."""
     is_told = any(word.partition("=")[0] in {"--output", "--into"} for word in words)
     is_told = is_told or "VLBENCH_OUTPUT" in os.environ or words[:1] == ["run"]
-    reads = getattr(arguments, "output", None) == RESULTS and not is_told
-    return f"boards of {RESULTS}, not of {PUBLISHED}" if reads and PUBLISHED.is_dir() else ""
+    output = None if is_told else getattr(arguments, "output", None)
+    if output is not None and output == shipped_boards():
+        return "boards that vlbench ships; there are none here"
+    reads = output == RESULTS and PUBLISHED.is_dir()
+    return f"boards of {RESULTS}, not of {PUBLISHED}" if reads else ""
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

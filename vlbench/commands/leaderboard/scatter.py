@@ -22,7 +22,7 @@ def add_options(scatter: argparse.ArgumentParser) -> None:
     scatter.add_argument("y", metavar="TASK", help="along the vertical axis")
     add_file(scatter, *FORMATS)
     add_data_name(scatter)
-    add_output(scatter)
+    add_output(scatter, or_shipped=True)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -17,7 +17,7 @@ from vlbench.report.texts import plain_table
 def add_options(show: argparse.ArgumentParser) -> None:
     """Add the boards."""
     show.add_argument("tasks", nargs="*", metavar="TASK", help="default: models x tasks of all")
-    add_output(show)
+    add_output(show, or_shipped=True)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
