@@ -9,6 +9,7 @@ from rich.console import Console
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.compare import answer
+from vlbench.errors import UnknownNameError
 
 
 def rendered(tables, width=200):
@@ -142,3 +143,9 @@ def test_a_terminal_of_80_columns_breaks_no_number_and_no_word(tmp_path):
         "(<0.001)",
     ]
     assert [word for word in words if word not in text.split()] == []
+
+
+def test_a_task_among_the_models_is_sent_to_its_option(tmp_path):
+    write(tmp_path, board(result("a", score()), result("b", score())))
+    with pytest.raises(UnknownNameError, match="t is a task; to compare on it, pass --tasks t"):
+        asked(tmp_path, "a", "b", "t")

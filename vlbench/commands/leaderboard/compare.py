@@ -15,7 +15,7 @@ from rich.text import Text
 from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
-from vlbench.errors import printed, spaced
+from vlbench.errors import UnknownNameError, printed, spaced
 from vlbench.metrics.items import at_text
 from vlbench.report.comparing import Compared, Report, compare_models
 from vlbench.report.export import csv
@@ -67,6 +67,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     The exit code is 2 where something is refused, and 1 where nothing has items to compare.
     """
     tasks = arguments.tasks.split(",") if arguments.tasks else []
+    boards = {file.stem for file in arguments.output.glob("*.json")}
+    for name in (one for one in arguments.models if one in boards):
+        raise UnknownNameError(f"{name} is a task; to compare on it, pass --tasks {name}")
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )

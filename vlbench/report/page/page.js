@@ -10,6 +10,7 @@
   const filters = ["data", "tag", "model", "can"];
   const order = new WeakMap();  // a row -> its place as the file has it: the exact order
 
+  const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
   const rowsOf = (table) => [...table.tBodies[0].rows];
   const modelOf = (row) => row.cells[0].firstElementChild.textContent;
   const headersOf = (table) => [...table.tHead.rows[0].cells];
@@ -189,7 +190,7 @@
       }
       group.hidden = !any;
     }
-    status.textContent = `${tasks} tasks, ${models.size} models with scores`;
+    status.textContent = `${counted(tasks, "task")}, ${counted(models.size, "model")} with scores`;
   }
 
   // --- state in the address
@@ -305,5 +306,5 @@
   boards.forEach(addColumnChoice);
   [...boards, ...document.querySelectorAll(".overview table")].forEach(addFiles);
   if (location.hash.startsWith("#?")) apply(state());
-  else status.textContent = `${document.querySelectorAll(".task").length} tasks, ${data.models} models`;
+  else status.textContent = `${counted(document.querySelectorAll(".task").length, "task")}, ${counted(data.models, "model")}`;
 })();

@@ -181,6 +181,7 @@ FILTERS: Mapping[str, Any] = {
     "broken": broken,
     "columns": columns_of,
     "conditions": conditions,
+    "counted": counted,
     "interval": interval,
     "label": label,
     "model_id": model_id,
