@@ -52,7 +52,7 @@ def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
     Departure: where no bigram occurs once, or none twice, or all words follow some other but not
     often enough, SRILM gives what it does not keep no probability and leaves it out, so that of "a
     b" and "b a", thrice each, the texts "a b a", "b b" and "a" have a perplexity of 2.149; here
-    they have 3.066. Nor does SRILM count sentences without words.
+    they have 3.067. Nor does SRILM count sentences without words.
     Raises ValueError if there is no word, or a word is `<s>` or `</s>`.
     """
     counts = _count_grams(sentences)
