@@ -83,4 +83,4 @@ def test_a_page_has_the_published_values_ours_and_the_departures(script):
     text = script.pages()["generalization.md"]
     assert "| `robustness_cifar10_200` | `resnet20-cifar10` | clean_accuracy |" in text
     assert "| 91.8 % | 92.5 % |" in text
-    assert "- `robustness_imagenet_200`: a fifth of the images, and in L2 alone." in text
+    assert "- `robustness_imagenet_200`: a fifth of the images, and only in L2." in text

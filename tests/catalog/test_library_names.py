@@ -3,7 +3,13 @@ import json
 import pytest
 from hub_cache import COMMIT, cached, empty_cache
 
-from vlbench.catalog.library_names import library_model, pinned, reader_of, reads_hub
+from vlbench.catalog.library_names import (
+    library_model,
+    pinned,
+    reader_of,
+    reads_hub,
+    row_name,
+)
 from vlbench.errors import UnknownNameError, WeightsError
 
 DINO = {"model_type": "dinov2", "architectures": ["Dinov2Model"]}
@@ -241,3 +247,19 @@ def test_a_model_of_timm_is_sent_to_its_own_folder_or_published_name(tmp_path):
         reader_of(config, str(tmp_path))
     with pytest.raises(UnknownNameError, match=r" write timm:resnet18\.a1_in1k$"):
         reader_of(config, "timm/resnet18.a1_in1k")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("hf:./runs/my-vit/", "hf:my-vit"),
+        ("hf:/data/my-vit", "hf:my-vit"),
+        ("recorded:~/answers/", "recorded:answers"),
+        ("hf:facebook/dinov2-small", "hf:facebook/dinov2-small"),
+        ("hf:", "hf:"),
+        ("./model.py:Mine", "./model.py:Mine"),
+        ("tiny-rn", "tiny-rn"),
+    ],
+)
+def test_a_model_of_a_folder_has_the_folders_name_on_boards(text, name):
+    assert row_name(text) == name

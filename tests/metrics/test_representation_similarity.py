@@ -195,6 +195,16 @@ def test_neighbours_are_those_of_float64_whatever_is_tied(x, k):
     assert mutual_knn_left_out(x, y, k, blocks).tolist() == pytest.approx(expected, abs=1e-12)
 
 
+def test_float32_does_not_decide_if_it_may_be_cut_to_fewer_bits(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    whole = module._many_neighbours
+    monkeypatch.setattr(module, "_many_neighbours", lambda *a: chosen.append(a[1]) or whole(*a))
+    x, y = related(40, (5, 9))
+    assert mutual_knn(x, y, 4) == pytest.approx(slow_mutual_knn(x, y, 4), abs=1e-12)
+    assert sorted(torch.cat(chosen).tolist()) == sorted([*range(40)] * 2)
+
+
 @pytest.mark.parametrize("x", [torch.full((20, 3), 0.3), torch.zeros(20, 3)])
 def test_neighbours_that_are_all_tied_are_mutual_by_chance(x):
     assert mutual_knn(x, gaussian(20, 4), 3) == pytest.approx(3 / 19)

@@ -290,6 +290,13 @@ def _shown(text: str) -> str:
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 
 
+def row_name(text: str) -> str:
+    """Return a model's name on boards: of LIBRARY:FOLDER, the folder's name without its path."""
+    library, _, rest = text.partition(":")
+    is_path = library in FORMS and bool(rest) and (rest[0] in "./~" or Path(rest).is_absolute())
+    return f"{library}:{Path(rest).expanduser().resolve().name}" if is_path else text
+
+
 def _is_written(library: str, *words: str) -> bool:
     """Return whether words occur in the files of a library, which are read as text.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlbench.cache import Entry, entries, prune, remove
+from vlbench.catalog.library_names import row_name
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_json
 from vlbench.errors import UnknownNameError, counted
@@ -28,7 +29,7 @@ def add_options(cache: argparse.ArgumentParser) -> None:
     """Add what to do, and which of it."""
     cache.add_argument("do", nargs="?", choices=["show", "prune"], default="show")
     cache.add_argument("--older", type=_age, metavar="30d", help="not used for so long: h, d or w")
-    cache.add_argument("--model", metavar="NAME", help="of this model")
+    cache.add_argument("--model", type=row_name, metavar="NAME", help="of this model")
     cache.add_argument(
         "--to", type=_bytes, metavar="50GB", help="the oldest, until no more is left: kB to TB"
     )

@@ -17,6 +17,7 @@ from PIL.Image import Image
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.items import Item, joined, score_items, unweighted, won, worst
 from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
     add_data,
@@ -46,14 +47,17 @@ IDENTIFYING = re.compile(r"image(_\d+)?|picture(_\d+)?|named")
 def add_options(items: argparse.ArgumentParser) -> None:
     """Add the row, the score, and what is shown of it."""
     items.add_argument("task", metavar="TASK")
-    items.add_argument("model", metavar="MODEL")
+    items.add_argument("model", type=row_name, metavar="MODEL")
     items.add_argument("--metric", help="of which score (default: the task's primary one)")
     items.add_argument("--at", type=_conditions, metavar="K=V,...", help="the score's conditions")
     items.add_argument(
         "--wrong", action="store_true", help="items without full credit, worst first"
     )
     items.add_argument(
-        "--against", metavar="OTHER", help="items that MODEL gets right more often than OTHER"
+        "--against",
+        type=row_name,
+        metavar="OTHER",
+        help="items that MODEL gets right more often than OTHER",
     )
     items.add_argument(
         "--show",

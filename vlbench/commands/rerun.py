@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.catalog.library_names import pinned
+from vlbench.catalog.library_names import pinned, row_name
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import (
     add_cache,
@@ -107,9 +107,10 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
     output, task = (file.parent, file.stem) if is_file else (arguments.output, arguments.board)
-    folder = output if is_file else folder_of(output, arguments.model, task)
-    notes = [lent(arguments.model)] if folder != output else []
-    row = named_row(folder, task, arguments.model, arguments.data)
+    name = row_name(arguments.model)
+    folder = output if is_file else folder_of(output, name, task)
+    notes = [lent(name)] if folder != output else []
+    row = named_row(folder, task, name, arguments.data)
     from vlbench.code.functions import names_file
     from vlbench.run.options import model_args  # imports torch
 
@@ -131,7 +132,8 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     }
     params = _read_fact(row, "provenance", "params", Mapping[str, Any])
     _read_fact(row, "provenance", "libraries", Mapping[str, Any])
-    return Rerun(row, arguments.as_model or pinned(model, params), options, notes)
+    given_path = arguments.model if name != arguments.model else ""
+    return Rerun(row, arguments.as_model or given_path or pinned(model, params), options, notes)
 
 
 class ScoreChange(NamedTuple):

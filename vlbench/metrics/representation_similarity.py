@@ -297,7 +297,9 @@ def _neighbours(
     gap = _value_of(k, values, so_far) - _value_of(k + 1, values, so_far)
     close = ~((so_far[..., -1:] > k) & (gap > TIED + 2 * error)).all(0).squeeze(1)
     # Vectors picked for most of the rows would take more time and memory than whole products.
-    many = close & (2 * close.sum() > len(rows))
+    # Nor does the bound hold if products are allowed fewer bits than float32 has.
+    is_bounded = torch.get_float32_matmul_precision() == "highest"
+    many = (close & (2 * close.sum() > len(rows))) | (not is_bounded)
     close &= ~many
     rest, values = values[:, -1:].double() + error, values.double()
     exact = (unit[near[close]] @ unit[rows[close], :, None]).squeeze(2)

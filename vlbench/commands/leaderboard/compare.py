@@ -12,6 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import printed, spaced
@@ -45,7 +46,9 @@ COLUMNS = (
 
 def add_options(compare: argparse.ArgumentParser) -> None:
     """Add the models, tasks and scores."""
-    compare.add_argument("models", nargs="+", metavar="MODEL", help="two models or more")
+    compare.add_argument(
+        "models", type=row_name, nargs="+", metavar="MODEL", help="two models or more"
+    )
     compare.add_argument(
         "--tasks", metavar="TASK,...", help="default: every board with scores of all the models"
     )

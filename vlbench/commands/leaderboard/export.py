@@ -12,6 +12,7 @@ from typing import Any
 
 from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.library_names import row_name
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted, require_known
@@ -39,7 +40,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
     )
     export.add_argument(
         "--models",
-        type=lambda text: text.split(","),
+        type=lambda text: [row_name(name) for name in text.split(",")],
         default=[],
         metavar="NAME,...",
         help="default: all, by name",
