@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import chain, groupby
+from textwrap import dedent
 from typing import Any
 
 from chances import levels
@@ -94,10 +95,14 @@ def cell(value: object) -> str:
 
 
 def prose(docstring: str | None) -> str:
-    """Return a docstring without `Args:` as Markdown: only what is in backquotes is marked."""
-    parts = re.split(r"(`[^`]*`)", split_args(docstring)[0])
+    """Return a docstring without `Args:` as Markdown: only what is in backquotes is marked.
+
+    `Example:`, which ends a docstring, becomes a block of code.
+    """
+    text, _, example = split_args(docstring)[0].partition("\n\nExample:\n")
+    parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [re.sub(r"([<>*_\[\]$])", r"\\\1", part) for part in parts[::2]]
-    return "".join(parts)
+    return "".join(parts) + (f"\n\n```pycon\n{dedent(example).rstrip()}\n```" if example else "")
 
 
 def arguments(params: Mapping[str, str], texts: Mapping[str, str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ NUMBERS = {
     "probes",
     "adapter_kit",
     "model_adapters",
+    "test_doctests.py",
     "test_pass_checks.py",
     "test_passes.py",
     "test_training.py",

@@ -319,3 +319,10 @@ def test_the_arguments_of_adapters_have_their_meanings(generated):
     page = text_of(generated["models"])
     assert "threshold float = 0.7 least confidence of a detected region" in " ".join(page.split())
     assert all(one in page for one in ("openai_server:OpenAiServer", "recorded:Recorded"))
+
+
+def test_the_example_of_a_docstring_is_a_block_of_code(scripts):
+    docstring = "Return [N].\n\nExample:\n    >>> areas([a])\n    [6.0]\n"
+    page = "Return \\[N\\].\n\n```pycon\n>>> areas([a])\n[6.0]\n```"
+    assert scripts("catalogue").prose(docstring) == page
+    assert scripts("catalogue").prose("Return [N].") == "Return \\[N\\]."

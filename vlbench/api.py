@@ -149,6 +149,13 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     `data` is the name of a result's data: its folder, or the published set. Each condition of a
     score, such as `shots`, becomes a column, named `at_<name>` if the plain name is taken. A result
     without scores has one row, with its status and its reason.
+
+    Example:
+        >>> score = Score("accuracy", 0.5, 4, at={"shots": 1})
+        >>> row = {"task": "digits", "version": 1, "paper": "", "model": "a", "status": "ok"}
+        >>> result = Result(**row, primary={"metric": "accuracy"}, scores=[score])
+        >>> frame([result])[["model", "metric", "shots", "value"]].to_numpy().tolist()
+        [['a', 'accuracy', 1, 0.5]]
     """
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
@@ -343,6 +350,13 @@ def probe(
     knn or rsa; `params` are its own, as a task's file has them. `test` and `test_labels` are those
     to test on; without them, a half of each class that the seed draws. Raises CannotDo for a probe
     that asks for more than features, and SpecError for parameters that it does not take.
+
+    Example:
+        >>> train, test = [[1, 0], [0, 1]], [[2, 1], [1, 2], [1, 3]]  # nearest: cat, dog, dog
+        >>> given = {"test": test, "test_labels": ["cat", "dog", "cat"]}
+        >>> outcome = probe("few_shot", train, ["cat", "dog"], **given, shots=[1], trials=1)
+        >>> round(outcome.scores[0].value, 4)
+        0.6667
     """
     function = _probe(name)
     if gap := lacking(Vectors, hints(function)["model"]):

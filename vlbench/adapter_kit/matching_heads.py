@@ -11,9 +11,10 @@ def log_odds(logits: Tensor, *, match: int) -> Tensor:
     `match` is the column that says so. The softmax of both is the probability that papers print; it
     rounds to 0 and 1, where these do not.
 
-    >>> import torch
-    >>> log_odds(torch.tensor([[30.0, -10.0]]), match=0).tolist()
-    [40.0]
+    Example:
+        >>> import torch
+        >>> log_odds(torch.tensor([[30.0, -10.0]]), match=0).tolist()
+        [40.0]
     """
     wide = logits.float()
     return wide[:, match] - wide[:, 1 - match]

@@ -41,8 +41,9 @@ def spoken_names(classes: Sequence[str]) -> list[str]:
 def plain_name(name: str, what: str) -> str:
     r"""Return the normal form of a name. Raises DataError, naming `what`, for a control character.
 
-    >>> plain_name("cafe\u0301 ", "the class")
-    'café'
+    Example:
+        >>> plain_name("cafe\u0301 ", "the class")
+        'café'
     """
     form = normal_form(name)
     if not form.isprintable() and REFUSED.intersection(map(unicodedata.category, form)):

@@ -48,6 +48,12 @@ def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -
     together: a group is in one half, and so are its copies in a bootstrap sample, which repeats the
     choice. What trials vary by beyond what items explain is added, as in
     `crossed_variance`. Raises ValueError for fewer than two groups.
+
+    Example:
+        >>> credit = np.array([[[1, 1, 1, 0]], [[0, 0, 0, 0]]])  # the first is better on any half
+        >>> best = best_of_halves(credit, np.arange(4))
+        >>> best.chosen, best.estimate.value
+        ((0, 0), 0.75)
     """
     if groups.max() < 1:
         raise ValueError("one group of items has no halves")

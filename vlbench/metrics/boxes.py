@@ -11,7 +11,13 @@ from torch import Tensor
 
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
-    """Return the intersection over union of [N, 4] and [M, 4] boxes, float64 [N, M] in [0, 1]."""
+    """Return the intersection over union of [N, 4] and [M, 4] boxes, float64 [N, M] in [0, 1].
+
+    Example:
+        >>> overlap = iou(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[1, 1, 3, 3]]))
+        >>> round(float(overlap), 4)  # 1 / (4 + 4 - 1)
+        0.1429
+    """
     common = _intersections(first, second)
     union = areas(first)[:, None] + areas(second)[None] - common
     return common / union.masked_fill(common == 0, 1.0)
@@ -21,6 +27,11 @@ def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
     """Return whether the centre of each of [N, 4] boxes lies in each of [M, 4], bool [N, M].
 
     The left and upper edges belong to a box, the right and lower edges do not.
+
+    Example:
+        >>> others = torch.tensor([[1, 1, 3, 3], [0, 0, 1, 1]])
+        >>> centres_inside(torch.tensor([[0, 0, 2, 2]]), others).tolist()  # its centre is (1, 1)
+        [[True, False]]
     """
     boxes, others = _in_float64(boxes), _in_float64(others)
     centre = (boxes[:, None, :2] + boxes[:, None, 2:]) / 2
@@ -31,13 +42,22 @@ def covered_fractions(patches: Tensor, boxes: Tensor) -> Tensor:
     """Return how much of each of [N, 4] patches each of [M, 4] boxes covers, float64 [N, M].
 
     It is a fraction of the patch's area, and 0 for a patch of no area.
+
+    Example:
+        >>> covered_fractions(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[1, 0, 5, 2]])).tolist()
+        [[0.5]]
     """
     area = areas(patches)
     return _intersections(patches, boxes) / area.masked_fill(area == 0, 1.0)[:, None]
 
 
 def areas(boxes: Tensor) -> Tensor:
-    """Return the area of each of [N, 4] boxes, float64 [N]."""
+    """Return the area of each of [N, 4] boxes, float64 [N].
+
+    Example:
+        >>> areas(torch.tensor([[0, 0, 2, 3], [1, 1, 1, 4]])).tolist()
+        [6.0, 0.0]
+    """
     boxes = _in_float64(boxes)
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 

@@ -67,9 +67,13 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
-    """Return captions unchanged, as qgevalcap does, but for ends of line.
+    r"""Return captions unchanged, as qgevalcap does, but for ends of line.
 
     Nothing is left out or made lower-case, and ROUGE-L takes two spaces for an empty word between.
+
+    Example:
+        >>> plain_words(["A  cat,\nasleep."])
+        ['A  cat, asleep.']
     """
     return [" ".join(caption.splitlines()) for caption in captions]
 

@@ -28,6 +28,14 @@ def counting_copies_once(score: Score, items: pa.Table) -> Score:
     is that of `fraction`, or Student's t, with the groups' degrees of freedom. A score without
     items, error or copies is returned as it is, and so is one whose error is that of `halves`,
     which keep copies together.
+
+    Example:
+        >>> from vlbench.metrics.items import Examples, item_table
+        >>> examples = Examples(["a", "b", "c", "d"], ["1", "2", "3", "3"])
+        >>> score = Score("accuracy", 0.75, 4, stderr=0.25)  # sqrt(var / n) = sqrt((1 / 4) / 4)
+        >>> once = counting_copies_once(score, item_table(examples, "accuracy", {}, [1, 0, 1, 1]))
+        >>> once.n, round(once.stderr, 4)  # without a, b, or both copies: 2 / 3, 1, 1 / 2
+        (3, 0.294)
     """
     own = of_score(items, score.metric, score.at)
     is_mean = STATISTICS.name not in own.column_names or own[STATISTICS.name].null_count == len(own)

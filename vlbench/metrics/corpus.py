@@ -50,6 +50,12 @@ def bleu(sums: Floats, order: int) -> Floats:
 
     Statistics are those of `CORPORA`. The reference length of an item is the closest to the
     caption's. The two small numbers are those of the code of coco-caption.
+
+    Example:
+        >>> equal = np.array([4, 3, 2, 1, 4, 3, 2, 1, 4, 4])  # n-grams of four words, all right
+        >>> shorter = np.array([3, 2, 1, 0, 3, 2, 1, 0, 3, 4])  # the first three of four words
+        >>> round(float(bleu(equal, 4)), 4), round(float(bleu(shorter, 1)), 4)  # exp(1 - 4 / 3)
+        (1.0, 0.7165)
     """
     right, guessed = sums[..., :order], sums[..., 4 : 4 + order]
     precision = np.prod((right + 1e-15) / (guessed + 1e-9), -1) ** (1 / order)
@@ -60,7 +66,16 @@ def bleu(sums: Floats, order: int) -> Floats:
 
 
 def meteor(sums: Floats) -> Floats:
-    """Return METEOR 1.5 (Denkowski and Lavie 2014), [..., 23] to [...]; 0 where no word matches."""
+    """Return METEOR 1.5 (Denkowski and Lavie 2014), [..., 23] to [...]; 0 where no word matches.
+
+    Example:
+        >>> sums = np.zeros(23)
+        >>> sums[[0, 1]] = 4  # words of the caption and the reference, all of them content words
+        >>> sums[[4, 5, 21, 22]] = 2  # exact matches, and words matched
+        >>> sums[20] = 1  # in one piece
+        >>> round(float(meteor(sums)), 4)  # 0.5 * (1 - 0.6 * (1 / 2)^0.2)
+        0.2388
+    """
     matched = np.array(list(MATCHES.values())) @ sums[..., 4:20].reshape(*sums.shape[:-1], 4, 4)
     content, function = matched[..., :2], matched[..., 2:]
     lengths, functions = sums[..., 0:2], sums[..., 2:4]
@@ -74,7 +89,12 @@ def meteor(sums: Floats) -> Floats:
 
 
 def perplexity(sums: Floats) -> Floats:
-    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word."""
+    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word.
+
+    Example:
+        >>> round(float(perplexity(np.array([-6.0, 3.0, 0.0]))), 4)  # 10^(6 / 3)
+        100.0
+    """
     score: Floats = 10 ** -(sums[..., 0] / sums[..., 1])
     return score
 

@@ -43,6 +43,11 @@ def wilson(successes: float, n: int) -> Estimate:
     Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. If
     all items are right, or all are wrong, the standard error is that of the interval's width.
     Raises ValueError for no items and for more successes than items.
+
+    Example:
+        >>> estimate = wilson(8, 10)
+        >>> [round(end, 3) for end in estimate.ci95], round(estimate.stderr, 4)  # sqrt(0.16 / 10)
+        ([0.49, 0.943], 0.1265)
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
         raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
@@ -64,17 +69,34 @@ def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]
 
 
 def plain_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return the ends of an interval that is as long on both sides."""
+    """Return the ends of an interval that is as long on both sides.
+
+    Example:
+        >>> plain_ends(0.5, 0.125, 2.0)
+        (0.25, 0.75)
+    """
     return value - quantile * stderr, value + quantile * stderr
 
 
 def fraction_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's ends for as many independent items as would have this standard error."""
+    """Return Wilson's ends for as many independent items as would have this standard error.
+
+    Example:
+        >>> ends = fraction_ends(0.5, 0.05, Z95)  # 0.5 * 0.5 / 0.05^2 = 100: as 50 of 100
+        >>> [round(end, 4) for end in ends]
+        [0.4038, 0.5962]
+    """
     return _wilson_ends(value, value * (1 - value) / stderr**2, quantile)
 
 
 def log_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return the ends for a positive value whose logarithm varies about evenly (delta method)."""
+    """Return the ends for a positive value whose logarithm varies about evenly (delta method).
+
+    Example:
+        >>> ends = log_ends(10.0, 10 * math.log(2), 1.0)  # by a factor of exp(log(2)) = 2
+        >>> [round(end, 4) for end in ends]
+        [5.0, 20.0]
+    """
     factor = math.exp(quantile * stderr / value)
     return value / factor, value * factor
 
@@ -85,6 +107,11 @@ def fraction(value: float, variance: float, freedom: float, items: int) -> Estim
     The interval is Wilson's with Student's quantile, for the effective number of items: their
     number by the design effect (Kish 1965), tried by Dean and Pagano (2015). If nothing varies, it
     is that of `items` items.
+
+    Example:
+        >>> estimate = fraction(0.8, 0.8 * 0.2 / 10, math.inf, 10)  # as `wilson(8, 10)`
+        >>> [round(end, 3) for end in estimate.ci95]
+        [0.49, 0.943]
     """
     value = min(max(value, 0.0), 1.0)
     stderr = math.sqrt(variance)
@@ -94,7 +121,12 @@ def fraction(value: float, variance: float, freedom: float, items: int) -> Estim
 
 
 def student_quantile(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's distribution."""
+    """Return the 97.5 % quantile of Student's distribution.
+
+    Example:
+        >>> round(student_quantile(1), 3), round(student_quantile(10), 3)  # as in printed tables
+        (12.706, 2.228)
+    """
     from scipy.special import stdtrit  # noqa: PLC0415 - planning a run must not wait for it
 
     return float(stdtrit(freedom, 0.975))
@@ -104,6 +136,12 @@ def unseen(n: int) -> float:
     """Return the largest fraction of items that differ, at 95 %, where n items are all equal.
 
     It is 1 - .05^(1/n), about 3 / n (Hanley and Lippman-Hand 1983).
+
+    Example:
+        >>> round(unseen(100), 4)
+        0.0295
+        >>> round((1 - unseen(100)) ** 100, 4)  # all of 100 are equal this often
+        0.05
     """
     return 1 - float(0.05 ** (1 / n))
 
@@ -113,6 +151,11 @@ def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
 
     As many of all items as are `unseen` may lie at either end of it. The standard error is that of
     the interval's width.
+
+    Example:
+        >>> estimate = unvaried(0.5, 1, 0.0, 1.0)  # `unseen(1)` is 0.95
+        >>> [round(end, 4) for end in estimate.ci95]  # 0.5 -+ 0.95 * 0.5
+        [0.025, 0.975]
     """
     part = unseen(n)
     ends = (value - part * (value - least), value + part * (greatest - value))
@@ -125,6 +168,11 @@ def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estim
     Variance and degrees of freedom are those of `variance_of_ratios`; the interval that of
     `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left out.
     Raises ValueError where no cluster has an item.
+
+    Example:
+        >>> totals, sizes = np.array([[2, 0], [1, 1]]), np.array([2, 2])
+        >>> [estimate.value for estimate in clustered_fractions(totals, sizes)]  # 3 / 4 and 1 / 4
+        [0.75, 0.25]
     """
     filled = sizes > 0
     totals, sizes = totals[filled].astype(np.float64), sizes[filled].astype(np.float64)
@@ -142,6 +190,12 @@ def variance_of_ratios(totals: Floats, sizes: NDArray[Any]) -> tuple[Floats, flo
     Each cluster is left out once; of a single one the variance is 0. The degrees of freedom are
     those of the effective number of clusters (Carter, Schnepel and Steigerwald 2017, for a mean;
     Kish 1965): sum(sizes)^2 / sum(sizes^2) - 1, and at least 1. Of C equal ones they are C - 1.
+
+    Example:
+        >>> totals, sizes = np.array([[1.0], [0.0], [1.0], [0.0]]), np.ones(4)
+        >>> variances, freedom = variance_of_ratios(totals, sizes)
+        >>> variances.round(4).tolist(), round(freedom, 4)  # var / n = (1 / 3) / 4
+        ([0.0833], 3.0)
     """
     n, sizes = len(sizes), sizes.astype(np.float64)
     if n == 1:
@@ -152,7 +206,13 @@ def variance_of_ratios(totals: Floats, sizes: NDArray[Any]) -> tuple[Floats, flo
 
 
 def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
-    """Return sum(hits) / sum(counts) over [N] clusters, such as images."""
+    """Return sum(hits) / sum(counts) over [N] clusters, such as images.
+
+    Example:
+        >>> estimate = clustered_fraction(np.array([2, 1]), np.array([2, 2]))
+        >>> estimate.value, round(estimate.stderr, 4)  # cluster means 1 and 0.5: sqrt(0.125 / 2)
+        (0.75, 0.25)
+    """
     return clustered_fractions(hits[:, None], counts)[0]
 
 
@@ -162,6 +222,11 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     NaN is an item that a trial leaves out; trials count alike. Trials and items both vary: the
     variance is `crossed_variance`, that of one trial var / items. The interval is that of
     `fraction`. Raises ValueError for no trials or no items.
+
+    Example:
+        >>> estimate = mean_of_trials(np.array([[0.0, 0.5], [0.5, 1.0]]))
+        >>> estimate.value, round(estimate.stderr, 4)  # sqrt(0.125 / 2 + 0.125 / 2)
+        (0.5, 0.3536)
     """
     if credit.ndim != 2 or credit.size == 0:
         raise ValueError(
@@ -179,7 +244,13 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
 
 
 def mean_of_seeds(credit: NDArray[Any]) -> Estimate:
-    """Return `mean_of_trials` of [seeds, items] credits; of a single seed Wilson's interval."""
+    """Return `mean_of_trials` of [seeds, items] credits; of a single seed Wilson's interval.
+
+    Example:
+        >>> estimate = mean_of_seeds(np.array([[1, 1, 1, 1, 1, 1, 1, 1, 0, 0]]))
+        >>> [round(end, 3) for end in estimate.ci95]  # as `wilson(8, 10)`
+        [0.49, 0.943]
+    """
     return mean_of_trials(credit) if len(credit) > 1 else wilson(float(credit.sum()), credit.size)
 
 
@@ -191,6 +262,12 @@ def crossed_variance(parts: Floats) -> tuple[float, float]:
     in the differences of two models, counting it twice would make intervals too wide. The degrees
     of freedom are those of Satterthwaite (1946) for the part of the trials, of which there are few,
     and the rest. NaN adds nothing to its trial and cluster.
+
+    Example:
+        >>> parts = np.array([[-0.5, 0.0], [0.0, 0.5]])  # means of trials and of clusters: -+ 0.25
+        >>> variance, freedom = crossed_variance(parts)
+        >>> round(variance, 4), round(freedom, 4)  # 0.125 / 2 + 0.125 / 2; no variance within
+        (0.125, 2.0)
     """
     first, trials = variance_of_mean(np.nansum(parts, 1) / parts.shape[1])
     second, clusters = variance_of_mean(np.nansum(parts, 0) / parts.shape[0])
@@ -209,6 +286,12 @@ def mean_over_pairs(credit: NDArray[Any], pairs: NDArray[np.intp]) -> Estimate:
 
     Credit is [N], or [T, N] in T trials; `pairs` [N, 2] are numbers of clusters from 0. The
     interval is that of `fraction`.
+
+    Example:
+        >>> pairs = np.array([[0, 1], [0, 2], [1, 2]])
+        >>> estimate = mean_over_pairs(np.array([1.0, 0.0, 0.5]), pairs)
+        >>> estimate.value, round(estimate.stderr, 4)  # `variance_over_pairs`: sqrt(5 / 18)
+        (0.5, 0.527)
     """
     by_trial = np.atleast_2d(np.asarray(credit, np.float64))
     value = float(by_trial.mean())
@@ -222,6 +305,12 @@ def variance_over_pairs(parts: Floats, pairs: NDArray[np.intp]) -> tuple[float, 
     the jackknife's, each cluster left out with all its items, less that between pairs of clusters,
     which it counts twice (Fafchamps and Gubert 2007), and at least the latter; with C - 1 degrees
     of freedom. To it adds that of the trials.
+
+    Example:
+        >>> parts, pairs = np.array([[0.5, -0.5, 0.0]]), np.array([[0, 1], [0, 2], [1, 2]])
+        >>> variance, freedom = variance_over_pairs(parts, pairs)
+        >>> round(variance, 4), round(freedom, 4)  # 2 / 3 * (0.25 + 0.25) - (0.25 + 0.25) / 9
+        (0.2778, 2.0)
     """
     by_item, count = parts.mean(0), int(pairs.max()) + 1
     sums = np.bincount(pairs.ravel(), np.repeat(by_item, 2), count)
@@ -236,12 +325,24 @@ def variance_over_pairs(parts: Floats, pairs: NDArray[np.intp]) -> tuple[float, 
 
 
 def variance_of_mean(values: Floats) -> tuple[float, int]:
-    """Return the variance of the mean of values, ddof 1, and its degrees of freedom."""
+    """Return the variance of the mean of values, ddof 1, and its degrees of freedom.
+
+    Example:
+        >>> variance, freedom = variance_of_mean(np.array([1.0, 2.0, 3.0]))
+        >>> round(variance, 4), freedom  # 1 / 3
+        (0.3333, 2)
+    """
     return float(values.var(ddof=1)) / len(values), len(values) - 1
 
 
 def jackknife_variance(less: Floats) -> float:
-    """Return the variance of a score from the score without each of C clusters (Efron 1981)."""
+    """Return the variance of a score from the score without each of C clusters (Efron 1981).
+
+    Example:
+        >>> less = np.array([2.5, 2.0, 1.5])  # the mean of 1, 2 and 3 without each
+        >>> round(jackknife_variance(less), 4)  # 2 / 3 * 0.5, as `variance_of_mean` has it
+        0.3333
+    """
     n = len(less)
     return (n - 1) / n * float(((less - less.mean()) ** 2).sum())
 
@@ -250,6 +351,13 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
     """Return sum(parts) / sum(wholes) over [N] clusters: a mean, or a paired difference of means.
 
     Error and interval are those of `estimate_of_sums`. Raises ValueError where the wholes sum to 0.
+
+    Example:
+        >>> estimate = clustered_ratio(np.array([1, 0, 1, 0]), np.ones(4))
+        >>> estimate.value, round(estimate.stderr, 4)  # sqrt((1 / 3) / 4)
+        (0.5, 0.2887)
+        >>> [round(end, 3) for end in estimate.ci95]  # 0.5 -+ 3.182 * 0.2887
+        [-0.419, 1.419]
     """
     if not len(wholes) or wholes.sum() <= 0:
         raise ValueError(f"no ratio: the counts of {len(wholes)} clusters sum to 0")
@@ -257,7 +365,12 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
 
 
 def ratio(sums: Floats) -> Floats:
-    """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0."""
+    """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0.
+
+    Example:
+        >>> ratio(np.array([[3.0, 4.0], [1.0, 0.0]])).tolist()
+        [0.75, nan]
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient: Floats = sums[..., 0] / sums[..., 1]
     return np.where(sums[..., 1] > 0, quotient, np.nan)
@@ -278,6 +391,11 @@ def estimate_of_sums(
     varies; a row gives it one. Clusters whose statistics are all 0 are left out.
     Raises TooFewRows for fewer than two clusters, and ValueError for statistics that are not
     finite.
+
+    Example:
+        >>> estimate = estimate_of_sums(np.array([[1, 1], [2, 3]]), ratio)
+        >>> estimate.value, round(estimate.stderr, 4)  # with one left out, 1 or 2 / 3: sqrt(1 / 36)
+        (0.75, 0.1667)
     """
     if len(statistics) < 2:
         raise TooFewRows(f"an interval needs 2 images or more, not {len(statistics)}")

@@ -69,7 +69,13 @@ class Answers(NamedTuple):
     right: ArrayLike
 
     def select(self, places: ArrayLike) -> Answers:
-        """Return the answers to some examples of one trial, with only the names that they use."""
+        """Return the answers to some examples of one trial, with only the names that they use.
+
+        Example:
+            >>> answers = Answers(["cat", "dog", "fox"], [0, 2], [0, 1]).select([0])
+            >>> answers.names, answers.chosen.tolist(), answers.right.tolist()
+            (['cat'], [0], [0])
+        """
         both = np.stack([np.asarray(self.chosen), np.asarray(self.right)])[:, np.asarray(places)]
         used, numbers = np.unique(both, return_inverse=True)
         tied = used < 0
@@ -80,7 +86,13 @@ class Answers(NamedTuple):
 def answers_among(
     candidates: Sequence[Sequence[str]], chosen: ArrayLike, right: Sequence[int]
 ) -> Answers:
-    """Return what was chosen among the named candidates of each item, and which one is right."""
+    """Return what was chosen among the named candidates of each item, and which one is right.
+
+    Example:
+        >>> answers = answers_among([["cat", "dog"], ["dog", "fox"]], [0, 1], [0, 0])
+        >>> [answers.names[i] for i in answers.chosen], [answers.names[i] for i in answers.right]
+        (['cat', 'fox'], ['cat', 'dog'])
+    """
     places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
     numbers = [[places[name] for name in names] for names in candidates]
     pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
@@ -89,7 +101,12 @@ def answers_among(
 
 
 def at_text(at: Mapping[str, Any]) -> str:
-    """Return the conditions of a score as the column `at` has them."""
+    """Return the conditions of a score as the column `at` has them.
+
+    Example:
+        >>> at_text({"shots": 5, "layer": "last"})
+        '{"layer": "last", "shots": 5}'
+    """
     return json.dumps(dict(at), sort_keys=True, ensure_ascii=False)
 
 
@@ -106,6 +123,12 @@ def item_table(
     fraction. NaN in a trial is an example that the trial leaves out, and is not kept. Raises
     ValueError for other shapes, for other credit that is not finite, and for an id that occurs
     twice.
+
+    Example:
+        >>> examples = Examples(["a", "b"], ["1", "2"])
+        >>> table = item_table(examples, "accuracy", {}, [[1, 0], [1, np.nan]])
+        >>> table.select(["id", "trial", "credit"]).to_pydict()
+        {'id': ['a', 'b', 'a'], 'trial': [0, 0, 1], 'credit': [1.0, 0.0, 1.0]}
     """
     values = np.asarray(credit, np.float64)
     n = len(examples.ids)
@@ -140,7 +163,12 @@ def item_table(
 
 
 def trials(values: Any) -> Any:
-    """Return [T, ...] values of several trials as they are; those of one without the first axis."""
+    """Return [T, ...] values of several trials as they are; those of one without the first axis.
+
+    Example:
+        >>> trials([[1, 0], [1, 1]]), trials([[1, 0]])
+        ([[1, 0], [1, 1]], [1, 0])
+    """
     return values if len(values) > 1 else values[0]
 
 
@@ -221,6 +249,12 @@ def credit_of(
     """Return the examples of a score, sorted by id, and their credit [T, N] as `item_table` has it.
 
     An example without a cluster is a cluster of its own.
+
+    Example:
+        >>> table = item_table(Examples(["b", "a"], ["1", "2"]), "accuracy", {}, [1, 0])
+        >>> examples, credit = credit_of(table, "accuracy", {})
+        >>> examples.ids, credit.tolist()
+        (['a', 'b'], [[0.0, 1.0]])
     """
     columns = ["id", "digest", "cluster", "trial", "credit"]
     rows = of_score(items, metric, at).select(columns).to_pylist()
@@ -235,7 +269,13 @@ def credit_of(
 
 
 def groups_of(examples: Examples) -> NDArray[np.intp]:
-    """Return the group of each example, int [N] from 0: those of a cluster, and their copies."""
+    """Return the group of each example, int [N] from 0: those of a cluster, and their copies.
+
+    Example:
+        >>> clusters = ["x", "x", "y", "z"]  # the second and the third have the same digest
+        >>> groups_of(Examples(["a", "b", "c", "d"], ["1", "2", "2", "3"], clusters)).tolist()
+        [0, 0, 0, 1]
+    """
     from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 - slow to import
 

@@ -66,7 +66,12 @@ def jar(name: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text with each run of white space, ends of line included, as one space."""
+    r"""Return text with each run of white space, ends of line included, as one space.
+
+    Example:
+        >>> one_line(" A cat\n\tasleep. ")
+        'A cat asleep.'
+    """
     return " ".join(text.split())
 
 

@@ -52,8 +52,13 @@ def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
     Departure: where no bigram occurs once, or none twice, or all words follow some other but not
     often enough, SRILM gives what it does not keep no probability and leaves it out, so that of "a
     b" and "b a", thrice each, the texts "a b a", "b b" and "a" have a perplexity of 2.149; here
-    they have 3.066. Nor does SRILM count sentences without words.
+    they have 3.067. Nor does SRILM count sentences without words.
     Raises ValueError if there is no word, or a word is `<s>` or `</s>`.
+
+    Example:
+        >>> model = train_language_model([["a"], ["b"]])
+        >>> round(10 ** model.log10(("<s>",), "a"), 4)  # 1 / (2 + 1): a third is for `</s>`
+        0.3333
     """
     counts = _count_grams(sentences)
     words = {gram: n for gram, n in counts[1].items() if gram != (START,)}
@@ -69,6 +74,11 @@ def perplexity_statistics(model: LanguageModel, sentences: Iterable[Sequence[str
 
     Unknown words are left out of the first two. The perplexity of the sums is that of
     `vlbench.metrics.corpus`, named "perplexity".
+
+    Example:
+        >>> model = train_language_model([["a"], ["b"]])  # p(a | <s>) = 1 / 3, p(</s> | a) = 1 / 2
+        >>> perplexity_statistics(model, [["a"], ["a", "c"]])[0].round(4).tolist()  # log10(1 / 6)
+        [-0.7782, 2.0, 0.0]
     """
     rows = [_sentence_statistics(model, sentence) for sentence in sentences]
     return np.array(rows, np.float64).reshape(-1, 3)
@@ -176,6 +186,11 @@ class TextScorer:
 
     It is the negative log10 of the perplexity: words that the captions lack are left out, and the
     end counts as a word.
+
+    Example:
+        >>> scorer = TextScorer([["A.", "B."]])  # p(a | <s>) = 1 / 3, p(</s> | a) = 1 / 2
+        >>> round(float(scorer(["A"])), 4)  # log10(1 / 6) / 2
+        -0.3891
     """
 
     def __init__(self, captions: Iterable[Iterable[str]]) -> None:
@@ -199,10 +214,19 @@ def words_of(text: str) -> list[str]:
     """Return the words between white space in lower case, without punctuation around them.
 
     What is punctuation alone is an empty word, so that each word keeps its position.
+
+    Example:
+        >>> words_of('"A dog" - he said.')
+        ['a', 'dog', '', 'he', 'said']
     """
     return [EDGES.sub("", word.lower()) for word in text.split()]
 
 
 def caption_words(text: str) -> list[str]:
-    """Return the words of a caption, in lower case and without punctuation."""
+    """Return the words of a caption, in lower case and without punctuation.
+
+    Example:
+        >>> caption_words('"A dog" - he said.')
+        ['a', 'dog', 'he', 'said']
+    """
     return [word for word in words_of(text) if word]

@@ -84,6 +84,14 @@ def compare_items(
     other, such as those of a clustering, with that of the differences on random `halves` of the
     items. NaN in both models is an item that a trial leaves out. Raises ValueError for other
     shapes, for no items, and for other numbers that are not finite.
+
+    Example:
+        >>> a, b = np.array([1, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 1, 1])
+        >>> compared = compare_items(a, b, np.arange(6))
+        >>> compared.outcomes
+        Outcomes(wins=1, losses=5, ties=0)
+        >>> round(compared.difference, 4), round(compared.p, 4)  # 2 * (1 + 6 / 2) / 2^6
+        (-0.6667, 0.125)
     """
     first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
     difference = first - second
@@ -127,6 +135,14 @@ def compare_corpora(
     The interval is of a jackknife over clusters and Student's t; p of approximate randomisation
     (Noreen 1989): the models swap the statistics of random clusters. Raises ValueError as
     `compare_items` does.
+
+    Example:
+        >>> a, b = np.array([[1, 1], [2, 3]]), np.array([[0, 1], [1, 3]])
+        >>> compared = compare_corpora(a, b, np.arange(2), lambda sums: sums[..., 0] / sums[..., 1])
+        >>> compared.difference  # 3 / 4 - 1 / 4; with one left out, 2 / 3 - 1 / 3 or 1 - 0
+        0.5
+        >>> [round(end, 3) for end in compared.ci95]  # 0.5 -+ 12.706 * sqrt(1 / 9)
+        [-3.735, 4.735]
     """
     first, second = (np.asarray(one, np.float64) for one in (a, b))
     codes = _codes(first.T, second.T, clusters)
@@ -145,7 +161,14 @@ def compare_corpora(
 
 
 def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> float:
-    """Return the two-sided p of the sum of [C] differences under random flips of their signs."""
+    """Return the two-sided p of the sum of [C] differences under random flips of their signs.
+
+    Example:
+        >>> round(sign_flip_p(np.ones(5)), 2)  # 2 of 2^5 flips lie as far and count half: 1 / 32
+        0.03
+        >>> sign_flip_p(np.array([1.0, -1.0]))
+        1.0
+    """
     total = by_cluster.sum()
     flipped = total - 2 * picked(by_cluster[:, None], flips, seed)[:, 0]
     rounding = ROUNDING * float(abs(by_cluster).sum())
@@ -153,7 +176,13 @@ def sign_flip_p(by_cluster: Floats, *, flips: int = FLIPS, seed: int = 0) -> flo
 
 
 def picked(table: Floats, flips: int, seed: int) -> Floats:
-    """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2."""
+    """Return the totals [flips, K] of [C, K] clusters that are each picked with probability 1/2.
+
+    Example:
+        >>> totals = picked(np.ones((2, 1)), 9999, 0)
+        >>> totals.shape, float(totals.max()), round(float(totals.mean()), 1)
+        ((9999, 1), 2.0, 1.0)
+    """
     rng, n = np.random.default_rng(seed), len(table)
     most, parts = max(1, AT_ONCE // n), []
     for count in [min(most, flips - done) for done in range(0, flips, most)]:
@@ -166,6 +195,10 @@ def among_all_pairs(p: float, models: int) -> float:
     """Return a p-value of two out of `models` models, corrected for all pairs (Bonferroni).
 
     A leader is the best of the data: among equal models, some other lies far behind it by luck.
+
+    Example:
+        >>> round(among_all_pairs(0.01, 4), 4), among_all_pairs(0.5, 4)  # 6 pairs
+        (0.06, 1.0)
     """
     return min(p * models * (models - 1) / 2, 1.0)
 
@@ -174,6 +207,12 @@ def detectable_among_all_pairs(detectable: float, models: int) -> float:
     """Return what is detectable after that correction, of what is `detectable` without it.
 
     The level is 0.05 and the power 0.8; the quantiles are normal.
+
+    Example:
+        >>> round(detectable_among_all_pairs(0.1, 2), 4)
+        0.1
+        >>> round(detectable_among_all_pairs(0.1, 4), 4)  # (2.638 + 0.842) / (1.960 + 0.842)
+        0.1242
     """
     from scipy.special import ndtri  # noqa: PLC0415 - as above
 
@@ -182,7 +221,12 @@ def detectable_among_all_pairs(detectable: float, models: int) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number by the step-down rule of Holm (1979)."""
+    """Return p-values adjusted for their number by the step-down rule of Holm (1979).
+
+    Example:
+        >>> [round(p, 4) for p in holm([0.01, 0.04, 0.03, 0.005])]  # 3 * 0.01, 2 * 0.03, 4 * 0.005
+        [0.03, 0.06, 0.06, 0.02]
+    """
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")
     steps = values[order] * np.arange(len(values), 0, -1)

@@ -48,7 +48,13 @@ class CodeLength(NamedTuple):
 
     @property
     def compression(self) -> float:
-        """How many times shorter the code is than one of equally likely classes."""
+        """How many times shorter the code is than one of equally likely classes.
+
+        Example:
+            >>> code = CodeLength(bits=4.0, blocks=[4.0], n=4, classes=4, examples=torch.ones(4))
+            >>> code.compression  # 4 * log2(4) / 4
+            2.0
+        """
         return self.n * math.log2(self.classes) / self.bits
 
 
@@ -57,6 +63,10 @@ def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> li
 
     A block that would end before `least` examples, or where the one before it ends, is part of the
     next. Raises ValueError for percentages that do not rise from above 0 to 100.
+
+    Example:
+        >>> block_ends(8, [25, 50, 100]), block_ends(8, [25, 50, 100], least=3)
+        ([2, 4, 8], [4, 8])
     """
     if not percent or percent[0] <= 0 or percent[-1] != 100 or sorted({*percent}) != [*percent]:
         raise ValueError(f"percent {list(percent)}: wanted rising numbers above 0, the last 100")
@@ -73,6 +83,12 @@ def online_code(
     `block_ends`. Raises TooFewRows for fewer than two blocks, ValueError for fewer than two
     classes, for other ends, and for a probe whose probabilities do not sum to 1 or give a true
     label none.
+
+    Example:
+        >>> fit = lambda x, y: lambda more: torch.tensor([[0.75, 0.25]]).log().expand(len(more), 2)
+        >>> code = online_code(torch.zeros(4, 1), torch.tensor([0, 1, 0, 0]), 2, fit, [2, 4])
+        >>> [round(bits, 4) for bits in code.blocks]  # 2 * log2(2), 2 * log2(4 / 3)
+        [2.0, 0.8301]
     """
     if classes < 2:
         raise ValueError(f"{classes} classes; a code needs 2 or more")
@@ -99,6 +115,12 @@ def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Te
     """Return labels int64 [N] of a control task: all examples of a type [N] have the same.
 
     The label of each type is drawn once, as often as labels are among the examples of `label`.
+
+    Example:
+        >>> types, label = torch.tensor([7, 8, 7]), torch.tensor([0, 1, 2])
+        >>> first, _, third = control_labels(types, label, np.random.default_rng(0)).tolist()
+        >>> first == third
+        True
     """
     _, place = np.unique(types.numpy(), return_inverse=True)
     drawn: NDArray[np.int64] = rng.choice(label.numpy(), int(place.max()) + 1)
@@ -106,5 +128,10 @@ def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Te
 
 
 def selectivity(accuracy: float, control_accuracy: float) -> float:
-    """Return how much better a probe is at a task than at its control task, -1..1."""
+    """Return how much better a probe is at a task than at its control task, -1..1.
+
+    Example:
+        >>> selectivity(0.75, 0.5)
+        0.25
+    """
     return accuracy - control_accuracy

@@ -48,6 +48,13 @@ def tie_margin(compared: Tensor, scale: Tensor, *, log_odds: bool) -> Tensor:
 
     It is 1e-6 of the `scale`, the largest magnitude that entered the scores; of log-odds and
     log-likelihoods 1e-6 of the score that is compared with, and at least 1e-5.
+
+    Example:
+        >>> compared, scale = torch.tensor([-100.0]), torch.tensor([2.0])
+        >>> round(float(tie_margin(compared, scale, log_odds=False)), 7)  # 1e-6 * 2
+        2e-06
+        >>> round(float(tie_margin(compared, scale, log_odds=True)), 7)  # 1e-6 * |-100|
+        0.0001
     """
     return TIED * (compared.abs().clamp(min=LEAST) if log_odds else scale)
 
@@ -62,6 +69,11 @@ def choose(
     magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
     distances; by default the largest |score| of the row. Scores narrower than float32 are widened.
     Raises ValueError, with the row, for a score or a scale that is not finite.
+
+    Example:
+        >>> choice = choose(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.tensor([0, 0]))
+        >>> choice.credit.tolist(), choice.tied.tolist(), choice.chosen.tolist()
+        ([1.0, 0.5], [False, True], [0, -1])
     """
     rows = _rows(scores, log_odds=log_odds)
     if scale is not None:
@@ -82,6 +94,11 @@ def choose_any(
     the highest, as for `choose`, that are right. `candidates`, bool and broadcast to [..., C], says
     which scores count, by default all; the others, such as padding, may have any value. Raises
     ValueError, with the row, for a candidate whose score is not finite, and for none.
+
+    Example:
+        >>> scores, right = torch.tensor([0.9, 0.9, 0.1]), torch.tensor([True, False, True])
+        >>> float(choose_any(scores, right).credit)  # one of the two that are tied is right
+        0.5
     """
     rows = _rows(scores, candidates, log_odds=log_odds)
     near = _tied_for_best(rows)
@@ -90,7 +107,13 @@ def choose_any(
 
 
 def choose_first(scores: Tensor, sizes: Sequence[int], *, log_odds: bool = False) -> Choice:
-    """Return the choice of the first among `sizes` candidates each, whose scores are in a row."""
+    """Return the choice of the first among `sizes` candidates each, whose scores are in a row.
+
+    Example:
+        >>> choice = choose_first(torch.tensor([0.9, 0.1, 0.2, 0.3, 0.4]), [2, 3])
+        >>> choice.credit.tolist(), choice.chosen.tolist()
+        ([1.0, 0.0], [0, 2])
+    """
     table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
     given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
     table[given] = scores.double()
@@ -107,6 +130,11 @@ def credit_among(
     Scores within the `tie_margin` of the right one are tied with it, and their order is chance.
     Several numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score
     that is not finite.
+
+    Example:
+        >>> scores, right = torch.tensor([[3.0, 2.0, 2.0, 1.0]]), torch.tensor([1])
+        >>> [float(credit_among(scores, right, guesses)) for guesses in (1, 2, 3)]
+        [0.0, 0.5, 1.0]
     """
     rows = _rows(scores, log_odds=log_odds)
     own = rows.scores.gather(1, right.unsqueeze(1))
@@ -140,6 +168,11 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
     fewer. Scores within the `tie_margin` of a right one are tied with it. Nothing is sorted but the
     right candidates. Raises ValueError, with the row, for a score that is not finite and for no
     right candidate.
+
+    Example:
+        >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
+        >>> ranks.better.tolist(), ranks.tied.tolist()  # the right candidate ranks second or third
+        ([[1]], [[2]])
     """
     sizes = (right >= 0).sum(1)
     if len(lacking := (sizes == 0).nonzero()):
@@ -210,6 +243,11 @@ def recall_at(found: RightRanks, k: int) -> Tensor:
 
     The order of t tied candidates is chance: with r places left for them, of which o are right, it
     is 1 - C(t - o, r) / C(t, r).
+
+    Example:
+        >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
+        >>> [float(recall_at(ranks, k)) for k in (1, 2, 3)]
+        [0.0, 0.5, 1.0]
     """
     better, own = found.better[:, 0], found.right_tied[:, 0]
     tied, left = found.tied[:, 0].double(), (k - better).double()
@@ -226,6 +264,11 @@ def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], boo
     """Return the first rank k of `most` where the recall at k, float64 [N], holds.
 
     What holds at a rank must hold at all later ones.
+
+    Example:
+        >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
+        >>> first_rank(ranks, 4, lambda recall: recall.mean() == 1)
+        3
     """
     return 1 + bisect_left(range(1, most), True, key=lambda k: holds(recall_at(found, k).numpy()))
 
@@ -234,6 +277,11 @@ def median_rank(found: RightRanks, most: int) -> float:
     """Return the median rank of `most`, from 1, of the best right candidates, tied in any order.
 
     Where recall is 1/2 at a rank, it is the mean of that rank and of the first that exceeds 1/2.
+
+    Example:
+        >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
+        >>> median_rank(ranks, 4)  # 2 or 3, each with probability 1 / 2
+        2.5
     """
     reached = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 - ROUNDING))
     exceeded = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 + ROUNDING))
@@ -247,6 +295,11 @@ def average_precision(found: RightRanks) -> Tensor:
     or higher: of ties, its expectation over their random orders (McSherry and Najork 2008,
     doi:10.1007/978-3-540-78646-7_38). Each place b + j, j = 1..t, is as likely; there, s + 1 right
     ones are expected, and of the o - 1 others of the tie (j - 1) / (t - 1) of them.
+
+    Example:
+        >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
+        >>> round(float(average_precision(ranks)), 4)  # (1 / 2 + 1 / 3) / 2
+        0.4167
     """
     better, tied, right_better, right_tied = (x.double() for x in found[:4])
     # The sum of 1 / (b + j) over j = 1..t, exact where nothing is tied.
@@ -262,6 +315,11 @@ def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
     """Return the ranks of `right` [N] candidates if all `candidates` [N] are tied.
 
     They are all the same, so that each query has one column.
+
+    Example:
+        >>> ranks = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
+        >>> [round(float(recall_at(ranks, k)), 4) for k in (1, 2, 3)]  # 2 / 4, 1 - 1 / 6, certain
+        [0.5, 0.8333, 1.0]
     """
     none = torch.zeros_like(candidates)
     better, tied, own = (x[:, None] for x in (none, candidates, right))
@@ -337,7 +395,13 @@ def _refuse_scale(scale: Tensor) -> None:
 
 
 def require_finite(features: Tensor) -> None:
-    """Raise ValueError, with the row, for [N, D] numbers that are not all finite."""
+    """Raise ValueError, with the row, for [N, D] numbers that are not all finite.
+
+    Example:
+        >>> require_finite(torch.tensor([[1.0], [torch.nan]]))
+        Traceback (most recent call last):
+        ValueError: row 1 has NaN or infinite values
+    """
     bad = (~features.isfinite()).any(1).nonzero()
     if len(bad):
         raise ValueError(f"row {int(bad[0])} has NaN or infinite values")
@@ -347,6 +411,10 @@ def all_equal(features: Tensor) -> bool:
     """Return whether two or more rows of [N, D] are equal, within 1e-6 of the largest |x|.
 
     Raises ValueError for numbers that are not finite.
+
+    Example:
+        >>> all_equal(torch.ones(3, 2)), all_equal(torch.tensor([[1.0], [1.1]]))
+        (True, False)
     """
     low, high = features.aminmax(dim=0)
     # NaN anywhere in a column makes both NaN, so that all numbers need not be passed again.
@@ -361,6 +429,10 @@ def all_parallel(features: Tensor) -> bool:
 
     They do where every |cosine| to the first row is within 1e-6 of 1: the affinities are tied.
     Raises ValueError for numbers that are not finite.
+
+    Example:
+        >>> all_parallel(torch.tensor([[1.0, 2.0], [-2.0, -4.0]])), all_parallel(torch.eye(2))
+        (True, False)
     """
     require_finite(features)
     from sklearn.preprocessing import normalize  # noqa: PLC0415 - slow to import, for one probe

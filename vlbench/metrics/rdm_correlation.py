@@ -43,7 +43,12 @@ class Interval(NamedTuple):
 
 
 def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.float64) -> Any:
-    """Return a table [P, count] of [P] matrices, mean 0 and |z|^2 = 1; a constant one is all 0."""
+    """Return a table [P, count] of [P] matrices, mean 0 and |z|^2 = 1; a constant one is all 0.
+
+    Example:
+        >>> standardised([[1, 2, 3], [5, 5, 5]], 2).round(4).tolist()  # -1, 0 and 1 by sqrt(2)
+        [[-0.7071, 0.0], [0.0, 0.0], [0.7071, 0.0]]
+    """
     table: Any = None
     for column, matrix in enumerate(matrices):
         values = np.asarray(matrix, np.float64)
@@ -57,7 +62,13 @@ def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.fl
 
 
 def correlations(table: NDArray[Any]) -> Floats:
-    """Return Pearson's r of the columns of a standardised table with each other, [K, K]."""
+    """Return Pearson's r of the columns of a standardised table with each other, [K, K].
+
+    Example:
+        >>> table = standardised([[1, 2, 3], [1, 3, 2]], 2)
+        >>> correlations(table).round(4).tolist()  # (-1 * -1 + 0 * 1 + 1 * 0) / 2
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
     products = sum(part.T @ part for part in (rows.astype(np.float64) for rows in _blocks(table)))
     return np.clip(products, -1.0, 1.0)
 
@@ -68,6 +79,10 @@ def full_length(halves: Any) -> Any:
     Spearman (1910) and Brown (1910): exact where the errors of the halves are independent, and
     those of the whole half as large. Below 0, where it has no meaning, it is as far on the other
     side, so that it stays within -1.
+
+    Example:
+        >>> round(full_length(0.5), 4)  # 1 / 1.5
+        0.6667
     """
     return 2 * halves / (1 + abs(halves))
 
@@ -79,6 +94,10 @@ def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
     over two measurements that correlate at `reliability`, r: each with the other, and each with the
     mean of both, sqrt((1 + r) / 2). Between them lies sqrt(r), which holds in the limit. One of 0
     or less counts as 0.
+
+    Example:
+        >>> [round(float(bound), 4) for bound in noise_ceiling(0.5)]  # sqrt(0.75)
+        [0.5, 0.866]
     """
     positive = np.maximum(reliability, 0.0)
     return positive, np.sqrt((1 + positive) / 2)
@@ -89,6 +108,12 @@ def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
 
     `groups` [C] has the number of each class's group, from 0; a group is left out with all pairs of
     its classes.
+
+    Example:
+        >>> table = standardised([[9, 7, 8, 1, 2, 3], [5, 6, 4, 1, 3, 2]], 2)  # pairs of 4 classes
+        >>> (less,) = left_out(table, np.arange(4))
+        >>> less.shape, round(float(less[0, 0, 1]), 4)  # without class 0: (1, 2, 3), (1, 3, 2)
+        ((4, 2, 2), 0.5)
     """
     i, j = (groups[side] for side in np.triu_indices(len(groups), 1))
     places = [np.flatnonzero((i == g) | (j == g)) for g in range(int(groups.max()) + 1)]
@@ -129,6 +154,11 @@ def jackknife(values: Floats, less: Floats) -> Interval:
     seldom. That of 2 (G - 1) is chosen by simulation, in benchmarks/coverage.py. Where no group
     changes a correlation, as many as are `unseen` may make it -1 or 1. The standard error is that
     of the interval's width.
+
+    Example:
+        >>> interval = jackknife(np.array(0.0), np.tanh([-0.1, 0.1]))
+        >>> [round(end, 4) for end in interval.ci95]  # -+ tanh(4.3027 * 0.1), 2 degrees of freedom
+        [-0.4055, 0.4055]
     """
     freedom = 2 * (len(less) - 1)
     centre, drawn = (np.arctanh(np.clip(one, -NEAREST, NEAREST)) for one in (values, less))
@@ -146,6 +176,11 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
     """Return the 95 % quantile of the correlations under class permutations, [K, K].
 
     Each of `count` permutations is applied to one matrix of a pair, and then to the other.
+
+    Example:
+        >>> table = standardised([[1, 2, 3]], 1)  # one of six orders of the classes changes nothing
+        >>> permuted(table, seed=0).round(4).tolist()
+        [[1.0]]
     """
     classes = _classes(table)
     rng, square = np.random.default_rng(seed), _square(classes)

@@ -25,22 +25,42 @@ MOST_LETTERS = 10
 
 
 def letters(options: Sequence[str]) -> str:
-    """Return a letter for each option, from A."""
+    """Return a letter for each option, from A.
+
+    Example:
+        >>> letters(["cat", "dog"])
+        'AB'
+    """
     return ascii_uppercase[: len(options)]
 
 
 def numbers(options: Sequence[str]) -> list[str]:
-    """Return the number of each option, from 1."""
+    """Return the number of each option, from 1.
+
+    Example:
+        >>> numbers(["cat", "dog"])
+        ['1', '2']
+    """
     return [str(i + 1) for i in range(len(options))]
 
 
 def brackets(options: Sequence[str]) -> list[str]:
-    """Return the number of each option in brackets, from (1)."""
+    """Return the number of each option in brackets, from (1).
+
+    Example:
+        >>> brackets(["cat", "dog"])
+        ['(1)', '(2)']
+    """
     return [f"({i + 1})" for i in range(len(options))]
 
 
 def words(options: Sequence[str]) -> Sequence[str]:
-    """Return the options themselves: a reply names one in its own words."""
+    """Return the options themselves: a reply names one in its own words.
+
+    Example:
+        >>> words(["cat", "dog"])
+        ['cat', 'dog']
+    """
     return options
 
 
@@ -54,6 +74,10 @@ def named_option(said: str, labels: Sequence[str]) -> int | None:
     A label is no part of a longer word, or of a longer label. Letters are capitals, and "A" before
     a word in small letters is the article, unless the word is "is", "or" or "and"; other labels may
     be written in any case.
+
+    Example:
+        >>> named_option("A cat, so B.", "AB"), named_option("A or B", "AB")
+        (1, None)
     """
     found = []
     for place in sorted(range(len(labels)), key=lambda place: -len(labels[place])):
@@ -95,6 +119,12 @@ def judge(
     A text that names a right option earns 1, one that names no option or several earns nothing. Of
     scores the highest is chosen; tied options share the credit. Raises ValueError for an item
     without replies, and for texts among scores.
+
+    Example:
+        >>> replies = [[Reply((0, 1), "A"), Reply((1, 0), "A")]]  # the same letter in both orders
+        >>> judged = judge(replies, [["cat", "dog"]], [[0]], letters)
+        >>> judged.choice.credit.tolist(), judged.by_place, judged.unparsed
+        ([0.5], [[1.0, 0.0]], 0)
     """
     flat = [(row, one) for row, own in enumerate(replies) for one in own]
     scored = [not isinstance(one.said, str) for _, one in flat]

@@ -51,6 +51,13 @@ def cka_debiased(x: Tensor, y: Tensor) -> float:
     It is 0 where a representation tells no examples apart, or all of them equally. Raises
     TooFewRows for fewer than 4 examples, ValueError for different numbers of them, and for numbers
     that are not finite.
+
+    Example:
+        >>> x, y = torch.tensor([[1], [1], [-1], [-1]]), torch.tensor([[1], [-1], [1], [-1]])
+        >>> round(cka_debiased(x, -3 * x), 4)
+        1.0
+        >>> round(cka_debiased(x, y), 4)  # their kernels are as (2, -1, -1) and (-1, 2, -1)
+        -0.5
     """
     return float(cka_left_out(x, y, [])[0])
 
@@ -59,6 +66,12 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """Return the debiased CKA of all examples, then without each of G blocks, float64 [1 + G].
 
     A block is int64 [n], numbers of rows.
+
+    Example:
+        >>> x, y = torch.tensor([[1, 1, -1, -1, 9]]).T, torch.tensor([[1, -1, 1, -1, 7]]).T
+        >>> values = cka_left_out(x, y, [torch.tensor([4])])
+        >>> list(values.shape), round(float(values[1]), 4)  # as for `cka_debiased`
+        ([2], -0.5)
     """
     kept = _kept(x, y, blocks, FEWEST)
     x, y = _centred(x), _centred(y)
@@ -77,9 +90,15 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
 def centred_kernel(x: Tensor) -> Tensor:
     """Return the linear kernel of [N, D] without its diagonal, condensed, [N (N - 1) / 2].
 
-    Its rows sum to 0, as in the estimator of Song et al. 2012, so that the debiased CKA of two
-    representations is the correlation of theirs. It is all 0 where that CKA is. Raises TooFewRows
-    for fewer than 4 examples.
+    [N, D] is centred first, and scaled to a Frobenius norm of 1. The rows of the kernel sum to 0,
+    as in the estimator of Song et al. 2012, so that the debiased CKA of two representations is the
+    correlation of their kernels. It is all 0 where that CKA is. Raises TooFewRows for fewer than 4
+    examples.
+
+    Example:
+        >>> kernel = centred_kernel(torch.tensor([[1], [1], [-1], [-1]]))
+        >>> [round(value, 4) for value in kernel.tolist()]  # 4 / 3 and -2 / 3, by a norm^2 of 4
+        [0.3333, -0.1667, -0.1667, -0.1667, -0.1667, 0.3333]
     """
     _kept(x, x, [], FEWEST)
     n, x = len(x), _centred(x)
@@ -97,12 +116,25 @@ def mutual_knn(x: Tensor, y: Tensor, k: int) -> float:
     Nearest by cosine. Where t others are as near as the k-th, within 1e-6, and r places are left,
     each is a neighbour with probability r / t, independently in x and y: the value is the expected
     fraction, which is that of chance if all are tied. Raises TooFewRows for k others or fewer.
+
+    Example:
+        >>> x = torch.tensor([[1, 0], [5, 1], [0, 1], [-1, 5]])  # nearest: rows 1, 0, 3 and 2
+        >>> y = torch.tensor([[1, 0], [5, 1], [1, 1], [0, 1]])  # rows 1, 0, 1 and 2
+        >>> mutual_knn(x, x, 1), mutual_knn(x, y, 1)
+        (1.0, 0.75)
     """
     return float(mutual_knn_left_out(x, y, k, [])[0])
 
 
 def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) -> Tensor:
-    """Return the mutual neighbours of all examples, then without each of G blocks, [1 + G]."""
+    """Return the mutual neighbours of all examples, then without each of G blocks, [1 + G].
+
+    Example:
+        >>> x = torch.tensor([[1, 0], [5, 1], [0, 1], [-1, 5]])
+        >>> y = torch.tensor([[1, 0], [5, 1], [1, 1], [0, 1]])
+        >>> mutual_knn_left_out(x, y, 1, [torch.tensor([2])]).tolist()  # row 3: then 1 in both
+        [0.75, 1.0]
+    """
     if k < 1:
         raise ValueError(f"k {k}: wanted 1 or more")
     kept = _kept(x, y, blocks, k + 2)
@@ -124,7 +156,12 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
 
 
 def calibrated(value: float, null: float) -> float:
-    """Return a value as a fraction of the way from the mean of its null to 1; 0 for a null of 1."""
+    """Return a value as a fraction of the way from the mean of its null to 1; 0 for a null of 1.
+
+    Example:
+        >>> calibrated(0.75, 0.5)
+        0.5
+    """
     return (value - null) / (1 - null) if null < 1 else 0.0
 
 
@@ -132,6 +169,11 @@ def draw_blocks(n: int, blocks: int, rng: np.random.Generator) -> list[Tensor]:
     """Return n rows in random blocks of sizes that differ by 1 at most, int64 each.
 
     Raises TooFewRows for fewer than two rows per block, ValueError for fewer than two blocks.
+
+    Example:
+        >>> blocks = draw_blocks(5, 2, np.random.default_rng(0))
+        >>> [len(block) for block in blocks], sorted(torch.cat(blocks).tolist())
+        ([3, 2], [0, 1, 2, 3, 4])
     """
     if blocks < 2:
         raise ValueError(f"{blocks} blocks; an interval needs 2 or more")
@@ -145,6 +187,11 @@ def block_jackknife(values: Sequence[float], n: int, least: float, greatest: flo
 
     The interval is Student's with G - 1 degrees of freedom. Where no block changes the value, as
     many examples as are `unseen` may lie at either end of its range.
+
+    Example:
+        >>> estimate = block_jackknife([0.5, 0.4, 0.6], 10, 0.0, 1.0)
+        >>> round(estimate.stderr, 4), [round(end, 3) for end in estimate.ci95]  # 12.706 * 0.1
+        (0.1, [-0.771, 1.771])
     """
     value, less = float(values[0]), np.asarray(values[1:], np.float64)
     stderr = math.sqrt(jackknife_variance(less))

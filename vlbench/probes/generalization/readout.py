@@ -371,8 +371,10 @@ def standardise(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
 
     A feature that is the same in all train rows, within 1e-6 of it, is 0 in both.
 
-    >>> [part.tolist() for part in standardise(torch.tensor([[1.0, 5], [3, 5]]), torch.ones(1, 2))]
-    [[[-1.0, 0.0], [1.0, 0.0]], [[-1.0, 0.0]]]
+    Example:
+        >>> train, test = torch.tensor([[1.0, 5.0], [3.0, 5.0]]), torch.tensor([[1.0, 6.0]])
+        >>> [part.tolist() for part in standardise(train, test)]
+        [[[-1.0, 0.0], [1.0, 0.0]], [[-1.0, 0.0]]]
     """
     spread, mean = torch.std_mean(train.double(), 0, correction=0)
     varies = spread > TIED * train.double().abs().amax(0)
