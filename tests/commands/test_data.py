@@ -29,7 +29,7 @@ def test_splits_classes_sizes_and_examples_are_shown(source, capsys):
     lines = [line.split() for line in told.splitlines()]
     assert ["train", "9", "0", "0", "3", "8x8"] in lines
     assert told.count("train: ") == 5
-    assert "in test, too" not in told
+    assert "in test," not in told
 
 
 def test_duplicates_and_what_two_splits_share_are_counted_by_content(source, capsys):

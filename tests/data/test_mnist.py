@@ -66,7 +66,7 @@ def test_classes_are_the_published_names(tmp_path):
         (IMAGES + b"xx", r"holds more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
         (
             struct.pack(">iiii", 2051, 60_001, 28, 28),
-            "announces 60001 items, but the set has at most 60000",
+            "declares 60001 items, but the set has at most 60000",
         ),
         (struct.pack(">iiii", 2051, 3, 2, 2) + bytes(12), r"images of \(2, 2\) pixels, not 28x28"),
     ],
@@ -112,5 +112,5 @@ def test_real_garments_are_those_of_the_sprite(real_data, tmp_path):
 
 
 def test_real_labels_alone_are_absent_data(real_data):
-    with pytest.raises(DataAbsent, match="Fashion-MNIST is absent"):
+    with pytest.raises(DataAbsent, match="Fashion-MNIST not found"):
         fashion_mnist(root=real_data / "fashion_mnist")

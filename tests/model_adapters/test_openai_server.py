@@ -325,7 +325,7 @@ def test_a_row_says_what_was_served_and_neither_where_nor_with_which_key(
     assert (result.status, result.primary_score.value) == ("ok", 1.0)
     assert result.model == "openai:tiny[pause=0.001]"
     assert result.provenance["weights"] == "served:tiny"
-    why = "the weights are not known, so that this row cannot be computed again"
+    why = "the weights are not known, so this row cannot be recomputed"
     assert f"served: tiny: {why}" in result.notes
     assert planted.requests[0].headers["Authorization"] == f"Bearer {KEY}"
     port = planted.host.removeprefix("127.0.0.1")
@@ -365,7 +365,7 @@ def test_the_plan_says_what_leaves_for_which_host(planted, run, tmp_path):
     leaves = f"will be sent to {planted.host}"
     assert f"tiny on foils_table: images and texts of 3 rows {leaves}" in lines
     assert f"tiny on word_similarity_wordsim353: texts of 353 rows {leaves}" in lines
-    again = "a server may have other weights than those of the row; --name says that it has not"
+    again = "the server's weights may have changed since the row; pass --name if they have not"
     assert f"run: {again}" in lines
     assert len(planted.requests) == asked
 
@@ -376,7 +376,7 @@ def test_a_row_is_computed_again_only_with_an_address(planted, run, tmp_path, ca
     monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
     words = ["rerun", str(tmp_path / "boards" / "foils_table.json"), "openai:tiny", "--no-cache"]
     assert main(words) == 2
-    assert "openai:tiny was asked of a server: the weights are not known" in capsys.readouterr().err
+    assert "openai:tiny came from a server: the weights are not known" in capsys.readouterr().err
     assert main([*words, "--as-model", f"openai:tiny@{planted.address}"]) == 0
 
 
@@ -396,7 +396,7 @@ def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run)
     ("answer", "reason"),
     [
         ({"choices": []}, "the answer has no log-probabilities of that form"),
-        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 7 times"),
+        ((500, {}, b"out of memory"), "the server answered 500: out of memory, 7 times"),
     ],
 )
 def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):

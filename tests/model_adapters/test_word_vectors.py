@@ -101,7 +101,7 @@ def test_a_vector_that_is_not_finite_is_named(tmp_path, number):
 
 @pytest.mark.parametrize("lines", [[""], ["word"]])
 def test_a_file_that_begins_with_no_vector_is_refused(tmp_path, lines):
-    with pytest.raises(WeightsError, match=r"glove\.txt begins with no word vector"):
+    with pytest.raises(WeightsError, match=r"glove\.txt does not begin with a word vector"):
         load(tmp_path, lines)
 
 

@@ -45,7 +45,9 @@ def wilson(successes: float, n: int) -> Estimate:
     Raises ValueError for no items and for more successes than items.
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
-        raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
+        raise ValueError(
+            f"{successes} successes of {n} items; it needs 0 <= successes <= n, n >= 1"
+        )
     value = min(max(successes / n, 0.0), 1.0)
     low, high = _wilson_ends(value, n, Z95)
     stderr = math.sqrt(value * (1 - value) / n) or (high - low) / (2 * Z95)
@@ -165,7 +167,7 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     """
     if credit.ndim != 2 or credit.size == 0:
         raise ValueError(
-            f"credit has shape {list(credit.shape)}; wanted [trials, items], not empty"
+            f"credit has shape {list(credit.shape)}; it must be [trials, items], not empty"
         )
     credit = credit[:, ~np.isnan(credit).all(0)].astype(np.float64)
     trials, items = credit.shape
@@ -252,7 +254,7 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
     Error and interval are those of `estimate_of_sums`. Raises ValueError where the wholes sum to 0.
     """
     if not len(wholes) or wholes.sum() <= 0:
-        raise ValueError(f"no ratio: the counts of {len(wholes)} clusters sum to 0")
+        raise ValueError(f"the ratio is undefined: the counts of {len(wholes)} clusters sum to 0")
     return estimate_of_sums(np.stack([parts, wholes], 1), ratio)
 
 
