@@ -78,7 +78,11 @@ def test_texts_have_features_too():
     [
         ({"source": "nowhere"}, UnknownNameError, "no task or folder is named 'nowhere'"),
         ({}, UnknownNameError, "give images, a folder or a task's name, or `texts`"),
-        ({"texts": ["a"]}, CannotDo, "raw-pixels is not a TextEncoder: it has no encode_texts"),
+        (
+            {"texts": ["a"]},
+            CannotDo,
+            "raw-pixels does not implement TextEncoder: it has no encode_texts",
+        ),
         ({"source": TASK, "column": "label"}, CannotDo, "a column of values has no features"),
     ],
 )

@@ -154,7 +154,7 @@ def test_items_are_saved_with_the_artifacts():
 def test_items_without_their_columns_are_refused():
     import pyarrow as pa
 
-    with pytest.raises(ValueError, match="items lack the columns at, cluster, credit"):
+    with pytest.raises(ValueError, match="items do not have the columns at, cluster, credit"):
         Outcome([], items=pa.table({"id": ["a"]}))
 
 

@@ -62,7 +62,7 @@ def test_each_column_that_a_probe_sees_has_an_example(source, capsys):
 def test_what_is_left_out_is_said(source, capsys):
     (source / "images/train/red/0.heic").touch()
     assert run(source, "few_shot_colours") == 0
-    said = "left out: 1 files (.heic) that are no images of a class"
+    said = "left out: 1 files (.heic) that are not images of a class"
     assert said in capsys.readouterr().out.splitlines()
 
 

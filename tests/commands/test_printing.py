@@ -43,7 +43,7 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     (source / "images/test/red/0.heic").touch()
     plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
     text = printed(partial(print_plan, verbose=True), plan)
-    assert "left out of the data of few_shot_colours: 1 files (.heic) that are no images" in text
+    assert "left out of the data of few_shot_colours: 1 files (.heic) that are not images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
     assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")

@@ -54,7 +54,10 @@ def test_a_model_is_like_itself(folder, capsys):
     ("words", "message"),
     [
         (["raw-pixels", "raw-pixels", "nowhere"], "nowhere"),
-        (["raw-pixels", "tiny-bert", "few_shot_digits"], "tiny-bert is not a ImageEncoder"),
+        (
+            ["raw-pixels", "tiny-bert", "few_shot_digits"],
+            "tiny-bert does not implement ImageEncoder",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said(words, message, capsys):

@@ -46,7 +46,7 @@ def test_subfolders_are_read_and_hidden_files_are_not(tmp_path):
     assert data.splits["test"]["image"].examples().ids == ["a.b.png", "x/y/a.png"]
     left_out = {"hidden": 1, "in .x": 2}
     assert data.dropped == {
-        f"files ({k}) that are no images or captions": n for k, n in left_out.items()
+        f"files ({k}) that are not images or captions": n for k, n in left_out.items()
     }
 
 
@@ -57,8 +57,8 @@ def test_what_has_no_counterpart_is_counted(tmp_path):
     assert data.dropped == {
         "images without captions": 2,
         "texts without an image": 1,
-        "files (.heic) that are no images or captions": 1,
-        "files (no suffix) that are no images or captions": 1,
+        "files (.heic) that are not images or captions": 1,
+        "files (no suffix) that are not images or captions": 1,
     }
 
 

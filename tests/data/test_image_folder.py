@@ -105,7 +105,7 @@ def test_what_is_hidden_or_no_image_is_counted(tmp_path):
     kinds = {".heic": 2, "no suffix": 1, ".db": 1, ".txt": 1, ".jpg": 1}
     kinds |= {"hidden": 1, "in .trash": 1}
     assert data.dropped == {
-        f"files ({k}) that are no images of a class": n for k, n in kinds.items()
+        f"files ({k}) that are not images of a class": n for k, n in kinds.items()
     }
 
 
@@ -185,7 +185,7 @@ def test_of_a_folder_of_classes_halves_are_drawn(flat):
     assert len({*ids["train"], *ids["test"]}) == 11
     for split, names in ids.items():
         assert [name[0] for name in names] == ["abc"[i] for i in labels(data.splits[split])]
-    assert data.dropped == {"files (.txt) that are no images of a class": 1}
+    assert data.dropped == {"files (.txt) that are not images of a class": 1}
     (note,) = data.notes
     assert note == "data: half of each class is train and half is test, drawn with seed 0"
 

@@ -62,8 +62,8 @@ def test_classes_are_the_published_names(tmp_path):
     [
         (LABELS, "begins with 00000801, not 00000803"),
         (IMAGES[:9], "is cut off in its header"),
-        (IMAGES[:-1], r"holds 2351 bytes, not the 2352 of \(3, 28, 28\)"),
-        (IMAGES + b"xx", r"holds more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
+        (IMAGES[:-1], r"contains 2351 bytes, not the 2352 of \(3, 28, 28\)"),
+        (IMAGES + b"xx", r"contains more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
         (
             struct.pack(">iiii", 2051, 60_001, 28, 28),
             "declares 60001 items, but the set has at most 60000",
@@ -81,7 +81,10 @@ def test_a_packed_file_is_unpacked_no_further_than_its_header_says(tmp_path, lit
     (put(tmp_path, packed) / "t10k-images-idx3-ubyte").rename(
         tmp_path / "t10k-images-idx3-ubyte.gz"
     )
-    with little_memory(), pytest.raises(DataError, match=r"ubyte\.gz holds more than 2352 bytes"):
+    with (
+        little_memory(),
+        pytest.raises(DataError, match=r"ubyte\.gz contains more than 2352 bytes"),
+    ):
         mnist(root=tmp_path)
 
 

@@ -50,7 +50,9 @@ def test_a_model_is_asked_by_likelihood_if_it_can_and_else_by_letter():
         (Says(), "likelihood", "AnswerScorer"),
         (Scores(), "words", "Answerer"),
     ):
-        with pytest.raises(CannotDo, match=f"it is not a {lacks}, which `asked: {way}` needs"):
+        with pytest.raises(
+            CannotDo, match=f"it does not implement {lacks}, which `asked: {way}` needs"
+        ):
             way_of(model, way)
 
 

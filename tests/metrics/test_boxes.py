@@ -59,5 +59,5 @@ def test_corners_the_wrong_way_round_are_refused(box):
 
 
 def test_what_is_no_list_of_boxes_is_refused():
-    with pytest.raises(ValueError, match=r"boxes have shape \[4\]; wanted \[N, 4\]"):
+    with pytest.raises(ValueError, match=r"boxes have shape \[4\]; they must be \[N, 4\]"):
         areas(SQUARE[0])

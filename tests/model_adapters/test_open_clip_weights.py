@@ -97,7 +97,9 @@ def test_weights_that_openai_marked_get_its_activation_too(state, tmp_path):
 @pytest.mark.usefixtures("tiny_rn50")
 def test_a_file_that_does_not_say_its_activation_is_refused_with_both_named(state, tmp_path):
     torch.save(state, tmp_path / "own.pt")
-    message = r"own\.pt does not say .* GELU of RN50 or .* architecture=RN50-quickgelu.*=false, or"
+    message = (
+        r"own\.pt does not declare .* GELU of RN50 or .* architecture=RN50-quickgelu.*=false, or"
+    )
     with pytest.raises(WeightsError, match=message):
         OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
 

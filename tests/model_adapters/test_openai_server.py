@@ -96,7 +96,7 @@ NO_LOGS = [
 @pytest.mark.parametrize("answer", NO_LOGS)
 def test_a_server_without_log_probabilities_only_answers_and_is_asked_once(planted, answer):
     planted.answers["/chat/completions"] = answer
-    why = "the server lists no log-probabilities of tokens, so that"
+    why = "the server lists no log-probabilities of tokens, so it"
     assert made(planted).lacks(ImageTextScorer).startswith(why)
     assert len(planted.requests) == 1
     with pytest.raises(CannotDo, match=f"^{why}"):
@@ -192,15 +192,15 @@ def row(index, *values):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([row(0, 1)], "asked were 2; the answer has 1"),
-        ([row(0, 1), row(1, 1), row(2, 1)], "asked were 2; the answer has 3"),
-        ([row(0, 1), row(0, 1)], "or other indices"),
+        ([row(0, 1)], "2 requested; the answer has 1"),
+        ([row(0, 1), row(1, 1), row(2, 1)], "2 requested; the answer has 3"),
+        ([row(0, 1), row(0, 1)], "or wrong indices"),
         ([row(0, 1), row(1, 1, 2)], "vectors of 2 lengths"),
         ([row(0), row(1)], "or empty"),
-        ([row(0, 1), row(1, "x")], "no finite numbers"),
-        ([row(0, 1), row(1, float("nan"))], "no finite numbers"),
-        ([row(0, 1), row(1, 1e300)], "no finite numbers"),
-        ([row(0, 1), row(1, 10**400)], "no finite numbers"),
+        ([row(0, 1), row(1, "x")], "not finite numbers"),
+        ([row(0, 1), row(1, float("nan"))], "not finite numbers"),
+        ([row(0, 1), row(1, 1e300)], "not finite numbers"),
+        ([row(0, 1), row(1, 10**400)], "not finite numbers"),
         ([{"index": 0}], "has no data of that form"),
         (None, "has no data of that form"),
     ],
@@ -424,14 +424,14 @@ def test_a_task_of_scores_is_skipped_where_a_server_only_answers(planted, run):
     planted.answers["/chat/completions"] = NO_LOGS[0]
     result = run("noun_count_scenes")
     assert (result.status, len(planted.requests)) == ("skipped", 1)
-    assert result.reason.endswith("so that it only answers in words")
+    assert result.reason.endswith("so it can answer only in words")
 
 
 def test_an_object_made_by_hand_is_asked_too_and_keeps_what_it_can_do(planted, run):
     planted.answers["/chat/completions"] = NO_LOGS[0]
     model = made(planted)
     result = run("noun_count_scenes", model, model_args={})
-    assert result.reason.endswith("so that it only answers in words")
+    assert result.reason.endswith("so it can answer only in words")
     assert not isinstance(model, ImageTextScorer)
     assert isinstance(model, Answerer)
     assert isinstance(model, OpenAiServer)

@@ -127,7 +127,7 @@ def test_an_archive_of_several_files_is_asked_for_one(tmp_path):
     model = WordVectors(device=CPU, weights=file, member="b.txt")
     assert model.encode_tokens(["cat"])[0].vectors.tolist() == [[1, 1, 2]]
     for member in ("", "c.txt"):
-        with pytest.raises(WeightsError, match=r"holds a\.txt, b\.txt; member=.* must name one"):
+        with pytest.raises(WeightsError, match=r"contains a\.txt, b\.txt; member=.* must name one"):
             WordVectors(device=CPU, weights=file, member=member)
 
 

@@ -176,8 +176,8 @@ def test_what_the_data_leave_out_is_counted(source):
     (result,) = evaluate(source)
     assert result.counts["dropped"] == 3
     assert list(result.notes) == [
-        "left out: 2 files (.heic) that are no images of a class",
-        "left out: 1 files (.txt) that are no images of a class",
+        "left out: 2 files (.heic) that are not images of a class",
+        "left out: 1 files (.txt) that are not images of a class",
     ]
 
 

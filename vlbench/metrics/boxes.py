@@ -52,7 +52,7 @@ def _intersections(first: Tensor, second: Tensor) -> Tensor:
 def _in_float64(boxes: Tensor) -> Tensor:
     """Return boxes in float64, where no product of two float32 is rounded."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise ValueError(f"boxes have shape {list(boxes.shape)}; it must be [N, 4]")
+        raise ValueError(f"boxes have shape {list(boxes.shape)}; they must be [N, 4]")
     bad = (~boxes.isfinite()).any(1) | (boxes[:, 2:] < boxes[:, :2]).any(1)
     if bad.any():
         row = int(bad.nonzero()[0])

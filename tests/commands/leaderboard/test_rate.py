@@ -61,7 +61,7 @@ def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 asked for"),
+        (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 requested"),
         ([], "the key of the sheets not found"),
     ],
 )

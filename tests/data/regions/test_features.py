@@ -147,9 +147,7 @@ def as_hdf5(root):
 
 @pytest.mark.parametrize("put", [as_tsv, as_npz, as_hdf5])
 def test_fractions_under_a_name_of_pixels_are_refused(put, tmp_path):
-    with pytest.raises(
-        DataError, match=r": no box is larger than the first pixel of an image"
-    ):
+    with pytest.raises(DataError, match=r": no box is larger than the first pixel of an image"):
         region_features(put(tmp_path))["42"]
 
 

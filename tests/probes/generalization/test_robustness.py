@@ -289,7 +289,7 @@ def test_what_cannot_be_attacked_with_is_refused(params, message):
 
 @pytest.mark.parametrize("images", [0, 4])
 def test_more_images_than_there_are_are_refused(images):
-    with pytest.raises(TooFewRows, match=f"the test split has 3 images, {images} asked"):
+    with pytest.raises(TooFewRows, match=f"the test split has 3 images, {images} requested"):
         probe(Brightness(), greys(0.1, 0.2, 0.3), sample=Sample(images))
 
 
