@@ -55,7 +55,7 @@ def test_a_row_without_a_time_has_no_date(tmp_path):
     ("row", "why"),
     [
         (mnist_row(provenance={"data": "mine:own sha256:1"}), "its data have no id on the hub"),
-        (mnist_row("m", score(metric="other")), "it lacks the primary score"),
+        (mnist_row("m", score(metric="other")), "it has no primary score"),
     ],
 )
 def test_a_row_that_cannot_be_one_says_why(tmp_path, row, why):
