@@ -30,7 +30,7 @@ class Crops:
         encoder: image encoder that encodes the boxes.
     """
 
-    note = "each box is cut out and encoded as an image"
+    note = "each box is cropped and encoded as an image"
 
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: ImageEncoder
@@ -67,14 +67,14 @@ class Grid:
         encoder: image encoder that encodes the cells of a grid.
     """
 
-    note = "each is the mean of the cells that its box covers"
+    note = "each vector is the mean of the grid cells that its box covers"
 
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: GridEncoder
     ) -> None:
         del dtype
         if not isinstance(encoder, GridEncoder):
-            raise CannotDo("the image encoder has no encode_grid, so its regions are not of a grid")
+            raise CannotDo("the image encoder has no encode_grid, so it has no grid for regions")
         if getattr(encoder, "ragged", False):
             raise CannotDo("the image encoder keeps each picture's size; a grid needs one size")
         self.encoder = encoder
@@ -144,4 +144,4 @@ def _fit_line(coordinates: np.ndarray) -> tuple[float, float]:
         off = np.abs(coordinates[:, inside] - (slope * centres[inside] + start)).max()
         if slope > 0 and off < STRAIGHT:
             return float(slope), float(start)
-    raise CannotDo("the image encoder does more than resize and crop, so boxes have no place in it")
+    raise CannotDo("the image encoder does more than resize and crop, so boxes cannot be mapped")

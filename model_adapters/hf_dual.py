@@ -79,7 +79,9 @@ class HfDual(LayersOfModel):
         Raises CannotDo for an image encoder that is no module of its own, or has no patches.
         """
         if not hasattr(self.model, "vision_model"):
-            raise CannotDo("this model has no image encoder of its own, so no grid of patches")
+            raise CannotDo(
+                "this model has no image encoder of its own, so it gives no grid of patches"
+            )
         states = self.model.vision_model(pixel_values=self._normalise(pixels)).last_hidden_state
         grid = grid_of(states.shape, pixels.shape[2:], self.model.config.vision_config)
         patches = patches_of(states, grid).float()
@@ -97,7 +99,9 @@ class HfDual(LayersOfModel):
         own.
         """
         if not hasattr(self.model, "text_model"):
-            raise CannotDo("this model has no text encoder of its own, so no vectors of tokens")
+            raise CannotDo(
+                "this model has no text encoder of its own, so it gives no vectors of tokens"
+            )
         tokens, spans = self._reader.read(texts)
         return token_vectors(self.model.text_model(**tokens).last_hidden_state.float(), spans)
 

@@ -45,7 +45,8 @@ class HfText(TextLayers):
         config = checkpoint.config
         if config.is_encoder_decoder:
             raise CannotDo(
-                f"{checkpoint.name} has an encoder and a decoder; this adapter reads one"
+                f"{checkpoint.name} has an encoder and a decoder; this adapter reads models "
+                "with only one of them"
             )
         self.choose_layer(layer, config.num_hidden_layers, checkpoint.name, pooling)
         saved = config.architectures or [""]

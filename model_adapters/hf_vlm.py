@@ -266,7 +266,7 @@ class HfVlm(TextLayers):
         """
         kind = self.model.get_decoder().config._attn_implementation  # noqa: SLF001 - it has no other name
         if what.looks and kind not in {"eager", "sdpa"}:
-            raise CannotDo(f"looks cannot be taken away from attention by {kind}; use attn=sdpa")
+            raise CannotDo(f"image tokens cannot be masked in attention by {kind}; use attn=sdpa")
         return cut_copy(self, what)
 
     def _layers(self) -> list[Attention]:
@@ -330,10 +330,10 @@ def _limit_pixels(images: Any, most: int, name: str) -> None:
     Raises SpecError for any other, and for less than one token.
     """
     if not getattr(images, "merge_size", None):
-        raise SpecError(f"max_pixels is for models that see a picture in its own size, not {name}")
+        raise SpecError(f"max_pixels is for models that keep a picture's size, not {name}")
     least = (images.patch_size * images.merge_size) ** 2
     if most < least:
-        raise SpecError(f"max_pixels {most} is less than one token of {name}, {least} pixels")
+        raise SpecError(f"max_pixels {most} is less than one token of {name} ({least} pixels)")
     smallest = min(images.size["shortest_edge"], most)
     images.size = type(images.size)(shortest_edge=smallest, longest_edge=most)
 

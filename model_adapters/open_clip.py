@@ -182,7 +182,9 @@ class OpenClip(LayersOfModel):
         Raises CannotDo where the tokenizer gives no spans, or the text tower no hidden states.
         """
         if not hasattr(getattr(self.model, "text", self.model), "ln_final"):
-            raise CannotDo("this text tower is another library's, so no vectors of tokens")
+            raise CannotDo(
+                "this text tower is from another library, so it gives no vectors of tokens"
+            )
         spans = _spans(self._tokenizer, texts)
         tokens = self._tokenizer(list(texts)).to(self._device)
         outputs = self.model.forward_intermediates(
@@ -311,9 +313,9 @@ def _require_one_activation(name: str, file: Path) -> None:
     twin = f"{name}-quickgelu"
     if twin in _library().list_models():
         raise WeightsError(
-            f"{file} does not say whether it was trained with the GELU of {name} or with OpenAI's "
-            f"QuickGELU; give architecture={twin}, as for all that began with OpenAI's weights, or "
-            "quick_gelu=false, or tag=TAG of which it is a copy"
+            f"{file} does not declare whether it was trained with the GELU of {name} or with "
+            f"OpenAI's QuickGELU; give architecture={twin} (if it was trained from OpenAI's "
+            "weights), quick_gelu=false, or the tag=TAG that it is a copy of"
         )
 
 
@@ -358,7 +360,7 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -
         config = _config(name)
         require_sizes(name.removeprefix(FOLDER), config, largest=LARGEST_SIZE)
         if recipe.get("quick_gelu") is False and config.get("quick_gelu"):
-            raise ValueError("its configuration says QuickGELU, quick_gelu=false says GELU")
+            raise ValueError("its configuration has QuickGELU, but quick_gelu=false means GELU")
         # Whatever the configuration says of code of its own.
         own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
         build = partial(

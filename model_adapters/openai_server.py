@@ -26,7 +26,7 @@ QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 NO_PATH = {404, 405, ABSENT}
 
 # Why there are no scores.
-NO_LOGS = "the server lists no log-probabilities of tokens, so that it only answers in words"
+NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer only in words"
 
 # The most characters of an answer, and those of a token that a message shows.
 MOST_TEXT, MOST_TOKEN = 100_000, 40
@@ -96,7 +96,7 @@ class OpenAiServer:
         concurrent: int = 8,
     ) -> None:
         if question.count("{}") != 1:
-            raise SpecError(f"question '{question}' needs {{}} once, in the place of the text")
+            raise SpecError(f"question '{question}' needs {{}} once, where the text goes")
         self.served = served
         self._question, self._answers = question, (answer, against)
         self._max_new_tokens, self._newer_limit = max_new_tokens, max_completion_tokens
@@ -208,7 +208,7 @@ def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> 
     """
     yes, no = (_log_sum(listed, word) for word in (answer, against))
     tokens = ", ".join(repr(token[:MOST_TOKEN]) for token, _ in listed[:5])
-    asked = f"asked was for '{answer}' or '{against}'; the likeliest first tokens are {tokens}"
+    asked = f"requested: '{answer}' or '{against}'; the likeliest first tokens are {tokens}"
     if yes is None and no is None:
         raise ServerError(f"neither answer is among the {len(listed)} tokens listed: {asked}")
     least = min(log for _, log in listed)
@@ -274,7 +274,7 @@ def _text_of(answer: Any) -> str:
 
 def _embeddings(answer: Any, count: int) -> list[list[float]]:
     """Return the vectors of an answer in the order of the texts. Raises ServerError."""
-    asked = f"embeddings: asked were {count}"
+    asked = f"embeddings: {count} requested"
     try:
         vectors = {one["index"]: one["embedding"] for one in answer["data"]}
         lengths = {len(vector) for vector in vectors.values()}
@@ -283,12 +283,12 @@ def _embeddings(answer: Any, count: int) -> list[list[float]]:
     except (KeyError, IndexError, TypeError):
         raise ServerError(f"{asked}; the answer has no data of that form") from None
     if not whole or vectors.keys() != {*range(count)}:
-        raise ServerError(f"{asked}; the answer has {len(answer['data'])}, or other indices")
+        raise ServerError(f"{asked}; the answer has {len(answer['data'])}, or wrong indices")
     if len(lengths) != 1 or 0 in lengths:
         raise ServerError(f"{asked}; the answer has vectors of {len(lengths)} lengths, or empty")
     most = torch.finfo(torch.float32).max
     if not all(isinstance(value, int | float) and abs(value) <= most for value in numbers):
-        raise ServerError(f"{asked}; the answer has values that are no finite numbers")
+        raise ServerError(f"{asked}; the answer has values that are not finite numbers")
     return [vectors[i] for i in range(count)]
 
 

@@ -286,5 +286,5 @@ def _load_npz(recipe: Recipe, file: Path) -> Any:
     held = sum(int(np.prod(shape)) for shape in sizes.values())
     wanted = sum(weight.numel() for weight in model.state_dict().values())
     if held != wanted:
-        raise WeightsError(f"{file} holds {held} weights, {recipe.name} has {wanted}")
+        raise WeightsError(f"{file} holds {held} weights, but {recipe.name} has {wanted}")
     return model

@@ -115,7 +115,7 @@ class TorchvisionCnn(LayersOfModel):
     def require_weights(architecture: str, weights: str, source: str) -> None:
         """Raise WeightsError where the weights cannot be had; nothing is read."""
         tags = partial(require_torchvision, architecture)
-        require_torchvision_weights(weights, tags, _hint(source or "whoever trained it"))
+        require_torchvision_weights(weights, tags, _hint(source or "the people who trained it"))
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, crop, crop] in [0, 1]."""
@@ -220,7 +220,7 @@ def _require_layer(layer: str, model: nn.Module) -> str:
     if layer and layer not in names:
         raise unknown("layer", layer, names)
     if layer and isinstance(model, torchvision_models().SwinTransformer):
-        raise CannotDo("the maps of a Swin transformer have no place for `layer`: D comes last")
+        raise CannotDo("`layer` cannot read the maps of a Swin transformer: D comes last")
     return layer
 
 
@@ -251,7 +251,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
     own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
     if any(part.numel() != 3 for part in own):
-        raise WeightsError(f"{file} has a normaliser of other than three channels")
+        raise WeightsError(f"{file} has a normaliser that does not have three channels")
     return torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else usual
 
 

@@ -62,7 +62,7 @@ class TorchvisionDetector:
     ) -> None:
         if device.type == "cpu" and dtype == torch.bfloat16:
             raise CannotDo(
-                "torchvision aligns no regions in bfloat16 on a CPU; use --dtype float32"
+                "torchvision cannot align regions in bfloat16 on a CPU; use --dtype float32"
             )
         limits = {"box_score_thresh": threshold, "box_detections_per_img": most}
         limits |= {"min_size": shorter, "max_size": longer}

@@ -79,7 +79,9 @@ class Vilbert:
         self._has_head = not port.file or any(key.startswith(f"{self._head}.") for key in stored)
         if TASK_TOKENS in stored and task is None:
             tasks = "7 for retrieval on COCO, 8 on Flickr30k"
-            raise WeightsError(f"{port.file} is of several tasks; say which with task=N ({tasks})")
+            raise WeightsError(
+                f"{port.file} has heads for several tasks; choose one with task=N ({tasks})"
+            )
         own = ("bert.", f"{self._head}.")
         state = {k: v for k, v in stored.items() if k.startswith(own) and UNUSED not in k}
         head = self._head if self._has_head else ""

@@ -66,7 +66,9 @@ class VisualBert(JointModel):
     ) -> None:
         checkpoint = Checkpoint(architecture, weights, revision, init_seed, rename=_rename)
         if getattr(checkpoint.config, "bypass_transformer", False):
-            raise CannotDo(f"{checkpoint.name} keeps regions out of its layers: no attention there")
+            raise CannotDo(
+                f"{checkpoint.name} keeps regions out of its layers, so it has no attention to them"
+            )
         opened = checkpoint.open("VisualBertForPreTraining", device, dtype, optional_heads=True)
         words = Checkpoint(tokenizer, revision=tokenizer_revision) if tokenizer else checkpoint
         super().__init__(opened, "cls.seq_relationship", words.tokenizer())

@@ -77,8 +77,12 @@ def test_texts_have_features_too():
     ("asked", "error", "message"),
     [
         ({"source": "nowhere"}, UnknownNameError, "no task or folder is named 'nowhere'"),
-        ({}, UnknownNameError, "give images, a folder or a task's name, or else `texts`"),
-        ({"texts": ["a"]}, CannotDo, "raw-pixels is no TextEncoder: it has no encode_texts"),
+        ({}, UnknownNameError, "give images, a folder or a task's name, or `texts`"),
+        (
+            {"texts": ["a"]},
+            CannotDo,
+            "raw-pixels does not implement TextEncoder: it has no encode_texts",
+        ),
         ({"source": TASK, "column": "label"}, CannotDo, "a column of values has no features"),
     ],
 )
@@ -170,7 +174,7 @@ def test_a_matrix_is_square_and_has_names(tmp_path, monkeypatch):
 
 
 def test_a_task_that_makes_no_matrix_is_refused_before_it_runs():
-    with pytest.raises(UnknownNameError, match="few_shot_digits makes no matrix; tasks of rsa"):
+    with pytest.raises(UnknownNameError, match="few_shot_digits has no matrix; tasks of rsa"):
         vlbench.rdm("raw-pixels", TASK, cache_dir=None)
 
 
@@ -181,7 +185,9 @@ def test_what_is_no_model_is_told_what_it_lacks(model, kind):
     if kind == "len":
         model = lambda pixels: pixels  # noqa: E731 - a function as a user passes one
         kind = "function"
-    with pytest.raises(UnknownNameError, match=f"a {kind} is no model: it has none of the methods"):
+    with pytest.raises(
+        UnknownNameError, match=f"a {kind} is not a model: it has none of the methods"
+    ):
         vlbench.evaluate(model, TASK, cache_dir=None)
 
 
@@ -217,7 +223,7 @@ def test_a_cell_that_is_edited_and_run_again_gives_new_numbers_and_that_is_said_
             lengths.append(float(np.linalg.norm(found.vectors)))
     assert lengths[1] == pytest.approx(2 * lengths[0])
     assert lengths[2] == lengths[1]
-    assert sum("is in no file" in message for message in caplog.messages) == 1
+    assert sum("not defined in a file" in message for message in caplog.messages) == 1
     assert not [*tmp_path.glob("features/**/*.*")]
 
 

@@ -155,26 +155,28 @@ def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "5", "null", "\x00", '{"schema": 1'])
 def test_what_is_no_board_is_refused_and_left_alone(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(SpecError, match=r"t\.json: is no board"):
+    with pytest.raises(SpecError, match=r"t\.json is not a board"):
         write_result(tmp_path, result())
     assert (tmp_path / "t.json").read_text() == text
 
 
 def test_undecodable_bytes_are_no_board(tmp_path):
     (tmp_path / "t.json").write_bytes(b'{"schema": 1, "task": "\xff"}')
-    with pytest.raises(SpecError, match=r"t\.json: is no board: .*utf-8"):
+    with pytest.raises(SpecError, match=r"t\.json is not a board: .*utf-8"):
         read_board(tmp_path / "t.json")
 
 
 def test_a_folder_is_no_board(tmp_path):
-    with pytest.raises(SpecError, match=r"is no board: .*directory"):
+    with pytest.raises(SpecError, match=r"is not a board: .*directory"):
         read_board(tmp_path)
 
 
 @pytest.mark.parametrize("schema", ["2", '"1"', "null", "0"])
 def test_another_schema_is_refused(tmp_path, schema):
     (tmp_path / "t.json").write_text(f'{{"schema": {schema}, "rows": []}}')
-    with pytest.raises(SpecError, match="is no board of schema 1; this vlbench reads no other"):
+    with pytest.raises(
+        SpecError, match=("is not a board of schema 1, the only schema that this vlbench reads")
+    ):
         read_board(tmp_path / "t.json")
 
 
@@ -223,7 +225,10 @@ def test_a_failed_row_beside_an_ok_row_of_the_same_model_goes(tmp_path):
 def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
     write_result(tmp_path, result())
     new = result(provenance={"weights": "w1", "adapter": "a1"} | {part: "other"})
-    with pytest.raises(IdentityClash, match=rf"t\.json: 'm' stands there with other {part}; give"):
+    with pytest.raises(
+        IdentityClash,
+        match=rf"t\.json: 'm' is already on it with other {part}; pass another --name,",
+    ):
         refuse_clash(tmp_path, new)
 
 
@@ -245,9 +250,9 @@ def test_the_same_weights_and_adapter_do_not_clash(tmp_path):
 @pytest.mark.parametrize("task", ["../../escaped", "a/b", "a\\b", "", ".", "..", ".t", "a\nb"])
 def test_the_name_of_a_task_never_leads_out_of_the_folder(tmp_path, task):
     for use in (write_result, refuse_clash):
-        with pytest.raises(SpecError, match="is no file's name; it would lead out of the folder"):
+        with pytest.raises(SpecError, match="is not a file name; it would be outside the folder"):
             use(tmp_path / "a" / "boards", result(task=task))
-    with pytest.raises(SpecError, match="is no file's name"):
+    with pytest.raises(SpecError, match="is not a file name"):
         save_artifacts(tmp_path, task, "m", {"heads": torch.zeros(1)})
     assert {file.name for file in tmp_path.rglob("*")} <= {"a", "boards", ".lock"}
 
@@ -256,7 +261,9 @@ def test_a_row_that_another_run_wrote_meanwhile_is_not_lost(tmp_path):
     new = result(provenance={"weights": "w2", "adapter": "a1"})
     refuse_clash(tmp_path, new)
     write_result(tmp_path, result())
-    with pytest.raises(IdentityClash, match="'m' stands there with other weights; give this one a"):
+    with pytest.raises(
+        IdentityClash, match="'m' is already on it with other weights; pass another --name,"
+    ):
         write_result(tmp_path, new, {"heads": torch.zeros(2)})
     assert read_board(tmp_path / "t.json").results[0].provenance["weights"] == "w1"
     assert not (tmp_path / "artifacts").exists()

@@ -39,7 +39,7 @@ def test_a_broken_task_that_was_not_named_is_told_and_the_others_run(source, cap
     assert run(source, tasks="ours") == 1
     printed = capsys.readouterr()
     assert "100.0 %" in printed.out
-    assert "vlbench: 2 tasks left out, whose file is broken:\n" in printed.err
+    assert "vlbench: 2 tasks left out because the file is broken:\n" in printed.err
     assert "b.yaml:3: 'papr' is unknown" in printed.err
     assert "c.yaml:2: no module is named" in printed.err
     for word in ("b", "c"):
@@ -60,7 +60,7 @@ def test_images_of_ones_own_need_no_file_of_a_task(source, tmp_path, capsys):
     assert "\n  mean-colour: zero_shot_images\n" in printed
     row = json.loads((tmp_path / "results" / "few_shot_images.json").read_text())["rows"][0]
     assert [one["value"] for one in row["scores"] if one["metric"] == "accuracy"] == [1.0, 1.0]
-    assert "data: of each class a half is train" in row["notes"][0]
+    assert "data: half of each class is train" in row["notes"][0]
     assert main([*words, str(tmp_path / "gone")]) == 2
     assert "--images: there is no folder" in capsys.readouterr().err
 
@@ -73,7 +73,7 @@ def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_pat
     assert "run\n  mean-colour: knn_images, few_shot_images\n" in capsys.readouterr().out
     assert main([*words, "--tasks", "retrieval_images"]) == 2
     told = capsys.readouterr().err
-    assert "--images: no task here reads a folder for each class, as clustering_images," in told
+    assert "--images: no task here reads one folder per class, as clustering_images," in told
     assert "--data-dir TASK=DIR" in told
 
 
@@ -360,7 +360,10 @@ def test_a_user_without_a_home_is_told_what_to_pass(source, capsys, monkeypatch)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr("pathlib.Path.home", lambda: "".join(raises()))
     assert run(source) == 2
-    assert "no home for the cache; pass --cache-dir DIR or --no-cache" in capsys.readouterr().err
+    assert (
+        "no home folder for the cache; pass --cache-dir DIR or --no-cache"
+        in capsys.readouterr().err
+    )
     assert run(source, "--no-cache") == 0
 
 

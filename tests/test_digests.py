@@ -212,7 +212,7 @@ def test_what_lies_behind_a_link_to_a_folder_matters(tmp_path):
 
 
 def test_keys_that_are_the_same_as_texts_are_refused():
-    with pytest.raises(TypeError, match="keys that are the same as texts"):
+    with pytest.raises(TypeError, match="keys that are equal as texts"):
         digest({1: "a", "1": "b"})
 
 

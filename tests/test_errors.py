@@ -34,7 +34,7 @@ def test_the_tree_in_the_docstring_names_every_error():
 def test_absent_data_say_what_where_from_and_where_to():
     error = DataAbsent("CIFAR-10", "its page", "$VLBENCH_DATA/cifar10")
     with pytest.raises(
-        DataError, match=r"^CIFAR-10 is absent; get it from its page; put it at \$VL"
+        DataError, match=r"^CIFAR-10 not found; get it from its page; put it at \$VL"
     ):
         raise error
     assert (error.what, error.where_to_get) == ("CIFAR-10", "its page")

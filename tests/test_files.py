@@ -198,7 +198,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, mo
 
 
 def test_a_device_without_an_end_is_refused():
-    with pytest.raises(OSError, match="it grows, or has no end; at most 10 bytes are read"):
+    with pytest.raises(OSError, match="it grows or is endless; at most 10 bytes are read"):
         read_bytes(Path("/dev/zero"), 10)
 
 

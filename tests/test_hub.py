@@ -143,7 +143,7 @@ def test_a_damaged_download_is_named_and_removed(blobs, content):
     blob = download(blobs, etag(content), b"changed")
     name = r"models--org--name/snapshots/main/config\.json"
     message = (
-        rf"^the download {name} is damaged: its digest is \w+, the hub's is {blob.name}; it is r"
+        rf"^the download {name} is damaged: its digest is \w+, the hub's is {blob.name}; it was r"
     )
     with pytest.raises(WeightsError, match=message), hub.checked_downloads(WeightsError):
         pass

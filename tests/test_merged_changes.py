@@ -121,7 +121,7 @@ def test_an_altered_artifact_is_told(tmp_path):
     put(tmp_path, [ran("m", 1)], RNG)
     (tmp_path / "artifacts" / "t" / "m" / "items").write_text("altered")
     found = changes([tmp_path], tmp_path / "absent")
-    assert "items is not the file that its row was written with" in "".join(found.lines)
+    assert "items is not the file that was written with its row;" in "".join(found.lines)
     assert not found.are_fine
 
 

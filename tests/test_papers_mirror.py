@@ -187,7 +187,7 @@ def test_a_damaged_file_makes_no_row_and_is_fetched_again(file, papers, mirror, 
     code, out = finish(papers("--rows=1"))
     assert code == 1
     assert f"/{file} is damaged: its digest is " in out
-    assert "it is removed: run the command again" in out
+    assert "it was removed: run the command again" in out
     assert statuses(tmp_path) == {}
     mirror.faults.clear()
     assert finish(papers("--rows=1"))[0] == 0

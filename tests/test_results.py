@@ -136,9 +136,9 @@ def test_an_outcome_needs_only_scores():
 
 
 def test_a_text_that_utf8_cannot_hold_is_refused_but_in_notes():
-    with pytest.raises(ValueError, match="is no text that UTF-8 can hold"):
+    with pytest.raises(ValueError, match="cannot be encoded as UTF-8"):
         Score("a\ud800", 0.5, 1)
-    with pytest.raises(ValueError, match="is no text that UTF-8 can hold"):
+    with pytest.raises(ValueError, match="cannot be encoded as UTF-8"):
         Score("a", 0.5, 1, {"k": "\ud800"})
     assert Outcome([], notes=["a \ud800"]).notes == ["a \ud800"]
 
@@ -154,7 +154,7 @@ def test_items_are_saved_with_the_artifacts():
 def test_items_without_their_columns_are_refused():
     import pyarrow as pa
 
-    with pytest.raises(ValueError, match="items lack the columns at, cluster, credit"):
+    with pytest.raises(ValueError, match="items do not have the columns at, cluster, credit"):
         Outcome([], items=pa.table({"id": ["a"]}))
 
 

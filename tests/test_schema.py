@@ -267,7 +267,7 @@ def test_an_annotation_that_does_not_resolve_names_the_function(tmp_path):
     text = "from __future__ import annotations\ndef zz(x: Nowhere): ...\n"
     (tmp_path / "zz.py").write_text(text)
     with pytest.raises(
-        SpecError, match=r"zz: an annotation of its signature does not resolve: .*Nowhere"
+        SpecError, match=r"zz: an annotation in its signature cannot be resolved: .*Nowhere"
     ):
         read_arguments(load_file(tmp_path / "zz.py").zz, {"x": 1})
 

@@ -213,6 +213,6 @@ def test_an_edit_to_a_network_that_a_users_adapter_imports_is_seen(tmp_path, cap
     assert accuracy(tmp_path) == pytest.approx(1 / 3)
     write(network, SEEING)
     assert rerun(source, tmp_path) == 2
-    assert "'own' stands there with other adapter" in capsys.readouterr().err
+    assert "'own' is already on it with other adapter" in capsys.readouterr().err
     assert rerun(source, tmp_path, "--overwrite") == 0
     assert accuracy(tmp_path) == 1.0

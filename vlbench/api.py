@@ -196,7 +196,7 @@ def features(
     as in `evaluate`.
     """
     if (source is None) == (texts is None):
-        raise UnknownNameError("give images, a folder or a task's name, or else `texts`")
+        raise UnknownNameError("give images, a folder or a task's name, or `texts`")
     examples: Any = of_texts(texts) if texts is not None else source
     if not isinstance(examples, str | Path) and texts is None:
         examples = of_images(examples, labels)
@@ -278,7 +278,7 @@ def extract_rdm(
     ):
         probe = planned.jobs[0].task.probe
         if probe.__module__.startswith("vlbench.") and probe.__name__ not in MATRICES:
-            raise UnknownNameError(f"{task} makes no matrix; tasks of {' and '.join(MATRICES)} do")
+            raise UnknownNameError(f"{task} has no matrix; tasks of {' and '.join(MATRICES)} do")
         (result,) = bench.run(planned, processes, progress).results
         if result.status != "ok":
             raise CannotDo(f"{result.model} on {task} {result.status}: {result.reason}")
@@ -295,7 +295,9 @@ def _rdm_of_folder(features: Features) -> Rdm:
     labels = np.array(features.labels or [])
     names = sorted({*labels.tolist()})
     if len(names) < 2:
-        raise DataError(f"a matrix is of classes, a folder for each; there are {len(names)}")
+        raise DataError(
+            f"a matrix needs two or more classes, a folder each; there are {len(names)}"
+        )
     rows = [torch.from_numpy(np.flatnonzero(labels == name)) for name in names]
     matrix = rdm_of_classes(torch.from_numpy(features.vectors), rows, names, "scalar")
     return _square(names, matrix.numpy().astype(np.float64), [""] * len(names))
@@ -429,7 +431,7 @@ class Boards:
         several = primary.groupby("task")["data"].transform("nunique") > 1
         primary = primary.assign(task=primary["task"].where(~several, named))
         for _, row in primary[primary.duplicated(["model", "task"])].iterrows():
-            why = "their parameters or regions differ; `frame` has them all"
+            why = "their parameters or regions differ; `frame` lists them all"
             raise UnknownNameError(f"{row['model']} has several rows on {row['task']}: {why}")
         return primary.pivot_table(index="model", columns="task", values="value")
 
@@ -515,8 +517,8 @@ def _say_if_not_kept(model: Any) -> None:
         return
     _SAID.add(kind.__qualname__)
     LOGGER.warning(
-        "%s, or a class that it is made from, is in no file: features of it are computed anew in "
-        "each call, so that a cell that is edited and run again counts",
+        "%s, or a base class, is not defined in a file: its features are computed anew in each "
+        "call, so edits to a notebook cell take effect",
         kind.__qualname__,
     )
 

@@ -41,7 +41,7 @@ def digest(value: Any) -> str:
     try:
         text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
     except RecursionError as error:
-        raise TypeError(f"cannot digest a {type(value).__name__} that holds itself") from error
+        raise TypeError(f"cannot digest a {type(value).__name__} that contains itself") from error
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         plain = {str(k): _plain(v) for k, v in value.items()}
         if len(plain) < len(value):
-            raise TypeError(f"cannot digest keys that are the same as texts: {list(value)}")
+            raise TypeError(f"cannot digest keys that are equal as texts: {list(value)}")
         return plain
     if isinstance(value, list | tuple | range):
         # Long lists are mostly of plain values: their types are found much faster.

@@ -68,7 +68,7 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
     """Data that is not there: what, where to get it, and where to put it."""
 
     def __init__(self, what: str, where_to_get: str, where_to_put: str) -> None:
-        super().__init__(f"{what} is absent; get it from {where_to_get}; put it at {where_to_put}")
+        super().__init__(f"{what} not found; get it from {where_to_get}; put it at {where_to_put}")
         self.what = what
         self.where_to_get = where_to_get
         self.where_to_put = where_to_put
@@ -81,7 +81,7 @@ class PackageAbsent(DataAbsent):
         python = shlex.quote(sys.executable)
         install = " && ".join(f"{python} -m {command}" for command in commands)
         super().__init__(what, install, sys.prefix)
-        self.args = (f"{what} is absent; install it with `{install}`",)
+        self.args = (f"{what} not found; install it with `{install}`",)
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
@@ -199,7 +199,7 @@ def exits_as_errors() -> Iterator[None]:
 
 def ending(error: BaseException) -> Exited:
     """Return the error to raise in place of one that would end the program."""
-    return Exited(f"{described(error)} would end the program; raise an error instead")
+    return Exited(f"{described(error)} would end the program; raise another error")
 
 
 def place_of(error: BaseException) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
 
 # What models may be called.
 LONGEST_NAME = 200
-WANTED_NAME = f"is no name for a model; wanted are 1 to {LONGEST_NAME} printable characters"
+WANTED_NAME = f"is not a name for a model; use 1 to {LONGEST_NAME} printable characters"
 
 # What a file system without locks answers; there, a lock lapses when its holder has been silent for
 # LAPSE seconds.
@@ -66,7 +66,7 @@ def default_cache() -> Path:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:
         raise UnknownNameError(
-            "no home for the cache; pass --cache-dir DIR or --no-cache"
+            "there is no home folder for the cache; pass --cache-dir DIR or --no-cache"
         ) from error
     return Path(home) / "vlbench"
 
@@ -89,7 +89,7 @@ def read_bytes(file: Path, most: int) -> bytes:
         size = require_at_most(stream.fileno(), most)
         content = stream.read(size + 1)
     if len(content) > size:
-        raise OSError(errno.EFBIG, f"it grows, or has no end; at most {most} bytes are read")
+        raise OSError(errno.EFBIG, f"it grows or is endless; at most {most} bytes are read")
     return content
 
 
@@ -212,7 +212,7 @@ def is_file_name(name: str) -> bool:
 def file_name(name: str) -> str:
     """Return the name of what has a file of its own. Raises SpecError for one that is no file's."""
     if not is_file_name(name):
-        raise SpecError(f"{name!r} is no file's name; it would lead out of the folder")
+        raise SpecError(f"{name!r} is not a file name; it would be outside the folder")
     return name
 
 

@@ -165,8 +165,8 @@ def _damage(blob: Path) -> str:
     for file in (blob.resolve(), blob):  # which may be a link to what several repositories share
         file.unlink(missing_ok=True)
     return (
-        f"the download {name} is damaged: its digest is {digest}, the hub's is {blob.name}; "
-        "it is removed: run the command again"
+        f"the download {name} is damaged: its digest is {digest}, the hub's is {blob.name}; it "
+        "was removed: run the command again"
     )
 
 

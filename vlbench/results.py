@@ -220,7 +220,7 @@ class Outcome:
             raise ValueError(f"an artifact is named '{ITEMS}'; give the table as `items`")
         absent = set(ITEM_COLUMNS) - set([] if self.items is None else self.items.column_names)
         if self.items is not None and absent:
-            raise ValueError(f"items lack the columns {', '.join(sorted(absent))}")
+            raise ValueError(f"items do not have the columns {', '.join(sorted(absent))}")
 
     def __repr__(self) -> str:
         """Return the first score, and how many there are, in one line."""
@@ -400,7 +400,7 @@ def _require_texts(values: Sequence[Any]) -> None:
         if not isinstance(value, str):
             raise TypeError(f"{value!r} is of type {type(value).__name__}; give str")
         if not value.isascii() and value != value.encode("utf-8", "ignore").decode():
-            raise ValueError(f"{value!r} is no text that UTF-8 can hold")
+            raise ValueError(f"{value!r} cannot be encoded as UTF-8")
 
 
 def matching(scores: Sequence[Score], primary: Mapping[str, Any]) -> list[Score]:

@@ -173,7 +173,7 @@ def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str,
     except (NameError, AttributeError, TypeError) as error:
         name = getattr(target, "__qualname__", repr(target))
         raise SpecError(
-            f"{name}: an annotation of its signature does not resolve: {error}"
+            f"{name}: an annotation in its signature cannot be resolved: {error}"
         ) from error
     if typing.is_typeddict(function):
         return annotations

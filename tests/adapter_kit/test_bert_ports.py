@@ -98,5 +98,8 @@ def test_offline_the_configuration_can_be_a_folder(monkeypatch):
 
 def test_sizes_that_no_network_has_are_refused_with_the_folder(tmp_path):
     opened = port(tiny_folder(tmp_path, hidden_size=17))
-    with pytest.raises(WeightsError, match=rf"^{tmp_path} describes no such network: The hidden"):
+    with pytest.raises(
+        WeightsError,
+        match=rf"^{tmp_path} does not describe a network that this adapter can build: The hidden",
+    ):
         opened.open(lambda: bert_layers(opened.config), {}, CPU, F32)

@@ -88,7 +88,7 @@ WITHOUT_LAYERS = {
     ),
     "volo": (
         lambda: VOLO(FOUR, SIZE, embed_dims=[32] * 4, num_heads=[2] * 4, stem_hidden_dim=8),
-        "maps of this network are channels first and last",
+        "this network has channels-first and channels-last maps, so",
     ),
 }
 

@@ -249,9 +249,12 @@ def test_a_large_file_that_the_library_does_not_read_is_no_matter(halved):
     ("sizes", "message"),
     [
         ({"num_hidden_layers": 10**7}, r"config.json: num_hidden_layers is 10000000; 1024 is the"),
-        ({"x": [{"depths": [2, 10**9]}]}, r"config.json: depths is 1000000000; 1024 is the most"),
-        ({"vocab_size": 10**8}, r"wants 1,700,005,104 numbers, its weights are \d+,\d+ bytes"),
-        ({"max_position_embeddings": 10**8}, "wants 1,800,005,105 numbers, its weights are"),
+        (
+            {"x": [{"depths": [2, 10**9]}]},
+            r"config.json: depths is 1000000000; 1024 is the maximum",
+        ),
+        ({"vocab_size": 10**8}, r"needs 1,700,005,104 numbers, but its weights are \d+,\d+ bytes"),
+        ({"max_position_embeddings": 10**8}, "needs 1,800,005,105 numbers, but its weights are"),
         ({"vision": {"checkpoint_path": "a.pth"}}, "checkpoint_path names another file"),
         ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
     ],

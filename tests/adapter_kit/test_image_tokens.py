@@ -132,12 +132,12 @@ def test_llava_undoes_padding_to_a_square():
 
 
 def test_a_model_with_a_resampler_has_no_boxes():
-    with pytest.raises(CannotDo, match="not known where in a picture the image tokens of idefics2"):
+    with pytest.raises(CannotDo, match="the positions of idefics2's image tokens in a picture"):
         locate("idefics2", TokenView(None, {}, (10, 10), 64))
 
 
 def test_tokens_that_have_no_place_are_told():
-    with pytest.raises(CannotDo, match="25 image tokens of gemma3 have a place, of 26"):
+    with pytest.raises(CannotDo, match="25 of 26 image tokens of gemma3 have a position"):
         locate("gemma3", TokenView(None, {}, (10, 10), 26))
 
 

@@ -136,15 +136,15 @@ def test_an_encoder_that_says_no_size_sees_that_of_its_processor():
 
 
 def test_a_model_of_no_known_size_is_refused():
-    with pytest.raises(CannotDo, match="Mean does not say what size of pixels it sees"):
+    with pytest.raises(CannotDo, match="Mean does not declare the size of its input"):
         SquareView(Mean(), processor(), None)
 
 
 @pytest.mark.parametrize(
     ("vision", "more", "size", "message"),
     [
-        ({"image_size": 8}, {}, 9, "size 9 is not 8, the only size that the model sees"),
-        ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is no multiple of 8"),
+        ({"image_size": 8}, {}, 9, "size 9 is not 8, the model's only input size"),
+        ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is not a multiple of 8"),
     ],
 )
 def test_a_size_that_the_model_cannot_see_is_refused(vision, more, size, message):
@@ -250,7 +250,7 @@ def test_an_interpolation_is_pillows(resample, tmp_path):
 def test_another_interpolation_is_named(resample):
     recipe = {"size": dict.fromkeys(SQUARE, 32), "resample": resample}
     with pytest.raises(
-        WeightsError, match=f"^a model: resample {resample!r} is no interpolation; known"
+        WeightsError, match=f"^a model: resample {resample!r} is not an interpolation; use one of"
     ):
         view_of(recipe, "a model")
 

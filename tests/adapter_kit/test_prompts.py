@@ -44,7 +44,7 @@ def test_a_long_text_is_cut_at_the_end_of_a_token():
 def test_a_special_token_is_refused_unless_it_stands_for_unknown_words():
     one = asked()
     one.tokenizer.add_tokens(["cat"], special_tokens=True)
-    with pytest.raises(DataError, match="text 'cat' has cat, a special token of this model"):
+    with pytest.raises(DataError, match="text 'cat' contains cat, a special token of this model"):
         asked(one.processor).tail("cat")
     one.tokenizer.unk_token = "cat"  # noqa: S105 - a token of words
     assert asked(one.processor).tail("cat").spans.count((0, 3)) == 1
@@ -106,7 +106,7 @@ LOUD = CHAT.replace("{{ c.text }}", "{{ c.text | upper if m.role == 'user' else 
         (LATE, "prompt of this model puts the text before the image"),
         (
             CHAT.replace("%}<|assistant|>", "%}<think>"),
-            "template of this model writes an answer elsewhere than after its",
+            "template of this model does not put an answer after its",
         ),
     ],
 )

@@ -29,7 +29,7 @@ def test_pictures_without_regions_make_a_batch_without_columns():
 
 
 def test_vectors_of_another_width_are_refused_with_both_widths():
-    with pytest.raises(DataError, match=r"picture 1 .* 3 wide; the model reads 2 or 8$"):
+    with pytest.raises(DataError, match=r"picture 1 .* 3 wide; the model reads width 2 or 8$"):
         pad_regions([regions(1), regions(1, width=3)], [2, 8], CPU)
 
 

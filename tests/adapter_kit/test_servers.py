@@ -46,12 +46,12 @@ def test_an_address_is_of_http_or_https(address):
     "address", ["", "h:80", "ftp://h/v1", "http://", "http://h:99999", "http://h?a"]
 )
 def test_any_other_address_is_refused(address):
-    with pytest.raises(SpecError, match=r"is http\(s\)://HOST"):
+    with pytest.raises(SpecError, match=r"must be http\(s\)://HOST"):
         host_of(address)
 
 
 def test_an_address_with_a_password_is_refused_without_it():
-    with pytest.raises(SpecError, match=r"OPENAI_API_KEY is for a key") as caught:
+    with pytest.raises(SpecError, match=r"put a key in \$OPENAI_API_KEY") as caught:
         host_of("http://me:secret@h/v1")
     assert "secret" not in str(caught.value)
 
@@ -74,7 +74,7 @@ def test_offline_another_server_is_refused(monkeypatch):
     "wrong", [{"timeout": 0.0}, {"retries": -1}, {"pause": -1.0}, {"concurrent": 0}]
 )
 def test_numbers_that_make_no_sense_are_refused(planted, wrong):
-    with pytest.raises(SpecError, match="timeouts and concurrent are more than 0"):
+    with pytest.raises(SpecError, match="timeouts and concurrent must be above 0"):
         server(planted, **wrong)
 
 
@@ -98,8 +98,8 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(planted, slept, c
     planted.answers["/x"] = in_turn(limit, {"a": 1})
     assert server(planted).post("x", {}) == {"a": 1}
     assert slept == [30]
-    why = "the server answers 429: slow down"
-    assert caplog.messages == [f"waiting 30 s before {planted.host} is asked again: {why}"]
+    why = "the server answered 429: slow down"
+    assert caplog.messages == [f"waiting 30 s before the next request to {planted.host}: {why}"]
 
 
 def test_retry_after_may_be_a_date_and_no_pause_is_longer_than_the_cap(planted, slept):
@@ -122,7 +122,7 @@ def test_an_error_with_the_status_200_is_asked_again(planted, error):
     planted.answers["/x"] = in_turn({"error": error}, {"a": 1, "error": None})
     assert server(planted).post("x", {})["a"] == 1
     planted.answers["/x"] = {"error": error}
-    with pytest.raises(ServerError, match=r"^x: the server answers 200: overloaded, 3 times$"):
+    with pytest.raises(ServerError, match=r"^x: the server answered 200: overloaded, 3 times$"):
         server(planted).post("x", {})
 
 
@@ -213,13 +213,13 @@ def test_an_interrupt_ends_at_once_while_the_server_is_silent(planted):
 
 def test_retries_come_to_an_end(planted):
     planted.answers["/x"] = (500, {}, b"broken\n  inside")
-    with pytest.raises(ServerError, match=r"^x: the server answers 500: broken inside, 3 times"):
+    with pytest.raises(ServerError, match=r"^x: the server answered 500: broken inside, 3 times"):
         server(planted).post("x", {})
 
 
 def test_a_refusal_is_asked_once(planted):
     planted.answers["/x"] = (404, {}, b"no such model")
-    with pytest.raises(ServerError, match=r"^x: the server answers 404: no such model$"):
+    with pytest.raises(ServerError, match=r"^x: the server answered 404: no such model$"):
         server(planted).post("x", {})
     assert len(planted.requests) == 1
 
@@ -244,7 +244,9 @@ def test_a_redirect_is_not_followed(planted, status):
     with planted_server() as other:
         other.answers["/x"] = {}
         planted.answers["/x"] = (status, {"Location": f"{other.address}/x"}, b"")
-        with pytest.raises(ServerError, match=rf"{status}, a redirect, which is not followed"):
+        with pytest.raises(
+            ServerError, match=rf"{status}, a redirect, which vlbench does not follow"
+        ):
             server(planted).post("x", {})
         assert other.requests == []
 
@@ -252,7 +254,7 @@ def test_a_redirect_is_not_followed(planted, status):
 @pytest.mark.parametrize("content", [b"<html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_is_no_json_is_refused(planted, content):
     planted.answers["/x"] = content
-    with pytest.raises(ServerError, match=r"^x: the answer is no JSON"):
+    with pytest.raises(ServerError, match=r"^x: the answer is not JSON"):
         server(planted).post("x", {})
 
 
@@ -278,8 +280,8 @@ def test_what_leaves_is_said_once_for_images_and_once_for_texts(planted, caplog)
         asked.announce(images=3, texts=9)
     host = planted.host
     assert caplog.messages == [
-        f"sending texts of the tasks to {host}, at first 1 text",
-        f"sending images and texts of the tasks to {host}, at first 2 images and 8 texts",
+        f"sending texts of the tasks to {host}, first 1 text",
+        f"sending images and texts of the tasks to {host}, first 2 images and 8 texts",
     ]
 
 

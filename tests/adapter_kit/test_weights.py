@@ -35,7 +35,7 @@ def test_pickled_objects_are_refused(tmp_path):
 @pytest.mark.parametrize("content", [[1, 2], {"state_dict": [1, 2]}])
 def test_a_list_is_no_state_dict(tmp_path, content):
     torch.save(content, tmp_path / "w.pt")
-    with pytest.raises(WeightsError, match="holds a list, not a state dict"):
+    with pytest.raises(WeightsError, match="contains a list, not a state dict"):
         read_state_dict(tmp_path / "w.pt")
 
 

@@ -26,7 +26,7 @@ def test_a_table_and_a_tensor_come_back(tmp_path, row):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("t", "has no column b"), ("x", "x.safetensors is no table: "), ("z", "keeps no z")],
+    [("t", "has no column b"), ("x", "x.safetensors is not a table: "), ("z", "has no z")],
 )
 def test_what_is_no_such_table_is_named(tmp_path, row, name, why):
     with pytest.raises(DataError, match=why):
@@ -34,17 +34,19 @@ def test_what_is_no_such_table_is_named(tmp_path, row, name, why):
 
 
 def test_what_is_no_tensor_is_named(tmp_path, row):
-    with pytest.raises(DataError, match=r"t\.parquet is no tensor"):
+    with pytest.raises(DataError, match=r"t\.parquet is not a tensor"):
         read_tensor(tmp_path, row, "t")
 
 
 def test_an_altered_file_and_one_that_is_gone_are_named(tmp_path, row):
     file = tmp_path / row.artifacts["t"]["file"]
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=r"t\.parquet is not the file that its row was written w"):
+    with pytest.raises(
+        DataError, match=r"t\.parquet is not the file that was written with its row;"
+    ):
         read_table(tmp_path, row, "t", ["a"])
     file.unlink()
-    with pytest.raises(DataError, match=r"t\.parquet is absent; run the task again"):
+    with pytest.raises(DataError, match=r"t\.parquet is missing; run the task again"):
         read_table(tmp_path, row, "t", ["a"])
 
 
@@ -82,11 +84,19 @@ def test_items_of_a_corpus_score_keep_their_statistics(tmp_path):
 @pytest.mark.parametrize(
     ("column", "values", "why"),
     [
-        ("credit", ["a", "b"], r"items\.parquet is no table of items: Failed to parse"),
-        ("id", [1.5, 2.5], r"items\.parquet is no table of items: Unsupported cast"),
-        ("credit", [0.0, float("nan")], r"items\.parquet has credit that is not finite; run the t"),
-        ("credit", [0.0, float("inf")], r"items\.parquet has credit that is not finite; run the t"),
-        ("credit", [0.0, None], r"items\.parquet has credit that is not finite; run the t"),
+        ("credit", ["a", "b"], r"items\.parquet is not a table of items: Failed to parse"),
+        ("id", [1.5, 2.5], r"items\.parquet is not a table of items: Unsupported cast"),
+        (
+            "credit",
+            [0.0, float("nan")],
+            r"items\.parquet contains credit that is not finite; run the t",
+        ),
+        (
+            "credit",
+            [0.0, float("inf")],
+            r"items\.parquet contains credit that is not finite; run the t",
+        ),
+        ("credit", [0.0, None], r"items\.parquet contains credit that is not finite; run the t"),
         ("digest", None, r"items\.parquet has no column digest"),
     ],
 )
@@ -96,7 +106,7 @@ def test_what_is_no_table_of_items_is_named(tmp_path, column, values, why):
 
 
 def test_a_row_without_items_is_refused(tmp_path):
-    with pytest.raises(DataError, match="its row keeps no items"):
+    with pytest.raises(DataError, match="its row has no items"):
         read_items(tmp_path, result("m"))
 
 
@@ -104,12 +114,14 @@ def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path, m
     monkeypatch.setattr(parquet_files, "FLOOR", 1 << 20)
     equal = pa.table({"a": pa.repeat(0, 1_000_000)})
     row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"t": equal}))
-    with pytest.raises(DataError, match=r"t\.parquet is no table: its \d+ bytes unpack to over"):
+    with pytest.raises(DataError, match=r"t\.parquet is not a table: its \d+ bytes unpack to over"):
         read_table(tmp_path, row, "t", ["a"])
 
 
 def test_more_items_than_the_rows_n_allows_are_refused_before_they_are_read(tmp_path):
     table = item_table(Examples(["a", "b"], ["x", "y"]), "accuracy", {}, [1, 0])
     row = with_items(tmp_path, result("m", score(n=1), counts={"n": 1}), table)
-    with pytest.raises(DataError, match="it has 2 rows, and its row's n allows 1; run the task"):
+    with pytest.raises(
+        DataError, match="it has 2 rows; its row's n allows at most 1; run the task"
+    ):
         read_items(tmp_path, row)

@@ -71,7 +71,7 @@ def test_scores_of_halves_are_compared_by_their_differences():
     assert compared(a, b).p == pytest.approx(
         compare_items([1, 1, 0], [0, 1, 0], np.arange(3), **expected).p
     )
-    with pytest.raises(DataError, match="a and c have other numbers of halves"):
+    with pytest.raises(DataError, match="a and c have different numbers of halves"):
         compared(a, halved("c", [0, 1, 0], [0.3, 0.4]))
     # What is chance by construction is so on every half.
     chance = halved("c", [1, 0, 0], [])
@@ -121,7 +121,7 @@ def test_a_corpus_score_is_compared_by_its_statistics():
     assert compared(*both) == compare_corpora(stats, stats * 0.5, np.arange(2), formula)
 
 
-FOUND, STATISTICS = table([1, 1, 0]), "an item has other than 10 statistics"
+FOUND, STATISTICS = table([1, 1, 0]), "an item does not have 10 statistics"
 REFUSED = [
     (with_statistics([[1.0]]), score(0.5, "bleu_1"), STATISTICS),
     (with_statistics([[1.0] * 10, None]), score(0.5, "bleu_1"), STATISTICS),
@@ -135,9 +135,9 @@ REFUSED = [
         score(0.5, "spice"),
         "no corpus score is called spice; there are bleu_1, bleu_2",
     ),
-    (FOUND, score(metric="reliability"), "a keeps no items of this score, which is no mean"),
+    (FOUND, score(metric="reliability"), "a has no items of this score, which is not a mean"),
     (FOUND, score(0.7), r"^the items of a give 0\.666667, not its 0\.7"),
-    (pa.concat_tables([FOUND] * 2), score(2 / 3), "a has an item twice"),
+    (pa.concat_tables([FOUND] * 2), score(2 / 3), "a lists an item twice"),
     (
         FOUND.set_column(0, "id", pa.array(["x", "y", None]).dictionary_encode()),
         score(2 / 3),
@@ -161,10 +161,10 @@ TWO, OTHER = Examples(["x", "y"], ["1", "2"]), Examples(["x", "y", "w"], ["1", "
 CHANGED = EXAMPLES._replace(digests=["1", "7", "3"])
 CLUSTERED = EXAMPLES._replace(clusters=["i"] * 3)
 DIFFERENT = [
-    (A, items("b", [1, 1, 0], OTHER), "only a has the item 'z', not b"),
+    (A, items("b", [1, 1, 0], OTHER), "a has the item 'z', but b does not"),
     (A, items("b", [1, 1, 0], CHANGED), "the item 'y' of a and of b differ in content"),
     (A, items("b", [1, 1, 0], CLUSTERED), "the item 'x' of a and of b differ in cluster"),
-    (items("a", [1, 1], TWO), B, "only b has the item 'z', not a"),
+    (items("a", [1, 1], TWO), B, "b has the item 'z', but a does not"),
     (answered("a", 0), answered("b", 1), "the item 'z' of a and of b differ in target"),
 ]
 
@@ -177,10 +177,10 @@ def test_items_that_are_not_the_same_are_named(a, b, why):
 
 def test_other_trials_are_refused():
     once, twice = items("a", [1, 1, 0]), items("b", [[1, 1, 0]] * 2)
-    with pytest.raises(DataError, match="a and b have items in other trials"):
+    with pytest.raises(DataError, match="a and b have items in different trials"):
         compared(once, twice)
     out = replace_cell(twice)
-    with pytest.raises(DataError, match="b and c have items in other trials"):
+    with pytest.raises(DataError, match="b and c have items in different trials"):
         compared(twice, out)
 
 

@@ -144,7 +144,7 @@ def test_an_altered_artifact_changes_nothing(tmp_path, side):
     file.write_text("altered")
     (problem,) = merge([tmp_path / "1"], tmp_path / "2").problems
     assert problem.startswith(f"{tmp_path}/{side}: artifacts/t/")
-    assert "items is not the file that its row was written with" in problem
+    assert "items is not the file that was written with its row;" in problem
     assert models(tmp_path / "2") == ["n"]
 
 
@@ -164,7 +164,7 @@ def test_files_that_two_rows_of_one_model_dispute_are_refused(tmp_path):
     put(tmp_path / "2", [replace(ran("m", 1), comparable="other")], RNG)
     altered(tmp_path / "2" / "t.json", older_file)
     problems = merge([tmp_path / "1"], tmp_path / "2").problems
-    assert any("two rows of 'm' keep different files as artifacts/t/m/items" in p for p in problems)
+    assert any("two rows of 'm' have different files at artifacts/t/m/items" in p for p in problems)
 
 
 def test_a_malformed_board_is_named_and_nothing_is_written(tmp_path):
@@ -193,7 +193,7 @@ def test_a_row_keeps_no_files_outside_its_models_folder(tmp_path, file):
 def test_a_row_without_scores_keeps_no_files(tmp_path):
     row = replace(with_file(tmp_path, result("m", score())), status="skipped", scores=[])
     write(tmp_path, board(row))
-    with pytest.raises(SpecError, match="only a row with scores keeps files"):
+    with pytest.raises(SpecError, match="only a row with scores has files"):
         read_folder(tmp_path)
 
 
@@ -206,9 +206,9 @@ def test_a_board_that_is_a_link_out_of_its_folder_is_refused(tmp_path):
 
 
 def test_folders_without_boards_are_named(tmp_path):
-    with pytest.raises(UnknownNameError, match="absent is no folder"):
+    with pytest.raises(UnknownNameError, match="absent is not a folder"):
         merge([tmp_path / "absent"], tmp_path / "out")
-    with pytest.raises(UnknownNameError, match=f"no board at all in {tmp_path}"):
+    with pytest.raises(UnknownNameError, match=f"no boards in {tmp_path}"):
         merge([tmp_path], tmp_path / "out")
 
 
@@ -284,10 +284,10 @@ def killed_after_an_artifact(tmp_path):
 def test_an_artifact_whose_board_is_not_there_yet_is_no_altered_one(tmp_path):
     source, target = killed_after_an_artifact(tmp_path)
     (row,) = [r for r in read_board(target / "t.json").results if r.model == "m"]
-    with pytest.raises(DataError, match="is not the file that its row was written with"):
+    with pytest.raises(DataError, match="is not the file that was written with its row;"):
         read_bytes(target, row, "items")
     (problem,) = merge([target], tmp_path / "new").problems
-    assert "is not the file that its row was written with" in problem
+    assert "is not the file that was written with its row;" in problem
     assert merge([source], target).problems == []
 
 
@@ -407,14 +407,14 @@ def test_other_values_under_one_identity_name_both_files(other, what):
     (conflict,) = conflicts(board(one), board(replace(one, **other)))
     words = f"0/t.json and 1/t.json contradict each other in the {what} of"
     assert conflict.startswith(words + " '{0}'; ")
-    assert conflict.endswith("keep one of them, or run one again under a --name of its own")
+    assert conflict.endswith("keep one of the rows, or run one again under another --name")
 
 
 def test_boards_of_one_version_with_other_heads_contradict_each_other():
     other = board(result("m", score()), primary={"metric": "recall", "at": {}})
     (conflict,) = conflicts(board(result("n", score())), other)
     assert "0/t.json and 1/t.json contradict each other in the primary of t (version 1)" in conflict
-    assert conflict.endswith("raise the version in one of them")
+    assert conflict.endswith("raise the version in one of the files")
 
 
 def kept(sha256, **rest):
@@ -429,4 +429,4 @@ def test_the_newest_version_has_the_files_that_an_older_one_kept():
 
 def test_two_rows_of_a_version_that_keep_other_files_in_one_place_are_told():
     _, (disputed,) = newest_keepers([board(kept("1"), kept("2", comparable="b"))])
-    assert disputed.startswith("t (version 1): two rows of 'm' keep different files as f; keep one")
+    assert disputed.startswith("t (version 1): two rows of 'm' have different files at f; keep one")

@@ -76,7 +76,7 @@ def test_secrets_and_folders_are_cut_from_a_message(text, kept):
         "BlipForImageTextRetrieval has no tokens; monkey=5",
         "monkey: 5; tokens: 77",
         "sha256:" + "0a1b2c3d" * 8,
-        "the adapter has no `crop`: its own preprocessing holds",
+        "the adapter has no `crop`: its own preprocessing is used",
     ],
 )
 def test_what_is_neither_stays(text):

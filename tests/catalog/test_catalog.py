@@ -132,7 +132,7 @@ def test_a_source_given_twice_counts_once(source):
 @pytest.mark.parametrize("name", ["", "gone"])
 def test_a_folder_that_is_no_source_is_refused(tmp_path, name):
     with pytest.raises(
-        SpecError, match=f"{tmp_path / name}: a source has a folder tasks/ or model_ad"
+        SpecError, match=f"{tmp_path / name}: a source needs a folder tasks/ or model_ad"
     ):
         load_catalog([tmp_path / name])
 
@@ -143,7 +143,7 @@ def test_a_model_whose_name_is_refused_is_left_out_alone_and_that_is_said_once(t
         catalog = load_catalog([tmp_path])
     assert [name for name in catalog.models if name.startswith("zz-")] == ["zz-good"]
     (said,) = [one for one in caplog.messages if "left out" in one]
-    assert r"models.yaml:1: 'zz-\u202eb' is no name for a model; wanted are" in said
+    assert r"models.yaml:1: 'zz-\u202eb' is not a name for a model; use" in said
 
 
 def test_the_package_of_an_entry_point_is_a_source(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_a_glob_of_models_is_those_that_can_be_had(source):
     models(source, f"zz-b: {line}\nzz-a: {line}\nzz-c: {{unavailable: lost}}\n")
     catalog = load_catalog([source])
     assert catalog.model_names(["zz-*", "hf:a/b*c", object]) == ["zz-a", "zz-b", "hf:a/b*c", object]
-    with pytest.raises(UnknownNameError, match=r"no model that can be had matches 'zz-\?c'"):
+    with pytest.raises(UnknownNameError, match=r"no available model matches 'zz-\?c'"):
         catalog.model_names(["zz-?c"])
 
 

@@ -54,8 +54,18 @@ def test_a_user_needs_no_paper(findings):
         ("{two: [a, b]}", "[a]", 3, "'models' must be a mapping, not"),
         ("where:", "were:", 5, r"'findings\[0\].were' is unknown; did you mean 'where'"),
         ("{finding: It sings.,", "{", 6, r"'findings\[1\].finding' is missing"),
-        (", needs: a microphone", "", 6, "a finding has one of .*; this one has 0"),
-        ("within: [0, 1]", "within: [0, 1], needs: x", 5, "a finding has one of .* has 2"),
+        (
+            ", needs: a microphone",
+            "",
+            6,
+            "a finding must have exactly one of .*; this finding has 0",
+        ),
+        (
+            "within: [0, 1]",
+            "within: [0, 1], needs: x",
+            5,
+            "a finding must have exactly one of .* has 2",
+        ),
         ("within: [0, 1]", "within: [0, 1], by: 1", 5, "'by' belongs to 'greater'"),
     ],
 )
@@ -251,7 +261,7 @@ def test_what_a_side_names_comes_before_each(compared):
         ),
         ("model: a, within: [x, 1]", r"'findings\[0\].within\[0\]' must be a number, not 'x'"),
         ("model: a, within: [0.9, 0.1]", r"'within' is \[low, high\]; 0.9 is above 0.1"),
-        ("within: [0, 1]", "'model' is missing, here and beside the finding"),
+        ("within: [0, 1]", "'model' is missing, in this side and in the finding"),
         (
             "greater: [a, b]",
             r"'findings\[0\].greater\[0\]' must be a mapping of model, task, metric, at, floor, ",
@@ -329,9 +339,15 @@ def test_a_finding_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(rang
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("for_each: {}", "'for_each' has one of capability and model"),
-        ("for_each: {model: a, capability: JointAttender}", "'for_each' has one of capability and"),
-        ("for_each: {model: a}, model: b", "'for_each' says which models; a side may name another"),
+        ("for_each: {}", "'for_each' must have either capability or model"),
+        (
+            "for_each: {model: a, capability: JointAttender}",
+            "'for_each' must have either capability or",
+        ),
+        (
+            "for_each: {model: a}, model: b",
+            "'for_each' gives the models; only a side may name another",
+        ),
         ("for_each: {model: []}", "'model' is empty"),
         ("for_each: {model: a, task: []}", "'task' is empty"),
         ("for_each: {capability: JointAtender}", "no capability is named 'JointAtender'; did you"),
@@ -339,7 +355,10 @@ def test_a_finding_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(rang
             "for_each: {models: a}",
             r"'findings\[0\].for_each.models' is unknown; did you mean 'model'",
         ),
-        ("for_each: {model: two}, each: {model: [a]}", "every side names a model; leave one out"),
+        (
+            "for_each: {model: two}, each: {model: [a]}",
+            "every side names a model; leave out 'model' in one side",
+        ),
     ],
 )
 def test_a_range_that_cannot_be_is_told_with_its_line(ranging, entry, message):
@@ -348,5 +367,5 @@ def test_a_range_that_cannot_be_is_told_with_its_line(ranging, entry, message):
 
 
 def test_what_vlbench_cannot_show_ranges_over_nothing(ranging):
-    with pytest.raises(SpecError, match="'for_each' belongs to a comparison"):
+    with pytest.raises(SpecError, match="'for_each' is only for a comparison"):
         ranging("for_each: {model: a}, needs: a microphone")

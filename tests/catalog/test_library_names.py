@@ -74,16 +74,16 @@ def test_other_names_stand_for_nothing(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("timm:", r"'timm:' names no model; wanted is timm:NAME, or timm:\./FOLDER"),
+        ("timm:", r"'timm:' does not name a model; write timm:NAME, or timm:\./FOLDER"),
         ("timm:vit_smal_patch16_224", "did you mean .*vit_small_patch16_224"),
         ("torchvision:resnet51", "did you mean .*resnet50"),
         ("torchvision:resnet18/IMAGENET1K_V9", "did you mean IMAGENET1K_V1"),
         ("open_clip:ViT-B-99/openai", "did you mean ViT-B-"),
-        ("open_clip:ViT-B-32", "ViT-B-32 of open_clip wants a tag"),
+        ("open_clip:ViT-B-32", "ViT-B-32 of open_clip needs a tag"),
         ("open_clip:ViT-B-32/openay", "did you mean openai"),
         ("hf:./nowhere", r"no folder \./nowhere"),
         ("timm:~/nowhere-at-all", "no folder ~/nowhere-at-all"),
-        ("openai:llava", r"'openai:llava' lacks an address; wanted is openai:NAME@URL"),
+        ("openai:llava", r"'openai:llava' lacks an address; write openai:NAME@URL"),
         ("openai:@http://h/v1", "lacks an address"),
         ("openai:llava@ftp://h/v1", "lacks an address"),
         ("openai:llava@httpd", "lacks an address"),
@@ -224,7 +224,7 @@ def test_the_configuration_says_which_adapter_reads_a_model(kind, saved_by, adap
     [
         (
             {"model_type": "wav2vec2"},
-            "is of type 'wav2vec2', which no adapter is known to read; name",
+            "is of type 'wav2vec2', which no adapter reads; name",
         ),
         (
             {"architectures": "ViTModel"},
@@ -232,7 +232,7 @@ def test_the_configuration_says_which_adapter_reads_a_model(kind, saved_by, adap
         ),
         (
             {"architecture": "resnet18", "pretrained_cfg": {"tag": "a1_in1k"}},
-            r"is a model of timm; write timm:\./FOLDER for .*; timm:resnet18\.a1_in1k is what",
+            r"is a model of timm; write timm:\./FOLDER for .*; timm:resnet18\.a1_in1k is only",
         ),
     ],
 )

@@ -45,7 +45,10 @@ class Captioner(Protocol):
 @pytest.mark.parametrize(
     ("adapter", "gaps"),
     [
-        (Singular, {"ImageEncoder": "encode_images is missing; encode_image is there"}),
+        (
+            Singular,
+            {"ImageEncoder": "encode_images is missing; did you misspell it as encode_image?"},
+        ),
         (Unprepared, {"ImageEncoder": "preprocess(image: Image) -> Tensor is missing"}),
         (Unnamed, {"Classifier": "class_names() -> Sequence[str] is missing"}),
         (Sees, {}),
@@ -63,7 +66,8 @@ def test_a_shared_method_alone_begins_all_that_share_it():
 def test_several_missing_methods_stand_in_one_line():
     adapter = type("Half", (), {"class_name": print, "preprocess": print})
     assert half_offered(adapter, Classifier) == (
-        "class_names is missing; class_name is there, logits(pixels: Tensor) -> Tensor is missing"
+        "class_names is missing; did you misspell it as class_name?, "
+        "logits(pixels: Tensor) -> Tensor is missing"
     )
 
 
@@ -91,7 +95,7 @@ def test_the_signature_is_as_the_capability_writes_it():
 
 
 def test_what_a_task_lacks_names_the_missing_method():
-    told = "ImageEncoder (encode_images is missing; encode_image is there)"
+    told = "ImageEncoder (encode_images is missing; did you misspell it as encode_image?)"
     assert lacking(Singular, ImageEncoder) == told
     assert lacking(Singular, ImageEncoder | MaskedLanguageModel) == f"{told} or MaskedLanguageModel"
     assert lacking(Singular, ImageEncoder, ["ImageEncoder"]) == "ImageEncoder"

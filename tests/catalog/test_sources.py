@@ -17,7 +17,7 @@ def test_the_shipped_source_comes_first_and_each_source_once(tmp_path):
 
 
 def test_a_folder_with_neither_tasks_nor_adapters_is_no_source(tmp_path):
-    with pytest.raises(SpecError, match=r"a source has a folder tasks/ or model_adapters/"):
+    with pytest.raises(SpecError, match=r"a source needs a folder tasks/ or model_adapters/"):
         find_sources([tmp_path])
 
 

@@ -85,7 +85,7 @@ REFUSED = [
     ("tags: [one, two]", "tags: one", r"yaml:5: 'tags' must be a list of texts, not 'one'"),
     ("[one, two]", "5", r"yaml:5: 'tags' must be a list of texts, not 5"),
     ("[one, two]", "[2021, two]", r"yaml:5: "),
-    ("[one, two]", "[one, all]", r"yaml:5: 'all' selects every task; it is no tag"),
+    ("[one, two]", "[one, all]", r"yaml:5: 'all' selects every task, so it cannot be a tag"),
     ('loader: "a:b", ', "", r"yaml:6: 'data.loader' is missing"),
     ('"a:b"', "5", r"yaml:6: 'data.loader' must be a text"),
     ("model: {resize: 8}", "model: [8]", r"yaml:7: 'model' must be a mapping, not a list"),
@@ -113,9 +113,9 @@ REFUSED = [
     (TASK, "group: []\n", "group"),
     (TASK, "group: [[a]]\n", r":1: 'group\[0\]' must be a text, not "),
     (TASK, "group: [7]\n", r":1: 'group\[0\]' must be a text, not "),
-    (TASK, "group: [a]\n" + TASK, "a 'group' of tasks has no 'probe' of its own"),
-    (TASK, "group: [a]\nfigures: [f:bars]\n", ":1: a 'group' of tasks has no 'figures' of its own"),
-    (TASK, "findings: []\n", "few_shot_x.yaml:1: findings stand in a folder named findings"),
+    (TASK, "group: [a]\n" + TASK, "a 'group' of tasks cannot have 'probe'"),
+    (TASK, "group: [a]\nfigures: [f:bars]\n", ":1: a 'group' of tasks cannot have 'figures'"),
+    (TASK, "findings: []\n", "few_shot_x.yaml:1: findings belong in a folder named findings"),
 ]
 
 
@@ -169,7 +169,7 @@ REFUSED_MODELS = [
         (f"a: {{adapter: 'x:Y'}}\nb: {entry}", "2: 'b' needs an adapter")
         for entry in ("{paper: p}", "5", "", "[adapter]")
     ),
-    ('"a\\e": {adapter: "x:Y"}', r"1: 'a\\x1b' is no name for a model; wanted"),
+    ('"a\\e": {adapter: "x:Y"}', r"1: 'a\\x1b' is not a name for a model; use"),
 ]
 
 
@@ -182,7 +182,9 @@ def test_what_no_models_file_may_say_is_told_with_its_line(models, text, message
 def test_an_old_name_has_no_key_but_the_new_one(models):
     (old,) = models("old: {renamed: new}\n")
     assert old.renamed == "new"
-    with pytest.raises(SpecError, match=r"models.yaml:1: 'old' is renamed, so it has no other"):
+    with pytest.raises(
+        SpecError, match=r"models.yaml:1: 'old' is renamed, so it cannot have other"
+    ):
         models("old: {renamed: new, paper: none}\n")
 
 
@@ -233,7 +235,7 @@ def test_all_problems_of_a_models_file_stand_in_one_message(models):
 @pytest.mark.parametrize("name", ["all", ".hidden", "a\\b", "a\x1bb"])
 def test_a_task_has_a_name_that_a_board_can_have(tmp_path, name):
     file = write(tmp_path / f"{name}.yaml", TASK)
-    with pytest.raises(SpecError, match="is no name for a task; rename the file"):
+    with pytest.raises(SpecError, match="is not a name for a task; rename the file"):
         load_task(file, tmp_path)
 
 
@@ -327,15 +329,18 @@ def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path)
         (
             CHILD.replace("extends: base", "extends: child"),
             BASE,
-            r"child.yaml:2: a circle: \S*/child.yaml extends \S*/child.yaml$",
+            r"child.yaml:2: circular 'extends': \S*/child.yaml extends \S*/child.yaml$",
         ),
         (
             CHILD,
             BASE + "extends: child\n",
-            r"base.yaml:10: a circle: \S*child.yaml extends \S*base.yaml extends \S*child.yaml$",
+            (
+                r"base.yaml:10: circular 'extends': \S*child.yaml extends "
+                r"\S*base.yaml extends \S*child.yaml$"
+            ),
         ),
-        (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is between tasks with a probe"),
-        (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is between tasks with a"),
+        (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is for tasks with a probe"),
+        (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is for tasks with a"),
         (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
     ],
 )

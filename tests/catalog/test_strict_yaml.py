@@ -61,17 +61,17 @@ def test_the_other_spellings_of_the_core_schema_are_read_too(text, value):
     assert scalar(text) == value
 
 
-DUPLICATE, ANCHOR = "duplicate key", "anchors and aliases are refused"
-NO_MAPPING, NO_WORD = "wanted a mapping of keys to values", "a key must be a word or a number"
+DUPLICATE, ANCHOR = "duplicate key", "anchors and aliases are not allowed;"
+NO_MAPPING, NO_WORD = "must be a mapping of keys to values", "a key must be a word or a number"
 REFUSED = [
     ("a: 1\nb: 2\na: 3\n", rf"a\.yaml:3: {DUPLICATE} 'a'"),
     ("params:\n  list:\n  - shots: 1\n    shots: 2\n", rf"a\.yaml:4: {DUPLICATE} 'shots'"),
     ("a: 1\nb: &x [2]\n", rf"a\.yaml:2: {ANCHOR}"),
     *((text, rf"a\.yaml:1: {ANCHOR}") for text in ("a: &x {b: 1}", "&x a: 1", "a: &x 1", "a: *x")),
-    ("a: !foo b", "the tag .*foo is refused"),
-    ("a: !!binary b", "the tag .*binary is refused"),
-    ("a: !!timestamp b", "the tag .*timestamp is refused"),
-    ("a: !!python/name:os.system b", "the tag .*python/name:os.system is refused"),
+    ("a: !foo b", "the tag .*foo is not allowed"),
+    ("a: !!binary b", "the tag .*binary is not allowed"),
+    ("a: !!timestamp b", "the tag .*timestamp is not allowed"),
+    ("a: !!python/name:os.system b", "the tag .*python/name:os.system is not allowed"),
     *((text, "tag") for text in ("a: !foo [1]", "a: !!python/object:os.x {b: 1}", "!!set {a}")),
     *((text, "tag") for text in ("a: !!omap [b: 1]", "a: !!int abc", "a: !!float abc")),
     # Tags that end like a plain tag.
@@ -100,7 +100,7 @@ def test_what_yaml_allows_and_a_file_of_ours_does_not_is_refused(load, text, mes
 
 @pytest.mark.timeout(5)
 def test_nine_levels_of_aliases_are_refused_at_once(load):
-    with pytest.raises(SpecError, match="anchors and aliases are refused"):
+    with pytest.raises(SpecError, match="anchors and aliases are not allowed;"):
         load(BOMB)
 
 

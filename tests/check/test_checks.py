@@ -62,7 +62,7 @@ def attending(*, shape, value, whole=False):
     ("adapter", "complaint"),
     [
         (attending(shape=(1, 1, 2, 3), value=0.3), "3 columns, 4 boxes"),
-        (attending(shape=(1, 1, 2, 4), value=0.1), "rows sum to 0.4..0.4, where whole is False"),
+        (attending(shape=(1, 1, 2, 4), value=0.1), "rows sum to 0.4..0.4; whole is False"),
         (attending(shape=(1, 1, 2, 4), value=0.5, whole=True), "rows sum to 2..2"),
         (attending(shape=(1, 1, 2, 4), value=-0.1, whole=True), "rows sum to -0.4..-0.4"),
     ],
@@ -93,11 +93,11 @@ def detecting(boxes, labels=("x",), size=None):
     ],
 )
 def test_regions_that_disagree_are_shown(adapter, complaint):
-    assert complaint in failures(adapter)["Detector", "regions agree and lie inside the image"]
+    assert complaint in failures(adapter)["Detector", "regions agree and are inside the image"]
 
 
 MASK = "logits for every word"
-ANSWERED = "log-likelihoods, without a picture too if it says so"
+ANSWERED = "log-likelihoods, also without a picture if declared"
 
 
 def unseen(_, pictures, _questions, answers):
@@ -123,12 +123,12 @@ def unseen(_, pictures, _questions, answers):
         (
             broken(similarity=lambda _, images, texts: (images @ texts.T / 100).softmax(1)),
             ("SharedSpace", "a number for each pair, in any batch"),
-            "a pair alone differs by",
+            "a pair scored by itself differs by",
         ),
         (
             broken(count_tokens=lambda _, texts: [min(8, len(text.split())) for text in texts]),
             ("TextEncoder", "counts what it cuts"),
-            "500 sentences have 8 tokens, one has 7, of 8",
+            "500 sentences have 8 tokens, one sentence has 7; the limit is 8",
         ),
         (
             broken(count_tokens=lambda *_: [1]),
@@ -137,7 +137,7 @@ def unseen(_, pictures, _questions, answers):
         ),
         (
             broken(encode_grid=lambda _, pixels: pixels.mean((2, 3))),
-            ("GridEncoder", "one float32 output an example"),
+            ("GridEncoder", "one float32 output per example"),
             "float32 of 3 dimensions expected",
         ),
         (
@@ -148,7 +148,7 @@ def unseen(_, pictures, _questions, answers):
         (
             broken(score_answers=lambda *given: torch.ones(len(given[3]))),
             ("AnswerScorer", ANSWERED),
-            "log-likelihoods of up to 1; none is above 0",
+            "log-likelihoods of up to 1; they must be at most 0",
         ),
         (
             broken(score_answers=unseen, reads_text_alone=True),
@@ -158,12 +158,12 @@ def unseen(_, pictures, _questions, answers):
         (
             broken(answer=lambda *_: "blue"),
             ("Answerer", "the same texts in any batch"),
-            "3 questions gave 'blue'; wanted is a list of 3 texts",
+            "3 questions gave 'blue'; return a list of 3 texts",
         ),
         (
             broken(answer=lambda *given: [str(len(given[2]))] * len(given[2])),
             ("Answerer", "the same texts in any batch"),
-            "'a photo of a cat' is answered with '1' alone, else '3'",
+            "'a photo of a cat' is answered with '1' by itself, but otherwise with '3'",
         ),
         (
             broken(masked_lm=lambda _: (SimpleNamespace(mask_token=None), None)),
@@ -191,10 +191,10 @@ def test_names_that_nobody_knows_are_no_broken_promise():
 @pytest.mark.parametrize(
     ("layers", "found", "message"),
     [
-        (["a", "a", "output"], None, "wanted are names that differ, `output` last"),
-        (["output", "a"], None, "wanted are names that differ, `output` last"),
+        (["a", "a", "output"], None, "names must differ, with `output` last"),
+        (["output", "a"], None, "names must differ, with `output` last"),
         (["a", "output"], {"a": 0, "output": 0}, "asked for `output`, it gives"),
-        (["a", "output"], {"output": 1}, "`output` is not what the model gives without layers"),
+        (["a", "output"], {"output": 1}, "`output` differs from the output without layers"),
     ],
 )
 def test_layers_that_are_not_as_promised_are_said(layers, found, message):
@@ -229,6 +229,6 @@ def test_layers_of_texts_that_are_not_as_promised_are_said(kind):
     adapter = Wrong()
     assert check(adapter, samples) == ""
     adapter.more = 1
-    assert "`output` is not what the model gives without layers" in check(adapter, samples)
+    assert "`output` differs from the output without layers" in check(adapter, samples)
     adapter.names = ("output", "first")
-    assert "wanted are names that differ, `output` last" in check(adapter, samples)
+    assert "names must differ, with `output` last" in check(adapter, samples)

@@ -97,14 +97,14 @@ def test_outputs_that_are_no_tensors_are_named():
 
 def test_an_output_of_the_wrong_shape_is_shown():
     why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(2)))
-    message = why["ImageEncoder", "one float32 output an example"]
+    message = why["ImageEncoder", "one float32 output per example"]
     assert message.startswith("outputs are torch.float32 (3, 4), ")
     assert message.endswith("float32 of 1 dimensions expected")
 
 
 def test_an_output_too_few_is_counted():
     why = failures(broken(encode_images=lambda _, pixels: pixels.flatten(1)[1:]))
-    assert why["ImageEncoder", "one float32 output an example"] == "a batch of 3 gave 2 outputs"
+    assert why["ImageEncoder", "one float32 output per example"] == "a batch of 3 gave 2 outputs"
     assert why["ImageEncoder", "takes a grayscale image"] == "a batch of 1 gave 0 outputs"
 
 
@@ -113,7 +113,7 @@ def test_vectors_of_unequal_width_are_shown():
         def logits(self, pixels):
             return [torch.ones(2 + i) for i, _ in enumerate(pixels)]
 
-    message = failures(Growing())["Classifier", "one float32 output an example"]
+    message = failures(Growing())["Classifier", "one float32 output per example"]
     assert "(2,), torch.float32 (3,), torch.float32 (4,)" in message
 
 
@@ -149,7 +149,7 @@ def test_nan_is_counted():
 @pytest.mark.parametrize("scale", [1e38, 1e-20])
 def test_numbers_whose_squares_do_not_fit_are_refused_as_in_a_run(scale):
     found = failures(broken(encode_images=lambda _, pixels: (pixels.flatten(1) + 0.1) * scale))
-    assert "whose squares float32 does not hold" in found["ImageEncoder", "finite"]
+    assert "whose squares overflow or underflow float32" in found["ImageEncoder", "finite"]
 
 
 def test_memory_may_be_used_again():
@@ -165,7 +165,9 @@ def test_memory_may_be_used_again():
 def test_a_gradient_that_is_cut_off_names_the_way_out():
     cut = {"encode_images": lambda _, pixels: pixels.detach().flatten(1)}
     why = failures(broken(**cut))
-    assert "says differentiable = False" in why["ImageEncoder", "gradients reach pixels"]
+    assert (
+        "if that is so, set differentiable = False" in why["ImageEncoder", "gradients reach pixels"]
+    )
     assert failures(broken(**cut, differentiable=False)) == {}
 
 
@@ -178,7 +180,7 @@ def test_pixels_changed_in_place_are_a_broken_promise(capability, method, width)
     why = failures(broken(**in_place, differentiable=False))
     assert why.keys() == {(capability, "does not change its pixels")}
     (message,) = why.values()
-    assert message.startswith(f"{method} changes the pixels that it is given; copy them before")
+    assert message.startswith(f"{method} changes the pixels that it is given; copy them first,")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_a_pass_gives_one_output_of_its_dimensions_per_sample(capability):
 
 def test_a_model_that_ignores_what_is_taken_away_is_told():
     why = failures(broken(cut=lambda self, _: self))
-    assert why["Intervenable", "without its parts, other outputs"] == (
+    assert why["Intervenable", "other outputs without its parts"] == (
         "without any part, all outputs are the same"
     )
 
@@ -252,6 +254,6 @@ class Hooked(Honest):
 
 
 def test_a_hook_left_behind_after_a_use_or_an_error_is_told():
-    promise = "Intervenable", "whole again after a cut model was used"
+    promise = "Intervenable", "unchanged after a cut model was used"
     assert failures(Hooked(leaves=True))[promise].startswith("after a cut model was used")
     assert failures(Hooked())[promise].startswith("after an error in a cut model")

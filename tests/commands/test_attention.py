@@ -87,7 +87,7 @@ def test_attention_of_a_model_without_a_head_is_drawn(words, tmp_path):
     [
         ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
         ({2: "one", 3: ["--without", "0-1"]}, "LooksLeft is not Intervenable: it has no cut"),
-        ({0: "raw-pixels"}, "raw-pixels is no JointAttender: it has no attend"),
+        ({0: "raw-pixels"}, "raw-pixels is not a JointAttender: it has no attend"),
         ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_cannot_be_drawn_is_said(words, changed, message, tmp_path, capsys)
 def test_heads_are_named_by_layer_and_number(words, heads, capsys):
     with pytest.raises(SystemExit):
         main(["attention", *words, "one", "--without", heads, "-o", "a.png"])
-    assert "wants LAYER-HEAD,... such as 2-0,3-1" in capsys.readouterr().err
+    assert "must be LAYER-HEAD,... such as 2-0,3-1" in capsys.readouterr().err
 
 
 def test_a_boxs_attention_is_spread_over_its_pixels_and_overlaps_add_up():

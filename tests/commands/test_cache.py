@@ -26,7 +26,7 @@ def test_the_listing_has_a_line_for_each_model_and_the_sum(cache, capsys):
     printed = capsys.readouterr().out
     lines = [line.split() for line in printed.splitlines()]
     assert ["first", "coco:c", "features", "4.0", "MB", "0", "min", "ago"] in lines
-    assert f"8.0 MB in {cache}; less: vlbench cache prune --help" in printed
+    assert f"8.0 MB in {cache}; to remove entries: vlbench cache prune --help" in printed
     assert run(cache, "--json") == 0
     assert [one["data"] for one in json.loads(capsys.readouterr().out)] == [
         "vlbench.data.coco:c"
@@ -35,7 +35,7 @@ def test_the_listing_has_a_line_for_each_model_and_the_sum(cache, capsys):
 
 def test_pruning_says_what_would_go_and_then_removes_it(cache, capsys):
     assert run(cache, "prune", "--model=first", "--dry-run") == 0
-    assert f"4.0 MB would go from {cache}; nothing has" in capsys.readouterr().out
+    assert f"4.0 MB would be removed from {cache}; nothing was" in capsys.readouterr().out
     assert run(cache, "prune", "--model=first") == 0
     assert capsys.readouterr().out == f"removed 4.0 MB from {cache}, 4.0 MB left\n"
     assert run(cache, "prune", "--to=1MB", "--older=2w") == 0
@@ -48,7 +48,7 @@ def test_pruning_says_what_would_go_and_then_removes_it(cache, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["prune"], "say what to remove: --older 30d, --model NAME or --to 50GB"),
+        (["prune"], "pass what to remove: --older 30d, --model NAME or --to 50GB"),
         (["--older=2d"], "--older is for `vlbench cache prune`"),
         (["prune", "--json"], "--json is for `vlbench cache show`"),
     ],
@@ -62,4 +62,4 @@ def test_what_cannot_be_meant_is_refused(cache, capsys, words, why):
 def test_an_age_and_a_size_need_their_units(cache, capsys, word):
     with pytest.raises(SystemExit, match="2"):
         run(cache, "prune", word)
-    assert "is not like" in capsys.readouterr().err
+    assert "is not of the form" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_a_capability_that_is_begun_is_incomplete(options):
     write(options.include_path[0] / "mine.py", f"class Mine:\n    {methods}")
     (finding,) = check_model(f"{options.include_path[0]}/mine.py:Mine", options)
     assert finding[:3] == ("ImageEncoder", "is incomplete", False)
-    assert finding.why == "encode_images is missing; encode_image is there"
+    assert finding.why == "encode_images is missing; did you misspell it as encode_image?"
 
 
 def test_an_adapter_with_no_capability_is_told_what_one_wants(options):
@@ -52,8 +52,9 @@ def test_an_adapter_with_no_capability_is_told_what_one_wants(options):
     (finding,) = check_model(f"{options.include_path[0]}/mine.py:Mine", options)
     assert (finding.what, finding.ok) == ("has no capability", False)
     assert finding.why == (
-        "Mine has the methods of none; those of ImageEncoder are "
-        "preprocess(image: Image) -> Tensor and encode_images(pixels: Tensor) -> Tensor"
+        "Mine has the methods of no capability; an ImageEncoder has "
+        "preprocess(image: Image) -> Tensor and encode_images(pixels: Tensor) -> "
+        "Tensor"
     )
 
 
@@ -64,7 +65,9 @@ def test_one_cause_is_printed_once_with_all_that_it_breaks(options):
     assert failed[0].startswith("FAILED ImageEncoder: takes a grayscale image: RuntimeError: ")
     assert re.search(r"the model broke \(colours\.py:\d+\)$", failed[0])
     (rest,) = [line for line in lines if line.startswith("       ")]
-    assert rest.startswith("       the same breaks 9 more of ImageEncoder: takes an image once")
+    assert rest.startswith(
+        "       the same problem breaks 9 more of ImageEncoder: takes an image once"
+    )
     assert [line for line in lines if line.startswith("ok")] == [
         "ok     ImageEncoder: preprocess gives float32 [3, H, W] in [0, 1]"
     ]
@@ -82,9 +85,9 @@ def test_different_causes_have_a_line_each():
     assert lines == [
         "ok     A: kept",
         "FAILED A: finite: 2 of 4 values are NaN",
-        "       the same breaks 1 more of B: finite",
+        "       the same problem breaks 1 more of B: finite",
         "FAILED A: first: E: 1 (a.py:3)",
-        "       the same breaks 1 more of B: second",
+        "       the same problem breaks 1 more of B: second",
         "FAILED B: third: F: 2 (a.py:3)",
     ]
 
@@ -101,12 +104,12 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("", "'' is no name for a model"),
-        ("\x01", "is no name for a model"),
-        ("a" * 5000, "is no name for a model"),
-        ("hf:", "'hf:' names no model; wanted is hf:ORG/NAME"),
-        ("timm:", "'timm:' names no model; wanted is timm:NAME"),
-        ("open_clip:", "'open_clip:' names no model; wanted is open_clip:ARCHITECTURE/TAG"),
+        ("", "'' is not a name for a model"),
+        ("\x01", "is not a name for a model"),
+        ("a" * 5000, "is not a name for a model"),
+        ("hf:", "'hf:' does not name a model; write hf:ORG/NAME"),
+        ("timm:", "'timm:' does not name a model; write timm:NAME"),
+        ("open_clip:", "'open_clip:' does not name a model; write open_clip:ARCHITECTURE/TAG"),
         ("file.py:", "no model is named 'file.py:'"),
         ("file.py:Nope", "no file file.py"),
         ("mine.py", "did you mean mine.py:Mine?"),
@@ -115,7 +118,7 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
         ("raw-pixels,raw-pixels", "no model is named 'raw-pixels,raw-pixels'"),
         ("nonsense", "no model is named 'nonsense'"),
         ("*", "no model is named '*'"),
-        ("zz*", "no model that can be had matches 'zz*'"),
+        ("zz*", "no available model matches 'zz*'"),
         (".", "did you mean hf:.?"),
         ("folder", "did you mean hf:./folder?"),
         ("task.yaml", "no model is named 'task.yaml'"),

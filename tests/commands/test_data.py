@@ -29,7 +29,7 @@ def test_splits_classes_sizes_and_examples_are_shown(source, capsys):
     lines = [line.split() for line in told.splitlines()]
     assert ["train", "9", "0", "0", "3", "8x8"] in lines
     assert told.count("train: ") == 5
-    assert "in test, too" not in told
+    assert "in test," not in told
 
 
 def test_duplicates_and_what_two_splits_share_are_counted_by_content(source, capsys):
@@ -62,7 +62,7 @@ def test_each_column_that_a_probe_sees_has_an_example(source, capsys):
 def test_what_is_left_out_is_said(source, capsys):
     (source / "images/train/red/0.heic").touch()
     assert run(source, "few_shot_colours") == 0
-    said = "left out: 1 files (.heic) that are no images of a class"
+    said = "left out: 1 files (.heic) that are not images of a class"
     assert said in capsys.readouterr().out.splitlines()
 
 

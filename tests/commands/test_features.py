@@ -49,7 +49,7 @@ def test_features_of_a_tasks_split_have_its_classes(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["few_shot_digits", "-o", "f.txt"], "'f.txt' ends in none of .npz, .parquet"),
+        (["few_shot_digits", "-o", "f.txt"], "'f.txt' must end in one of .npz, .parquet"),
         (["few_shot_digits", "-o", "nowhere/f.npz"], "there is no folder nowhere"),
         (["few_shot_digits", "-o", "f.npz", "--split", "tset"], "the split 'tset'"),
         (["few_shot_digits", "-o", "f.npz", "--column", "pixels"], "no column 'pixels'"),

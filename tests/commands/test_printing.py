@@ -43,7 +43,7 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     (source / "images/test/red/0.heic").touch()
     plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
     text = printed(partial(print_plan, verbose=True), plan)
-    assert "left out of the data of few_shot_colours: 1 files (.heic) that are no images" in text
+    assert "left out of the data of few_shot_colours: 1 files (.heic) that are not images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
     assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")
@@ -87,9 +87,9 @@ def test_a_plan_says_why_a_row_is_computed_again(source, tmp_path):
     assert told(overwrite=True) == ["run: --overwrite", names]
     with (source / "model_adapters/colours.py").open("a") as file:
         file.write("CHANGED = 1\n")
-    assert told() == ["run: parameters, weights or code are not those of the row", names]
+    assert told() == ["run: parameters, weights or code have changed since the row", names]
     (source / "images/train/red/0.png").unlink()
-    assert told() == ["run: the data are not those of the row", names]
+    assert told() == ["run: the data are not the data of the row", names]
     task = source / "tasks/few_shot_colours.yaml"
     task.write_text(task.read_text().replace("version: 1", "version: 2"))
     assert told() == ["run: the row is of version 1 of the task", names]

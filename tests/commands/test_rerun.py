@@ -170,4 +170,4 @@ def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path):
     words = ["rerun", "few_shot_scenes", "tiny-rn", "--output", str(tmp_path)]
     rerun = read_rerun(parser_of().parse_args(words))
     assert rerun.row.model == "tiny-rn"
-    assert rerun.notes == ["tiny-rn: of the boards that vlbench ships"]
+    assert rerun.notes == ["tiny-rn: from the boards shipped with vlbench"]

@@ -56,10 +56,10 @@ def test_the_command_line_overrides_the_file(own, tmp_path):
         ("tasks: a\nmodell: x\n", r"run.yaml:2: no option is named 'modell'; did you mean model"),
         ("config: other.yaml\n", r"run.yaml:1: no option is named 'config'"),
         ("answer: x\n", r"run.yaml:1: no option is named 'answer'"),
-        ("strict: 3\n", r"run.yaml:1: strict is true or false, not 3"),
-        ("tasks: [[a]]\n", r"run.yaml:1: tasks is a text, a number or a list of them"),
-        ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a comma inside one of its values"),
-        ("- a\n", r"run.yaml: wanted a mapping"),
+        ("strict: 3\n", r"run.yaml:1: strict must be true or false, not 3"),
+        ("tasks: [[a]]\n", r"run.yaml:1: tasks must be a text, a number, or a list of these"),
+        ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a value that contains a comma"),
+        ("- a\n", r"run.yaml: must be a mapping"),
     ],
 )
 def test_what_the_command_line_could_not_say_is_an_error_with_its_line(text, message, tmp_path):
@@ -80,4 +80,4 @@ def test_a_run_from_a_file_is_the_run_of_its_options(tmp_path, capsys):
 
 def test_a_run_without_model_or_tasks_says_what_it_needs(capsys):
     assert cli.main(["--model", "raw-pixels"]) == 2
-    assert "a run needs --model and --tasks" in capsys.readouterr().err
+    assert "pass --model and --tasks" in capsys.readouterr().err

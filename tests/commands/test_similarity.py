@@ -54,7 +54,10 @@ def test_a_model_is_like_itself(folder, capsys):
     ("words", "message"),
     [
         (["raw-pixels", "raw-pixels", "nowhere"], "nowhere"),
-        (["raw-pixels", "tiny-bert", "few_shot_digits"], "tiny-bert is no ImageEncoder"),
+        (
+            ["raw-pixels", "tiny-bert", "few_shot_digits"],
+            "tiny-bert does not implement ImageEncoder",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said(words, message, capsys):
@@ -71,4 +74,6 @@ def test_the_matrix_of_a_folder_is_of_its_classes(folder, tmp_path, capsys):
     assert float(first[2]) == float(second[1]) > 0
     capsys.readouterr()
     assert main(["rdm", "raw-pixels", str(folder / "a"), "-o", str(file), "--no-cache"]) == 2
-    assert "a matrix is of classes, a folder for each; there are 0" in capsys.readouterr().err
+    assert (
+        "a matrix needs two or more classes, a folder each; there are 0" in capsys.readouterr().err
+    )

@@ -122,7 +122,7 @@ def test_a_file_that_is_no_yaml_is_told(source):
 
 
 def test_a_folder_without_yaml_files_is_told(tmp_path):
-    with pytest.raises(UnknownNameError, match=r"has no file that ends in \.yaml"):
+    with pytest.raises(UnknownNameError, match=r"contains no file that ends in \.yaml"):
         validate([tmp_path])
 
 
@@ -137,7 +137,7 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path, monkeypatch):
 
 def test_a_file_that_ends_in_yml_is_told(source):
     file = write(source / "tasks" / "other.yml", TASK)
-    assert validate([source])[file] == f"{file}: is read by nothing; rename it other.yaml"
+    assert validate([source])[file] == f"{file}: this file is not read; rename it other.yaml"
 
 
 def test_a_reference_to_a_model_that_nobody_lists_is_told_with_its_line(source):

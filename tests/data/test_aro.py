@@ -91,14 +91,14 @@ def test_the_digest_of_a_part_is_that_of_its_file_and_its_box(tmp_path):
     ("entry", "message"),
     [
         ({"image_path": "7.jpg"}, r"has no 'bbox_x'"),
-        (item(("0", 0, 4, 3)), r"the box \['0', 0, 4, 3\] is no box"),
-        (item((0, 0, True, 3)), r"is no box"),
-        (item((0, 0, float("nan"), 3)), r"is no box"),
+        (item(("0", 0, 4, 3)), r"the box \['0', 0, 4, 3\] is not a box"),
+        (item((0, 0, True, 3)), r"is not a box"),
+        (item((0, 0, float("nan"), 3)), r"is not a box"),
         (item((0, 0, 0, 3)), r"\[0, 0, 0, 3\] has no area"),
-        (item((0, 0, 10**6, 10**6)), r"has no area, or too large a one"),
+        (item((0, 0, 10**6, 10**6)), r"has no area or is too large"),
         (item(relation=""), r"a text is empty"),
-        (item(true_caption=None), r"None is no text"),
-        (item(name="images/7.jpg"), r"'images/7\.jpg' is no image file's name"),
+        (item(true_caption=None), r"None is not a text"),
+        (item(name="images/7.jpg"), r"'images/7\.jpg' is not the name of an image file"),
     ],
 )
 def test_an_item_that_does_not_fit_is_named_with_its_file(tmp_path, entry, message):
@@ -109,7 +109,7 @@ def test_an_item_that_does_not_fit_is_named_with_its_file(tmp_path, entry, messa
 @pytest.mark.parametrize("attributes", [["red"], "ab", ["red", "open", "tall"]])
 def test_other_than_two_attributes_are_named(tmp_path, attributes):
     put(tmp_path, item(attributes=attributes), name=ATTRIBUTION)
-    with pytest.raises(DataError, match=r"^visual_genome_attribution\.json, item 0 .* are not two"):
+    with pytest.raises(DataError, match=r"^visual_genome_attribution\.json, item 0 .* must be two"):
         visual_genome_attribution(root=tmp_path)
 
 

@@ -77,12 +77,12 @@ def test_images_are_found_by_their_numbers_in_every_part(coco):
 
 
 def test_an_image_without_its_file_is_named(coco):
-    with pytest.raises(DataError, match=r"train2014/9 is absent \(1 of 2 images in the quest"):
+    with pytest.raises(DataError, match=r"train2014/9 is missing \(1 of 2 images in the quest"):
         asked_split([image("7"), image("9")], Sources(coco, ["train2014"], None))
 
 
 def test_without_images_and_regions_there_is_nothing_to_ask_about(tmp_path):
-    with pytest.raises(DataAbsent, match=r"COCO's images is absent; .*train2014"):
+    with pytest.raises(DataAbsent, match=r"COCO's images not found; .*train2014"):
         asked_split([image()], Sources(tmp_path, ["train2014"], None))
 
 

@@ -47,7 +47,7 @@ def test_two_images_of_one_name_have_no_captions_by_it(tmp_path):
 def test_two_captions_of_one_named_image_are_an_error(tmp_path, again):
     stored = Column("k", "picture", ["x"], [0], names=["a/1.jpg"])
     file = put(tmp_path, [entry(1, "one"), entry(again, "two")])
-    with pytest.raises(DataError, match="has two captions of image 1; wanted one"):
+    with pytest.raises(DataError, match="has two captions of image 1; keep one"):
         result_captions(file, Split({"picture": stored}))
 
 
@@ -59,12 +59,15 @@ def test_images_that_a_limit_leaves_out_may_have_captions(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([entry(7), entry(139), entry(7, "b")], r"has two captions of image 7; wanted one"),
-        ([entry(7), entry(139), entry("7")], r"has two captions of image 7; wanted one"),
-        ([entry(7), entry(139), entry(8)], r"a caption of image 8, which the data set lacks"),
+        ([entry(7), entry(139), entry(7, "b")], r"has two captions of image 7; keep one"),
+        ([entry(7), entry(139), entry("7")], r"has two captions of image 7; keep one"),
+        (
+            [entry(7), entry(139), entry(8)],
+            r"a caption of image 8, which the data set does not contain",
+        ),
         ([entry(7)], r"has no caption of 1 of 2 images, 139 first"),
-        ("[" * 100_000, r"is no JSON \("),
-        ({"7": "a dog"}, r"is no list; wanted"),
+        ("[" * 100_000, r"is not JSON \("),
+        ({"7": "a dog"}, r"is not a list; it must be"),
         ([entry(7), "a dog"], r", entry 1: wanted \{"),
         ([entry(True)], r", entry 0: wanted"),
         ([entry(7.0)], r", entry 0: wanted"),

@@ -46,7 +46,7 @@ def test_subfolders_are_read_and_hidden_files_are_not(tmp_path):
     assert data.splits["test"]["image"].examples().ids == ["a.b.png", "x/y/a.png"]
     left_out = {"hidden": 1, "in .x": 2}
     assert data.dropped == {
-        f"files ({k}) that are no images or captions": n for k, n in left_out.items()
+        f"files ({k}) that are not images or captions": n for k, n in left_out.items()
     }
 
 
@@ -57,13 +57,13 @@ def test_what_has_no_counterpart_is_counted(tmp_path):
     assert data.dropped == {
         "images without captions": 2,
         "texts without an image": 1,
-        "files (.heic) that are no images or captions": 1,
-        "files (no suffix) that are no images or captions": 1,
+        "files (.heic) that are not images or captions": 1,
+        "files (no suffix) that are not images or captions": 1,
     }
 
 
 def test_two_images_of_one_name_are_refused_with_both_named(tmp_path):
-    with pytest.raises(DataError, match=r"^x/a\.jpg and x/a\.png differ in their suffix alone"):
+    with pytest.raises(DataError, match=r"^x/a\.jpg and x/a\.png differ only in their suffix;"):
         load(tmp_path, {"x/a.jpg": None, "x/a.png": None, "x/a.txt": "A"})
 
 
@@ -77,5 +77,5 @@ def test_a_folder_without_captions_says_how_to_write_them(tmp_path):
 def test_a_text_in_another_encoding_is_named(tmp_path):
     put(tmp_path, {"x/a.png": None})
     (tmp_path / "x/a.txt").write_bytes("Café".encode("latin-1"))
-    with pytest.raises(DataError, match=r"x/a\.txt is no UTF-8"):
+    with pytest.raises(DataError, match=r"x/a\.txt is not UTF-8"):
         captioned_folder(root=tmp_path)

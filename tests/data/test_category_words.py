@@ -154,10 +154,10 @@ def test_a_word_may_be_the_plural_of_several():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("dog, puppy\nhound, cat\n", r"^names\.txt, line 2: no category, or again: 'hound'"),
-        ("dog\ndog\n", r"line 2: no category, or again: 'dog'"),
-        ("dog\n", r"^names\.txt, line 1: the last, of 2 expected"),
-        ("dog\n\ncat\n", r"line 2: no category, or again: ''"),
+        ("dog, puppy\nhound, cat\n", r"^names\.txt, line 2: unknown or repeated category: 'hound'"),
+        ("dog\ndog\n", r"line 2: unknown or repeated category: 'dog'"),
+        ("dog\n", r"^names\.txt, line 1: the file ends here, but 2 categories are expected"),
+        ("dog\n\ncat\n", r"line 2: unknown or repeated category: ''"),
     ],
 )
 def test_a_list_that_does_not_fit_is_named_with_its_line(tmp_path, lines, message):

@@ -124,7 +124,7 @@ NO_BATCH = [
 ]
 REFUSED = [
     *((content, "^test_batch is not a batch of CIFAR") for content in NO_BATCH),
-    (b"cnumpy\nload\n(U\x05a.npytR.", r"it asks for 'numpy\.load'"),
+    (b"cnumpy\nload\n(U\x05a.npytR.", r"it loads 'numpy\.load'"),
     (python2_pickle(PLANES, [0]), "test_batch: 4 images, but 1 labels"),
 ]
 

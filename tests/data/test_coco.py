@@ -123,7 +123,7 @@ def test_an_image_of_another_size_than_its_list_says_is_named(tmp_path):
 
 def test_an_absent_image_and_a_split_that_is_none_are_named(tmp_path):
     (put(tmp_path) / "val2017/000000000007.jpg").unlink()
-    with pytest.raises(DataError, match=r"^000000000007\.jpg is absent"):
+    with pytest.raises(DataError, match=r"^000000000007\.jpg is missing"):
         load(tmp_path)
     with pytest.raises(ValueError, match="no split 'test'; there are train, val"):
         coco(root=tmp_path, splits=["test"])

@@ -73,9 +73,9 @@ SIDES = [[1, 2, float("nan"), 4], [1, 2, float("inf"), 4], [1, 2, -3, 4], [5, 5,
 NO_CAT = [
     ({"iscrowd": "no"}, "iscrowd is 'no', not 0 or 1"),
     ({"iscrowd": None}, "iscrowd is None, not 0 or 1"),
-    ({"category_id": 17.5}, "17.5 is no id"),
+    ({"category_id": 17.5}, "17.5 is not an id"),
     ({"category_id": 3}, "KeyError: 3"),
-    *(({"bbox": box}, "ValueError: the box .* is no box") for box in SIDES),
+    *(({"bbox": box}, "ValueError: the box .* is not valid") for box in SIDES),
 ]
 NOT_COCO = "is not COCO's, or not whole"
 REFUSED = [
@@ -83,14 +83,14 @@ REFUSED = [
         ({"things": [CAT | wrong]}, rf"instances\.json {NOT_COCO}.*annotation 2: .*{why}\)$")
         for wrong, why in NO_CAT
     ),
-    ({"things": FRACTIONS}, ".*no box is over one pixel: multiply fractions by width"),
-    ({"things": [CAT, DOG, CAT]}, r"instances\.json .*the id 2 stands twice among its annotat"),
-    ({"captions": [*CAPTIONS, CAPTIONS[0]]}, r"captions\.json .*id 9 stands twice among its"),
-    ({"images": IMAGES * 2}, r"instances\.json .*id 139 stands twice among its images\)$"),
-    ({"categories": CATEGORIES * 2}, r"instances\.json .*the id 18 stands twice among its cat"),
-    ({"images": [IMAGES[0] | {"id": 10**30}]}, r"instances\.json .* is no id\)$"),
+    ({"things": FRACTIONS}, ".*no box is larger than one pixel: multiply fractions by width"),
+    ({"things": [CAT, DOG, CAT]}, r"instances\.json .*the id 2 occurs twice among its annotat"),
+    ({"captions": [*CAPTIONS, CAPTIONS[0]]}, r"captions\.json .*id 9 occurs twice among its"),
+    ({"images": IMAGES * 2}, r"instances\.json .*id 139 occurs twice among its images\)$"),
+    ({"categories": CATEGORIES * 2}, r"instances\.json .*the id 18 occurs twice among its cat"),
+    ({"images": [IMAGES[0] | {"id": 10**30}]}, r"instances\.json .* is not an id\)$"),
     ({"images": [IMAGES[0] | {"width": 0}]}, r"instances\.json .*an image side of 0 pixels\)$"),
-    ({"images": [IMAGES[0] | {"file_name": None}]}, r"instances\.json .*None is no text\)$"),
+    ({"images": [IMAGES[0] | {"file_name": None}]}, r"instances\.json .*None is not a text\)$"),
     ({"captions": [CAPTIONS[0] | {"caption": "\ud800"}]}, r"captions\.json .*UnicodeEncodeError"),
     ({"captions": ["a"]}, rf"captions\.json {NOT_COCO} \(TypeError"),
     ({"captions": []}, r"captions\.json has no caption of image 139$"),
@@ -123,9 +123,9 @@ def test_a_text_is_read_with_any_line_ends(tmp_path):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(DataError, match=r"^a\.txt is no UTF-8: byte 3$"):
+    with pytest.raises(DataError, match=r"^a\.txt is not UTF-8: byte 3$"):
         read_text(tmp_path / "a.txt")
-    with pytest.raises(DataError, match=r"^lists/a\.txt is no UTF-8"):
+    with pytest.raises(DataError, match=r"^lists/a\.txt is not UTF-8"):
         read_text(tmp_path / "a.txt", "lists/a.txt")
     with pytest.raises(DataError, match=r"^b\.txt cannot be read \(No such file"):
         read_text(tmp_path / "b.txt")
@@ -148,5 +148,5 @@ def test_a_text_that_utf8_cannot_hold_is_refused():
     assert sound_text("caf\u00e9") == "caf\u00e9"
     with pytest.raises(ValueError, match="surrogates not allowed"):
         sound_text("\ud800")
-    with pytest.raises(TypeError, match="7 is no text"):
+    with pytest.raises(TypeError, match="7 is not a text"):
         sound_text(7)

@@ -56,7 +56,7 @@ def test_a_corpus_is_read_a_line_at_a_time(tmp_path):
 
 def test_broken_utf_8_is_named_by_file_and_line(tmp_path):
     (tmp_path / "wiki.txt").write_bytes("gut\nschön\n".encode() + b"caf\xe9 au lait\n")
-    with pytest.raises(DataError, match=r"wiki.txt, line 3, is no UTF-8: .* at byte 3"):
+    with pytest.raises(DataError, match=r"wiki.txt, line 3, is not UTF-8: .* at byte 3"):
         list(Corpus(tmp_path / "wiki.txt"))
 
 
@@ -65,7 +65,7 @@ def test_an_archive_that_is_damaged_says_where(tmp_path, name, pack):
     packed = bytearray(pack(b"\n".join(b"line %d" % i for i in range(2000))))
     packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
     (tmp_path / name).write_bytes(packed)
-    with pytest.raises(DataError, match=rf"{name} breaks off after line \d+: "):
+    with pytest.raises(DataError, match=rf"{name} is cut off after line \d+: "):
         list(Corpus(tmp_path / name))
 
 
@@ -91,9 +91,9 @@ def test_data_are_known_by_what_the_texts_say_not_where_they_lie(tmp_path):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("corpus.txt", "the corpus corpus.txt is absent"),
-        ("questions.txt", "the analogies questions.txt is absent"),
-        ("pairs.txt", "a set of word pairs pairs.txt is absent"),
+        ("corpus.txt", "the corpus corpus.txt not found"),
+        ("questions.txt", "the analogies questions.txt not found"),
+        ("pairs.txt", "a set of word pairs pairs.txt not found"),
     ],
 )
 def test_an_absent_file_is_unavailable(tmp_path, name, what):
@@ -107,7 +107,7 @@ def test_an_absent_corpus_is_found_before_imagenet_is_read(tmp_path):
     found = imagenet_root(tmp_path)
     (tmp_path / "LOC_synset_mapping.txt").write_text("no synsets")
     found["corpus"].unlink()
-    with pytest.raises(DataAbsent, match=r"the corpus corpus\.txt is absent"):
+    with pytest.raises(DataAbsent, match=r"the corpus corpus\.txt not found"):
         imagenet_and_corpus(**found)
 
 
@@ -143,7 +143,7 @@ def test_a_list_names_the_word_of_each_class(tmp_path):
 
 
 def test_an_absent_list_of_words_says_how_it_is_made(tmp_path):
-    with pytest.raises(DataAbsent, match=r"visual words is absent; get it from WordNet"):
+    with pytest.raises(DataAbsent, match=r"visual words not found; get it from WordNet"):
         imagenet_and_corpus(**imagenet_root(tmp_path), words=tmp_path / "words.txt")
 
 

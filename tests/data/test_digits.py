@@ -72,5 +72,5 @@ def test_the_pinned_split_is_the_one_that_scikit_learn_draws():
 
 def test_without_scikit_learn_the_digits_are_absent(monkeypatch):
     monkeypatch.setattr("vlbench.data.presence.importlib.util.find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match="scikit-learn's digits is absent; get it from `pip"):
+    with pytest.raises(DataAbsent, match="scikit-learn's digits not found; get it from `pip"):
         digits()

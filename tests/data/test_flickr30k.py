@@ -147,14 +147,14 @@ def test_columns_are_known_by_what_they_hold_and_not_by_where(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"sentences": "A\n\nB\n"}, r"^Sentences/7\.txt, line 2: a caption without words"),
+        ({"sentences": "A\n\nB\n"}, r"^Sentences/7\.txt, line 2: a caption has no words"),
         (
             {"sentences": "A\nB\nC\nD\n"},
             r"^Sentences/7\.txt has 4 captions, not 5; fetch it again$",
         ),
         (
             {"annotation": xml(*THINGS).replace("7.jpg", "8.jpg")},
-            r"^Annotations/7\.xml is of the image '8\.jpg'; fetch it again$",
+            r"^Annotations/7\.xml is for the image '8\.jpg'; fetch it again$",
         ),
         (
             {"annotation": xml().replace("40", "41")},
@@ -175,7 +175,7 @@ def test_a_file_that_is_not_whole_is_named(tmp_path, files, message):
 def test_an_absent_annotation_and_an_absent_image_are_named(tmp_path):
     put(tmp_path)
     (tmp_path / "flickr30k-images/7.jpg").unlink()
-    with pytest.raises(DataError, match=r"^7\.jpg is absent \(1 of 1 images in val\.txt are\)"):
+    with pytest.raises(DataError, match=r"^7\.jpg is missing \(1 of 1 images in val\.txt are\)"):
         load(tmp_path)
     (tmp_path / "Annotations/7.xml").unlink()
     with pytest.raises(DataError, match=r"^Annotations/7\.xml cannot be read"):
@@ -202,7 +202,9 @@ def test_what_cannot_be_unrelated_captions_is_named(tmp_path, unrelated, message
 
 def test_regions_of_an_image_of_another_size_are_refused(tmp_path):
     rows = load(put(tmp_path), regions=put_regions(tmp_path / "7.npz", image_w=80))
-    with pytest.raises(DataError, match=r"7\.npz is of an image of \(80, 30\), the data set's is"):
+    with pytest.raises(
+        DataError, match=r"7\.npz is for an image of \(80, 30\), but the data set's image is"
+    ):
         rows["picture"][0]
 
 

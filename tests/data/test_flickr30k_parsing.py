@@ -37,10 +37,10 @@ def test_a_caption_is_its_words_and_the_phrases_of_chains():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A\n[/EN#1/people A man", r"^7\.txt, line 2: the markup of a phrase does not close"),
-        ("A [/EN#1/people B [/EN#2/other C]]", "line 1: the markup of a phrase does"),
+        ("A\n[/EN#1/people A man", r"^7\.txt, line 2: the markup of a phrase is not closed:"),
+        ("A [/EN#1/people B [/EN#2/other C]]", "line 1: the markup of a phrase is"),
         ("[/EN#1234567890/people A man]", "line 1: a phrase's chain is not a number: '1234567890'"),
-        ("A\n\nB\n", r"^7\.txt, line 2: a caption without words"),
+        ("A\n\nB\n", r"^7\.txt, line 2: a caption has no words"),
     ],
 )
 def test_a_line_that_is_no_caption_is_named(text, message):

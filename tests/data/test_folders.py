@@ -20,7 +20,7 @@ def put(root, *names):
 
 
 def counted(cache, number, what):
-    return {f"files (in {cache}) that are no {what}": number}
+    return {f"files (in {cache}) that are not {what}": number}
 
 
 @pytest.mark.parametrize("cache", CACHES)

@@ -114,13 +114,13 @@ def test_blanks_at_the_ends_of_a_class_are_cut_and_said(name, tmp_path):
 
 @pytest.mark.parametrize("name", LABELLED)
 def test_classes_that_differ_in_blanks_are_told_apart(name, tmp_path):
-    with pytest.raises(DataError, match="two classes are named 'cat', but for spaces around it"):
+    with pytest.raises(DataError, match="two classes are named 'cat', except for spaces around it"):
         load(name, tmp_path / "set", [row(1, "cat"), row(2, "cat ")], ["label"])
 
 
 @pytest.mark.parametrize("name", LABELLED)
 def test_a_control_character_in_a_class_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match=r"the class 'c\\x1bat' has a control character"):
+    with pytest.raises(DataError, match=r"the class 'c\\x1bat' contains a control character"):
         load(name, tmp_path / "set", [row(1, "c\x1bat")], ["label"])
 
 
@@ -133,7 +133,7 @@ def test_classes_may_be_listed_in_an_order_of_their_own(name, tmp_path):
 
 @pytest.mark.parametrize("name", LABELLED)
 def test_a_class_that_is_not_listed_is_named(name, tmp_path):
-    message = "no class is named 'dog'|not those of the data, which list them: '(dog|yak)'"
+    message = "no class is named 'dog'|not the classes that the data list: '(dog|yak)'"
     with pytest.raises(DataError, match=message):
         load(name, tmp_path / "set", PETS, ["label"], classes=["cat", "yak"])
 
@@ -161,7 +161,7 @@ def test_an_empty_name_is_no_column():
     assert columns_of(named) == {"image": ["img"], "caption": ["a", "b"], "item": ["id"]}
     with pytest.raises(DataError, match="`image` names no column"):
         columns_of({"image": ""})
-    with pytest.raises(DataError, match=r"the column of the item 'i\\x07d' has a control"):
+    with pytest.raises(DataError, match=r"the column of the item 'i\\x07d' contains a control"):
         columns_of({"item": "i\x07d"})
 
 
@@ -174,14 +174,16 @@ def test_items_name_the_examples(name, tmp_path):
 @pytest.mark.parametrize("name", TABLES)
 def test_two_examples_of_one_item_are_named(name, tmp_path):
     rows = [row(1, name="a"), row(2, name="a")]
-    with pytest.raises(DataError, match=r"test[^:]*: two rows have the item 'a', and they are not"):
+    with pytest.raises(
+        DataError, match=r"test[^:]*: two rows have the item 'a' but different images"
+    ):
         load(name, tmp_path / "set", rows, ["item"])
 
 
 @pytest.mark.parametrize("name", TABLES[1:])
 def test_an_item_that_is_absent_is_named_with_its_row(name, tmp_path):
     rows = [row(1, key="a"), row(2, key=None)]
-    with pytest.raises(DataError, match=r", row [12]: there is no item"):
+    with pytest.raises(DataError, match=r", row [12]: the item is missing"):
         load(name, tmp_path / "set", rows, item="key")
 
 
@@ -247,7 +249,7 @@ def test_regions_are_found_by_the_name_of_an_item_or_a_file(name, tmp_path, regi
     split = load(name, tmp_path / "set", [row(1), row(2)], kinds, regions=regions).splits["test"]
     assert torch.equal(split["regions"][0].vectors, torch.ones(1, 3))
     assert split["picture"][0].regions.size == (4, 3)
-    with pytest.raises(DataError, match=r"2\.npz is of an image of \(40, 3\), .* is \(4, 3\)"):
+    with pytest.raises(DataError, match=r"2\.npz is for an image of \(40, 3\), .* is \(4, 3\)"):
         split["picture"][1]
     with pytest.raises(DataError, match=r"no regions of image 7(\.png)? \(missing for 1 of 2 ima"):
         load(name, tmp_path / "other", [row(1), row(7)], kinds, regions=regions)
@@ -274,7 +276,7 @@ def test_two_splits_of_the_same_names_have_no_regions(name, tmp_path, regions):
 
 @pytest.mark.parametrize("name", ["hub", "saved"])
 def test_regions_are_not_found_by_the_numbers_of_rows(name, tmp_path, regions):
-    with pytest.raises(DataError, match=r"^test: the images have no names by .* as `item`$"):
+    with pytest.raises(DataError, match=r"^test: the images have no names, so .* as `item`$"):
         load(name, tmp_path / "set", PETS, regions=regions)
 
 
@@ -297,5 +299,7 @@ def test_numbers_mean_classes_where_none_of_the_names_is_a_number(name, tmp_path
 
 def test_numbers_without_names_are_no_classes(tmp_path):
     rows = [row(1, 0), row(2, 1)]
-    with pytest.raises(DataError, match="row 1: the label is 0, no text; list the names as `cla"):
+    with pytest.raises(
+        DataError, match="row 1: the label is 0, not a text; list the names as `cla"
+    ):
         load("parquet", tmp_path / "set", rows, ["label"])

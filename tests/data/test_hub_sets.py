@@ -172,7 +172,7 @@ def test_nothing_is_downloaded_unasked(tmp_path, monkeypatch, load):
 @pytest.mark.parametrize("load", LOADERS)
 def test_offline_the_set_and_its_revision_are_named(tmp_path, monkeypatch, load):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
-    message = r"\([a-z-]+/[a-z0-9_]+, revision [0-9a-f]{40}: the hub cannot be reached\) is absent"
+    message = r"\([a-z-]+/[a-z0-9_]+, revision [0-9a-f]{40}: the hub cannot be reached\) not found"
     with pytest.raises(DataAbsent, match=message):
         load(root=tmp_path, download=True)
 

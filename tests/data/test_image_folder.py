@@ -83,7 +83,7 @@ def test_what_is_remembered_hides_no_change(change, tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     put(tmp_path, "test/cat/a.png")
     (tmp_path / "test/cat/b.png").symlink_to(tmp_path / "gone")
-    with pytest.raises(DataError, match=r"^test/cat/b\.png is absent \(1 of 2 images are\)"):
+    with pytest.raises(DataError, match=r"^test/cat/b\.png is missing \(1 of 2 images are\)"):
         image_folder(root=tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_what_is_hidden_or_no_image_is_counted(tmp_path):
     kinds = {".heic": 2, "no suffix": 1, ".db": 1, ".txt": 1, ".jpg": 1}
     kinds |= {"hidden": 1, "in .trash": 1}
     assert data.dropped == {
-        f"files ({k}) that are no images of a class": n for k, n in kinds.items()
+        f"files ({k}) that are not images of a class": n for k, n in kinds.items()
     }
 
 
@@ -121,7 +121,7 @@ def test_linked_folders_are_followed(tmp_path):
 def test_a_link_to_a_folder_that_holds_it_is_named(tmp_path):
     put(tmp_path, "test/cat/a.png")
     (tmp_path / "test/cat/again").symlink_to(tmp_path / "test")
-    message = "'test/cat/again' links to a folder that holds it; remove the link"
+    message = "'test/cat/again' links to a folder that contains it; remove the link"
     with pytest.raises(DataError, match=message):
         image_folder(root=tmp_path)
 
@@ -137,13 +137,13 @@ def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
 @pytest.mark.parametrize(
     ("names", "empty", "message"),
     [
-        ("train/cat val/cat", ".", r"no folder 'test' .*; there are \['train', 'val'\]"),
+        ("train/cat val/cat", ".", r"no folder 'test' .*, but \['train', 'val'\]"),
         (
             "train/cat test/cat test/yak",
             ".",
-            "'test' has the class 'yak', which the train folder lacks",
+            "'test' has the class 'yak', which the train folder does not have",
         ),
-        ("train/cat test/cat", "train/dog", "'train/dog' holds no image"),
+        ("train/cat test/cat", "train/dog", "'train/dog' contains no image"),
         ("", "test", "'test' has no class folders"),
     ],
 )
@@ -185,9 +185,9 @@ def test_of_a_folder_of_classes_halves_are_drawn(flat):
     assert len({*ids["train"], *ids["test"]}) == 11
     for split, names in ids.items():
         assert [name[0] for name in names] == ["abc"[i] for i in labels(data.splits[split])]
-    assert data.dropped == {"files (.txt) that are no images of a class": 1}
+    assert data.dropped == {"files (.txt) that are not images of a class": 1}
     (note,) = data.notes
-    assert note == "data: of each class a half is train and a half is test, drawn with seed 0"
+    assert note == "data: half of each class is train and half is test, drawn with seed 0"
 
 
 def test_a_seed_draws_the_same_halves_and_another_others(flat):

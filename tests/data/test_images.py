@@ -219,9 +219,9 @@ def test_a_transparent_palette_keeps_its_colours():
 
 def test_an_absent_file_is_named_with_how_many(tmp_path):
     saved(tmp_path, COLOUR[:1], ".png")
-    with pytest.raises(DataError, match=r"^1\.png is absent \(2 of 3 images are\)"):
+    with pytest.raises(DataError, match=r"^1\.png is missing \(2 of 3 images are\)"):
         file_images(tmp_path, ["0.png", "1.png", "2.png"])
-    with pytest.raises(DataError, match=r"^1\.png is absent \(2 of 3 images in a\.txt are\)"):
+    with pytest.raises(DataError, match=r"^1\.png is missing \(2 of 3 images in a\.txt are\)"):
         file_images(tmp_path, ["0.png", "1.png", "2.png"], listed="a.txt")
 
 
@@ -256,5 +256,5 @@ def test_a_slice_is_a_list_of_images():
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800"])
 def test_what_can_be_no_name_of_a_file_is_absent(tmp_path, name):
-    with pytest.raises(DataError, match=r"is absent \(1 of 1 images in a\.txt are\)"):
+    with pytest.raises(DataError, match=r"is missing \(1 of 1 images in a\.txt are\)"):
         file_images(tmp_path, [name], listed="a.txt")

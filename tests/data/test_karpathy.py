@@ -77,13 +77,13 @@ def test_regions_stand_in_for_images_where_a_split_has_them(tmp_path):
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        ([IMAGES[0], IMAGES[0]], r": the image 139 stands twice"),
+        ([IMAGES[0], IMAGES[0]], r": the image 139 occurs twice"),
         ([IMAGES[0] | {"split": "dev"}], r"not whole \(KeyError: 'dev'\)"),
         ([IMAGES[0] | {"sentences": []}], r"image 139 has no sentence"),
-        ([IMAGES[0] | {"cocoid": "139"}], r"'139' is no id"),
-        ([IMAGES[0] | {"filepath": ".."}], r"is no file"),
-        ([IMAGES[0] | {"filename": "a/b.jpg"}], r"is no file"),
-        ([IMAGES[0] | {"sentences": [{"raw": 1, "tokens": []}]}], r"1 is no text"),
+        ([IMAGES[0] | {"cocoid": "139"}], r"'139' is not an id"),
+        ([IMAGES[0] | {"filepath": ".."}], r"is not a file"),
+        ([IMAGES[0] | {"filename": "a/b.jpg"}], r"is not a file"),
+        ([IMAGES[0] | {"sentences": [{"raw": 1, "tokens": []}]}], r"1 is not a text"),
         ([IMAGES[0] | {"sentences": [{"raw": "\ud800", "tokens": []}]}], r"UnicodeEncodeError"),
         ("[]", r"not whole \(TypeError"),
     ],
@@ -140,9 +140,9 @@ def test_images_of_flickr30k_may_have_regions(tmp_path):
 @pytest.mark.parametrize(
     ("one", "message"),
     [
-        (flickr(1, name="../1.jpg"), r"'\.\./1\.jpg' is no file of Flickr30k's"),
-        (flickr(1, name="one.jpg"), r"'one\.jpg' is no file"),
-        (flickr(77), r"the image 77 stands twice"),
+        (flickr(1, name="../1.jpg"), r"'\.\./1\.jpg' is not a file of Flickr30k, whose names"),
+        (flickr(1, name="one.jpg"), r"'one\.jpg' is not a file"),
+        (flickr(77), r"the image 77 occurs twice"),
     ],
 )
 def test_a_file_of_flickr30k_that_does_not_fit_is_named(tmp_path, one, message):

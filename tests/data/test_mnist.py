@@ -62,11 +62,11 @@ def test_classes_are_the_published_names(tmp_path):
     [
         (LABELS, "begins with 00000801, not 00000803"),
         (IMAGES[:9], "is cut off in its header"),
-        (IMAGES[:-1], r"holds 2351 bytes, not the 2352 of \(3, 28, 28\)"),
-        (IMAGES + b"xx", r"holds more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
+        (IMAGES[:-1], r"contains 2351 bytes, not the 2352 of \(3, 28, 28\)"),
+        (IMAGES + b"xx", r"contains more than 2352 bytes, not the 2352 of \(3, 28, 28\)"),
         (
             struct.pack(">iiii", 2051, 60_001, 28, 28),
-            "announces 60001 items, but the set has at most 60000",
+            "declares 60001 items, but the set has at most 60000",
         ),
         (struct.pack(">iiii", 2051, 3, 2, 2) + bytes(12), r"images of \(2, 2\) pixels, not 28x28"),
     ],
@@ -81,7 +81,10 @@ def test_a_packed_file_is_unpacked_no_further_than_its_header_says(tmp_path, lit
     (put(tmp_path, packed) / "t10k-images-idx3-ubyte").rename(
         tmp_path / "t10k-images-idx3-ubyte.gz"
     )
-    with little_memory(), pytest.raises(DataError, match=r"ubyte\.gz holds more than 2352 bytes"):
+    with (
+        little_memory(),
+        pytest.raises(DataError, match=r"ubyte\.gz contains more than 2352 bytes"),
+    ):
         mnist(root=tmp_path)
 
 
@@ -112,5 +115,5 @@ def test_real_garments_are_those_of_the_sprite(real_data, tmp_path):
 
 
 def test_real_labels_alone_are_absent_data(real_data):
-    with pytest.raises(DataAbsent, match="Fashion-MNIST is absent"):
+    with pytest.raises(DataAbsent, match="Fashion-MNIST not found"):
         fashion_mnist(root=real_data / "fashion_mnist")

@@ -26,7 +26,7 @@ def test_a_name_given_twice_in_one_spelling_is_two_classes():
 
 @pytest.mark.parametrize("name", ["c\x00at", "c\nat", "c\x85at", "c\ud800at"])
 def test_a_control_character_in_a_name_is_refused(name):
-    with pytest.raises(DataError, match=r"the class 'c\\.*at' has a control character"):
+    with pytest.raises(DataError, match=r"the class 'c\\.*at' contains a control character"):
         plain_name(name, "the class")
 
 

@@ -82,7 +82,7 @@ def test_regions_are_of_an_image_of_their_size(features):
     small = array_images(np.zeros((2, 12, 16, 3), np.uint8))
     columns = pictures(small, NAMES, features)
     for name in ("regions", "picture"):
-        with pytest.raises(DataError, match=r"is of an image of \(40, 30\), .* is \(16, 12\)"):
+        with pytest.raises(DataError, match=r"is for an image of \(40, 30\), .* is \(16, 12\)"):
             columns[name][0]
 
 

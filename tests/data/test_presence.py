@@ -163,5 +163,5 @@ def test_texts_beside_imagenet_are_missed_first(tmp_path):
 def test_the_first_file_that_is_absent_is_named(tmp_path):
     (tmp_path / "a").touch()
     require_files("it", "there", tmp_path / "a")
-    with pytest.raises(DataAbsent, match=r"^it is absent; get it from there; put it at .*/b$"):
+    with pytest.raises(DataAbsent, match=r"^it not found; get it from there; put it at .*/b$"):
         require_files("it", "there", tmp_path / "a", tmp_path / "b")

@@ -64,11 +64,14 @@ def test_an_item_whose_foil_is_its_caption_is_left_out_and_counted(tmp_path):
     [
         ({"7": {"filename": "1.jpg", "caption": "A"}}, r", item '7' has no 'negative_caption'; f"),
         ({"7": item(caption=" ")}, r", item '7' does not fit \(ValueError: a text is empty\)"),
-        ({"7": item(foil=3)}, r", item '7' does not fit \(TypeError: 3 is no text\)"),
-        ({"7": item(name="../1.jpg")}, r", item '7' .*'\.\./1\.jpg' is no image file's name"),
+        ({"7": item(foil=3)}, r", item '7' does not fit \(TypeError: 3 is not a text\)"),
+        (
+            {"7": item(name="../1.jpg")},
+            r", item '7' .*'\.\./1\.jpg' is not the name of an image file",
+        ),
         ({"7": "A dog"}, r", item '7' does not fit \(TypeError"),
         ({}, r" has no item"),
-        ("3", r" holds neither a list nor an object"),
+        ("3", r" contains neither a list nor an object"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_file(tmp_path, content, message):
@@ -77,6 +80,6 @@ def test_what_does_not_fit_is_named_with_its_file(tmp_path, content, message):
 
 
 def test_an_image_that_is_absent_is_named(tmp_path):
-    message = r"^9\.jpg is absent \(1 of 2 images in add_att\.json to swap_obj\.json are\)"
+    message = r"^9\.jpg is missing \(1 of 2 images in add_att\.json to swap_obj\.json are\)"
     with pytest.raises(DataError, match=message):
         load(put(tmp_path, add_obj={"0": item("9.jpg")}))

@@ -53,10 +53,10 @@ def test_a_file_may_be_compressed_and_have_another_name(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"questions": [*ASKED, ASKED[0]]}, "the id 82 stands twice among its questions"),
+        ({"questions": [*ASKED, ASKED[0]]}, "the id 82 occurs twice among its questions"),
         ({"questions": [{"question_id": 1, "image_id": 2}]}, "KeyError: 'question'"),
         ({"questions": [ASKED[0] | {"image_id": "x"}]}, "ValueError"),
-        ({"questions": [ASKED[0] | {"question": None}]}, "None is no text"),
+        ({"questions": [ASKED[0] | {"question": None}]}, "None is not a text"),
         ([], "TypeError"),
         ({}, "KeyError: 'questions'"),
     ],
@@ -98,7 +98,7 @@ def test_captions_that_are_not_there_are_named(tmp_path, captions):
 
 
 def test_the_official_files_and_splits_are_named(tmp_path):
-    with pytest.raises(DataAbsent, match=r"VQA 1 is absent; .*OpenEnded_mscoco_train2014"):
+    with pytest.raises(DataAbsent, match=r"VQA 1 not found; .*OpenEnded_mscoco_train2014"):
         vqa(root=tmp_path)
     with pytest.raises(ValueError, match="no split 'dev'; there are val"):
         vqa(root=tmp_path, parts=VAL, files={"dev": "x"})

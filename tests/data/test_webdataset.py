@@ -56,16 +56,16 @@ def test_a_split_lies_in_any_folder(tmp_path):
 
 REFUSED = [
     (shards(cls=None), r"1\.tar: s0000003 has no \.cls"),
-    (shards(cls=b"cat"), r"1\.tar: s0000003\.cls holds 'cat', no class number"),
-    (shards(cls=b"-1"), r"1\.tar: s0000003\.cls holds '-1', no class number"),
+    (shards(cls=b"cat"), r"1\.tar: s0000003\.cls contains 'cat', not a class number"),
+    (shards(cls=b"-1"), r"1\.tar: s0000003\.cls contains '-1', not a class number"),
     (shards(cls=b"2"), r"1\.tar: s0000003: the label is 2, not in 0\.\.1"),
     (shards(png=encoded(0, "png")), r"1\.tar: s0000003 has 2 images \(jpeg and png\)"),
     (shards(jpeg=encoded(3, "jpeg")[:-60]), r"1\.tar: s0000003 cannot be decoded as an image"),
-    ([example(0), example(1), example(0)], r"2\.tar: the key s0000000 is in test/0\.tar, too"),
+    ([example(0), example(1), example(0)], r"2\.tar: the key s0000000 is also in test/0\.tar"),
     # An example of two shards.
     ([[*example(1), *example(0)[::2]], [example(0)[1]]], r"0\.tar: s0000000 has no \.cls"),
-    ([example(0), []], r"1\.tar holds no file; pack it again, or leave it"),
-    ([[("README", b"x")]], r"no shard has an image \(png, "),
+    ([example(0), []], r"1\.tar contains no file; pack it again, or leave it"),
+    ([[("README", b"x")]], r"no shard contains an image \(png, "),
 ]
 
 
@@ -85,11 +85,11 @@ def test_keys_without_an_example_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        ("3", r"^test/2\.tar is absent; test/nshards\.txt says 3 shards"),
-        ("999999999", r"^test/2\.tar is absent"),
-        ("1", r"^test/1\.tar is one more than test/nshards\.txt says \(1 shards\)"),
-        ("0", r"^test/nshards\.txt: '0' is no number of shards"),
-        ("two", r"^test/nshards\.txt: 'two' is no number of shards"),
+        ("3", (r"^test/2\.tar is missing; test/nshards\.txt " r"declares 3 shards")),
+        ("999999999", r"^test/2\.tar is missing;"),
+        ("1", r"^test/1\.tar is beyond the 1 shards that test/nshards\.txt"),
+        ("0", r"^test/nshards\.txt: '0' is not a number of shards"),
+        ("two", r"^test/nshards\.txt: 'two' is not a number of shards"),
     ],
 )
 def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
@@ -102,12 +102,14 @@ def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
 def test_an_absent_number_of_shards_is_named(tmp_path):
     root = put_split(tmp_path, shards())
     (root / "test/nshards.txt").unlink()
-    with pytest.raises(DataError, match=r"^test/nshards\.txt is absent: it says how many shards"):
+    with pytest.raises(
+        DataError, match=r"^test/nshards\.txt is missing; it gives the number of shards"
+    ):
         load(root)
 
 
 def test_a_blank_class_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"^classnames\.txt, line 2, is no name of a class"):
+    with pytest.raises(DataError, match=r"^classnames\.txt, line 2, is not the name of a class"):
         load(put_split(tmp_path, shards(), names=["cat", " ", "dog"]))
 
 
@@ -185,12 +187,12 @@ def test_two_dots_before_a_suffix_are_one(tmp_path):
 @pytest.mark.parametrize(
     ("member", "message"),
     [
-        (info("a.jpg", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is no plain file; pack"),
-        (info("a.jpg", type=tarfile.LNKTYPE, linkname="b.jpg"), "is no plain file"),
-        (info("a.jpg", type=tarfile.FIFOTYPE), "is no plain file"),
-        (("/etc/a.jpg", b""), "'/etc/a.jpg' is no plain relative path"),
-        (("x/../../a.jpg", b""), "is no plain relative path"),
-        (("a\x1b[2J.jpg", b""), r"'a\\x1b\[2J.jpg' is no plain relative path"),
+        (info("a.jpg", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is not a plain file; pack"),
+        (info("a.jpg", type=tarfile.LNKTYPE, linkname="b.jpg"), "is not a plain file"),
+        (info("a.jpg", type=tarfile.FIFOTYPE), "is not a plain file"),
+        (("/etc/a.jpg", b""), "'/etc/a.jpg' is not a plain relative path"),
+        (("x/../../a.jpg", b""), "is not a plain relative path"),
+        (("a\x1b[2J.jpg", b""), r"'a\\x1b\[2J.jpg' is not a plain relative path"),
     ],
 )
 def test_what_is_no_file_of_its_own_is_named(tmp_path, member, message):
@@ -223,11 +225,11 @@ def announced(size):
     return info("a.jpg", size=size).tobuf(tarfile.GNU_FORMAT) + bytes(1024)
 
 
-NO_HEADER, NO_TAR = "what follows is no header", " is damaged .* or no uncompressed tar"
-MORE = r".*'a\.jpg' announces {} bytes, more than the tar has"
+NO_HEADER, NO_TAR = "the next block is not a header", " is damaged .* or is not an uncompressed tar"
+MORE = r".*'a\.jpg' declares {} bytes, more than the tar contains"
 DAMAGED = [
     # It breaks off between members, has a broken header, and a second tar behind the first.
-    (lambda tar: tar[:1536], r" is damaged after 'a\.jpg'.*it breaks off"),
+    (lambda tar: tar[:1536], r" is damaged after 'a\.jpg'.*it is cut off"),
     (lambda tar: tar[:1536] + b"\xff" * 64 + tar[1600:], rf".*damaged after 'a\.jpg'.*{NO_HEADER}"),
     (lambda tar: tar * 2, rf".*damaged after 'b\.jpg'.*{NO_HEADER}"),
     (lambda _: b"", NO_TAR),
@@ -267,7 +269,7 @@ def test_each_format_of_images_is_read_as_in_a_folder(suffix, label, tmp_path):
 
 def test_a_suffix_of_captions_is_no_name_too(tmp_path):
     root = put_split(tmp_path, shards())
-    with pytest.raises(DataError, match=r"s0000000: the category is \['a cat', .*, no text"):
+    with pytest.raises(DataError, match=r"s0000000: the category is \['a cat', .*, not a text"):
         load(root, label="", caption="txt", category="txt")
     data = load(root, category="cls")
     assert [*data.splits["test"]["category"]] == ["0", "0", "1", "1"]

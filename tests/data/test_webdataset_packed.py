@@ -60,14 +60,17 @@ FINE = [("fine.jpg", image("JPEG")), ("fine.cls", b"0"), ("fine.txt", b"fine")]
         ([("a.png", image()), ("a.cls", b"0")], r"a has no \.txt"),
         ([("a.cls", b"0"), ("a.txt", b"x")], "a has 0 images"),
         ([("a.png", image()), ("a.jpg", image("JPEG"))], r"a has 2 images \(png and jpg\)"),
-        ([("a.png", image()), ("a.png", image())], r"a\.png stands twice"),
-        ([("a.png", image()), ("a.cls", b"1" * 99)], r"a\.cls holds 99 bytes; at most 64 are read"),
-        ([("a.png", image()), ("a.cls", b"0"), ("a.txt", b"\xff")], r"a\.txt is no UTF-8: byte 0"),
+        ([("a.png", image()), ("a.png", image())], r"a\.png occurs twice"),
+        (
+            [("a.png", image()), ("a.cls", b"1" * 99)],
+            r"a\.cls contains 99 bytes; at most 64 are read",
+        ),
+        ([("a.png", image()), ("a.cls", b"0"), ("a.txt", b"\xff")], r"a\.txt is not UTF-8: byte 0"),
         ([("a.png", image()[:-30])], "a cannot be decoded as an image"),
         ([("a.png", b"nothing")], "a cannot be decoded as an image"),
         ([("a.jpg", image("JPEG")[:9])], "a cannot be decoded as an image"),
         ([("a.webp", b"RIFF")], "a cannot be decoded as an image"),
-        ([info("a.jpg", type=b"2", linkname="/x")], r"'a\.jpg' is no plain file"),
+        ([info("a.jpg", type=b"2", linkname="/x")], r"'a\.jpg' is not a plain file"),
         # Its key would be another image's.
         (
             [(f"img.000{i}.png", b"") for i in (1, 2)],
@@ -82,7 +85,7 @@ def test_what_is_no_example_is_named_by_shard_and_key(tmp_path, members, message
 
 def test_an_image_of_a_gigantic_member_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(webdataset, "MOST_IMAGE", 20)
-    with pytest.raises(DataError, match=r"test/3\.tar: a holds \d+ bytes; at most 20 are read"):
+    with pytest.raises(DataError, match=r"test/3\.tar: a contains \d+ bytes; at most 20 are read"):
         read(tmp_path, [("a.png", image())])
 
 

@@ -96,11 +96,11 @@ def test_each_subset_has_as_many_items_as_the_paper_counts():
     ("entry", "message"),
     [
         ({"image_path": "data/a/b_on_c.jpeg"}, r"has no 'caption_options'"),
-        (controlled(options=["A", "B", "C"]), r"\['A', 'B', 'C'\] are not four captions"),
+        (controlled(options=["A", "B", "C"]), r"\['A', 'B', 'C'\] must be four captions"),
         (controlled(options=["A", "B", "C", ""]), r"a text is empty"),
         (controlled(name="mug_near_table.jpeg"), r"'mug_near_table\.jpeg' has no preposition"),
         (controlled(name="mug_behind_table.jpeg"), r"has no preposition of controlled_images"),
-        ({"image_path": 7}, r"7 is no text"),
+        ({"image_path": 7}, r"7 is not a text"),
     ],
 )
 def test_a_controlled_item_that_does_not_fit_is_named(tmp_path, entry, message):
@@ -113,13 +113,13 @@ def test_a_controlled_item_that_does_not_fit_is_named(tmp_path, entry, message):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ([42, "A"], r"\[42, 'A'\] is not an id and two captions"),
-        ({"42": "A"}, r"is not an id and two captions"),
-        ([-1, "A", "B"], r"-1 is no id of an image"),
-        (["../42", "A", "B"], r"'\.\./42' is no id of an image"),
-        ([True, "A", "B"], r"True is no id of an image"),
+        ([42, "A"], r"\[42, 'A'\] must be an id and two captions"),
+        ({"42": "A"}, r"must be an id and two captions"),
+        ([-1, "A", "B"], r"-1 is not an id of an image"),
+        (["../42", "A", "B"], r"'\.\./42' is not an id of an image"),
+        ([True, "A", "B"], r"True is not an id of an image"),
         ([42, "", "B"], r"a text is empty"),
-        ([42, "A", None], r"None is no text"),
+        ([42, "A", None], r"None is not a text"),
     ],
 )
 def test_a_pair_of_captions_that_does_not_fit_is_named(tmp_path, entry, message):

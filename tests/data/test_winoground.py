@@ -65,8 +65,8 @@ def test_an_item_of_two_equal_captions_is_left_out_and_counted(tmp_path):
         ("[]", r"does not fit \(TypeError"),
         ({"id": 1}, r"has no 'image_0'"),
         (item(caption_1="\t"), r"a text is empty"),
-        (item(collapsed_tag=None), r"None is no text"),
-        (item(image_1="a/b"), r"'a/b' is no image file's name"),
+        (item(collapsed_tag=None), r"None is not a text"),
+        (item(image_1="a/b"), r"'a/b' is not the name of an image file"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, line, message):

@@ -25,7 +25,7 @@ def test_pairs_of_a_csv_have_commas_and_perhaps_a_header(tmp_path, header):
     (tmp_path / "pairs.csv").write_text(f"{header}tiger,cat,7.35\nJerusalem,Israel,8\n")
     assert read_pairs(tmp_path / "pairs.csv") == [("tiger", "cat"), ("Jerusalem", "Israel")]
     (tmp_path / "pairs.csv").write_text(f"{header}tiger,cat,7.35\nJerusalem\tIsrael\t8\n")
-    message = r"pairs\.csv, line \d: wanted word, comma, word, comma, number, not 'Jerusalem"
+    message = r"pairs\.csv, line \d: must be word, comma, word, comma, number, not 'Jerusalem"
     with pytest.raises(DataError, match=message):
         read_pairs(tmp_path / "pairs.csv")
 
@@ -42,23 +42,31 @@ def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path):
 
 def test_quotes_in_a_csv_of_pairs_are_named(tmp_path):
     (tmp_path / "pairs.csv").write_text('tiger,cat,7.35\n"tiger","cat",7.35\n')
-    with pytest.raises(DataError, match=r"^pairs\.csv, line 2: wanted word, comma"):
+    with pytest.raises(DataError, match=r"^pairs\.csv, line 2: must be word, comma"):
         read_pairs(tmp_path / "pairs.csv")
 
 
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (read_questions, "boy girl he she", r"words.txt, line 1: wanted ': section'"),
+        (read_questions, "boy girl he she", r"words.txt, line 1: must be ': section'"),
         (
             read_questions,
             ": family\nboy girl he",
-            r"words.txt, line 2: wanted .* not 'boy girl he'",
+            r"words.txt, line 2: must be .* not 'boy girl he'",
         ),
-        (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: wanted word, tab, .* not 'a b 1'"),
-        (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: wanted word, tab"),
-        (read_visual_words, "n1\tcrane\nn1\theron\n", "line 2: n1 is 'heron', and 'crane' above"),
-        (read_visual_words, "n01440764 tench", r"words.txt, line 1: wanted a wnid, a tab, a word"),
+        (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: must be word, tab, .* not 'a b 1'"),
+        (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: must be word, tab"),
+        (
+            read_visual_words,
+            "n1\tcrane\nn1\theron\n",
+            "line 2: n1 is 'heron', and 'crane' in an earlier line",
+        ),
+        (
+            read_visual_words,
+            "n01440764 tench",
+            r"words.txt, line 1: must be a wnid, a tab, a word, not",
+        ),
     ],
 )
 def test_a_line_that_is_none_of_the_format_is_named(tmp_path, read, text, message):

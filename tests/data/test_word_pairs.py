@@ -43,7 +43,7 @@ def test_the_sets_inside_gensim_are_read_whole(name, file, rows, first):
 
 def test_without_gensim_its_sets_are_absent(monkeypatch):
     monkeypatch.setattr("vlbench.data.presence.importlib.util.find_spec", lambda _: None)
-    with pytest.raises(DataAbsent, match="WordSim-353 is absent; get it from `pip install gensim`"):
+    with pytest.raises(DataAbsent, match="WordSim-353 not found; get it from `pip install gensim`"):
         gensim_word_pairs(name="wordsim353")
 
 
@@ -72,13 +72,13 @@ def test_columns_of_other_names_and_places_are_read_if_they_are_said(put):
 @pytest.mark.parametrize(
     ("lines", "columns", "message"),
     [
-        (["a b 1", "a b"], None, r"pairs\.txt, line 2: 2 cells; column 3 is wanted"),
-        (["# c", "w1 w2 s", "a b 1"], None, r"pairs\.txt, line 2: the score is 's', no number"),
-        (["a b nan"], None, r"line 1: the score is 'nan', no number"),
+        (["a b 1", "a b"], None, r"pairs\.txt, line 2: 2 cells; column 3 is needed"),
+        (["# c", "w1 w2 s", "a b 1"], None, r"pairs\.txt, line 2: the score is 's', not a number"),
+        (["a b nan"], None, r"line 1: the score is 'nan', not a number"),
         (["a,,1"], None, "line 1: a word is empty"),
         (["w1 w2 s", "a b 1"], ["w1", "w2", "t"], "no columns w1, w2, t; there are w1, w2, s"),
         (["a b 1"], ["0", "1", "2"], "no columns 0, 1, 2; there are a, b, 1"),
-        (["a b 1"], ["1", "2"], r"2 columns \(1, 2\); wanted are three, of two words and a score"),
+        (["a b 1"], ["1", "2"], r"2 columns \(1, 2\); three are needed, for two words and a score"),
         (["word_a,word_b,score", 'a,"b,1'], None, "line 2, cannot be read as CSV: unexpected end"),
         (["# nothing"], None, r"pairs\.txt has no word pairs"),
         (["word_a,word_b,score"], None, r"pairs\.txt has no word pairs"),
@@ -97,7 +97,7 @@ def test_a_file_of_ones_own_is_a_split(put, tmp_path):
         ["cat", "train"],
         [7.35, 6.31],
     ]
-    with pytest.raises(DataAbsent, match=r"the word pairs pairs\.csv is absent"):
+    with pytest.raises(DataAbsent, match=r"the word pairs pairs\.csv not found"):
         word_pairs(root=tmp_path)
 
 

@@ -50,7 +50,9 @@ def test_a_model_is_asked_by_likelihood_if_it_can_and_else_by_letter():
         (Says(), "likelihood", "AnswerScorer"),
         (Scores(), "words", "Answerer"),
     ):
-        with pytest.raises(CannotDo, match=f"it is no {lacks}, which `asked: {way}` needs"):
+        with pytest.raises(
+            CannotDo, match=f"it does not implement {lacks}, which `asked: {way}` needs"
+        ):
             way_of(model, way)
 
 
@@ -104,8 +106,8 @@ def test_per_byte_is_by_the_length_in_utf8():
             "likelihood",
             "gave the score nan to the answer 'red' to 'what is it \\?'",
         ),
-        (Says("A"), "letter", "gave other than one of texts for each question"),
-        (Says("A", 2), "letter", "gave other than one of texts for each question"),
+        (Says("A"), "letter", "must give one of texts for each question"),
+        (Says("A", 2), "letter", "must give one of texts for each question"),
     ],
 )
 def test_replies_that_are_none_are_refused(model, way, match):

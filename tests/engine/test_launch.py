@@ -252,7 +252,10 @@ def test_there_is_one_process_for_each_visible_gpu_unless_somebody_says_otherwis
 @pytest.mark.usefixtures("four_gpus")
 @pytest.mark.parametrize(
     ("asked", "device", "why"),
-    [(5, "auto", "visible GPUs are 4"), (2, "cuda:1", "--device cuda:1 is one device")],
+    [
+        (5, "auto", "the number of visible GPUs is 4"),
+        (2, "cuda:1", "--device cuda:1 is one device"),
+    ],
 )
 def test_more_processes_than_devices_are_refused(asked, device, why):
     with pytest.raises(UnknownNameError, match=f"--processes is {asked}, but {why}"):

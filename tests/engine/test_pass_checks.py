@@ -76,7 +76,9 @@ def test_a_method_that_changes_later_is_found_by_its_first_examples():
     encode = Repeating(Drifts().encode_images)
     for _ in range(15):
         encode(PIXELS)
-    with pytest.raises(SpecError, match="for examples of its first batch after 16 batches"):
+    with pytest.raises(
+        SpecError, match="for examples of its first batch, put among others after 16 batches"
+    ):
         encode(PIXELS)
 
 
@@ -90,7 +92,9 @@ class Padded:
 
 def test_the_shortest_text_of_the_first_batch_is_passed_alone():
     texts = ["aa", "bbb", "ccc", "ddd", "e"]
-    with pytest.raises(SpecError, match=r"1 of its examples alone: .*runs with --batch-size 1"):
+    with pytest.raises(
+        SpecError, match=r"1 of its examples alone: .*does not mask padding, pass --batch-size 1"
+    ):
         Repeating(Padded().encode_texts)(texts)
     encode = Repeating(Padded().encode_texts)
     for text in texts:
@@ -101,7 +105,7 @@ def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
     encode = Repeating(Padded().encode_texts)
     encode(["aa", "bb", "cc", "dd", "ee"])
     with pytest.raises(
-        SpecError, match=r"Padded\.encode_texts gives other outputs for examples of"
+        SpecError, match=r"Padded\.encode_texts gives different outputs for examples of"
     ):
         encode(["eee", "fff", "ggg", "hhh", "iii"])
 
@@ -121,8 +125,8 @@ def test_a_method_in_training_mode_names_itself_the_difference_and_the_way_out()
 
     line = inspect.getsourcelines(Normed.encode_images)[1]
     message = (
-        rf"^test_pass_checks\.py:{line}: Normed\.encode_images gives other outputs in a batch of "
-        r"32 than for 4 of its examples in reverse: values differ by [\d.]+, where the largest is "
+        rf"^test_pass_checks\.py:{line}: Normed\.encode_images gives different outputs in a batch "
+        r"of 32 than for 4 of its examples in reverse: values differ by [\d.]+; the largest is "
         r"[\d.]+; .*call model\.eval\(\)"
     )
     with pytest.raises(SpecError, match=message):
@@ -190,6 +194,6 @@ def test_what_is_compared_of_an_output_is_its_tensor():
     ("pixels", "found"), [([0.5], "list"), (torch.zeros(3, 0, 0), r"no pixels, \[3, 0, 0\]")]
 )
 def test_what_are_no_pixels_is_named(pixels, found):
-    message = rf"^test_pass_checks\.py:\d+: preprocess gave {found}; wanted"
+    message = rf"^test_pass_checks\.py:\d+: preprocess gave {found}; return"
     with pytest.raises(SpecError, match=message):
         pixels_of(lambda _: pixels, None)

@@ -107,7 +107,9 @@ def test_pixels_that_differ_from_one_look_to_the_next_are_refused(workers):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8))
     column = replace(IMAGES, stored=[noise] * 3)
     encode = Encode(Flips().encode_images, column, CPU._replace(workers=workers))
-    with pytest.raises(SpecError, match="preprocess gave other pixels of one image; draw nothing"):
+    with pytest.raises(
+        SpecError, match="preprocess gave different pixels for the same image; draw nothing"
+    ):
         list(encode([[0, 1]]))
 
 

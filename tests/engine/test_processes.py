@@ -383,7 +383,7 @@ def test_an_error_of_one_process_is_raised_in_both(pair):
 
 
 def part_ways(processes):
-    with pytest.raises(RuntimeError, match="one has ended what others still do"):
+    with pytest.raises(RuntimeError, match="one has finished a step that others are still in"):
         processes.exchange(Ended("ok") if processes.rank else "still at it")
 
 

@@ -193,7 +193,9 @@ def test_stored_rows_that_are_lost_are_named(store):
     rows = StoredRows(store, "sha256:ab", [300, 5])
     put_numbers(store, [5])
     (store.root / "ab" / "ab" / "000000.pt").write_bytes(b"damaged")
-    with pytest.raises(OutputError, match=r"store has lost features of this run; run it again"):
+    with pytest.raises(
+        OutputError, match=r"store lacks features that this run wrote; run it again"
+    ):
         rows[torch.tensor([1])]
 
 

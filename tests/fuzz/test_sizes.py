@@ -107,4 +107,4 @@ def test_a_command_refuses_items_that_unpack_to_much_in_little_memory(tmp_path, 
     small = growth(lambda: main(words))
     write(tmp_path, board(bomb(tmp_path)))
     assert growth(lambda: main(words)) < small + MOST
-    assert "items.parquet is no table: it has 10,000,000 rows" in capfd.readouterr().err
+    assert "items.parquet is not a table: it has 10,000,000 rows" in capfd.readouterr().err

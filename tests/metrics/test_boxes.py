@@ -54,10 +54,10 @@ def test_no_boxes_have_no_overlaps():
 
 @pytest.mark.parametrize("box", [[9.0, 0.0, 1.0, 5.0], [0.0, float("nan"), 1.0, 1.0]])
 def test_corners_the_wrong_way_round_are_refused(box):
-    with pytest.raises(ValueError, match=r"box 1 is .*; wanted x1 <= x2 and y1 <= y2"):
+    with pytest.raises(ValueError, match=r"box 1 is .*; it needs x1 <= x2 and y1 <= y2"):
         iou(torch.cat([SQUARE, torch.tensor([box])]), SQUARE)
 
 
 def test_what_is_no_list_of_boxes_is_refused():
-    with pytest.raises(ValueError, match=r"boxes have shape \[4\]; wanted \[N, 4\]"):
+    with pytest.raises(ValueError, match=r"boxes have shape \[4\]; they must be \[N, 4\]"):
         areas(SQUARE[0])

@@ -148,7 +148,7 @@ def test_a_caption_of_ten_thousand_words_is_scored():
     assert found["bleu_1"].statistics[0, [0, 8]].tolist() == [1, 10_000]
 
 
-DOG, ONE = {1: ["a dog"]}, r"image 2 has \d captions; wanted a list of one"
+DOG, ONE = {1: ["a dog"]}, r"image 2 has \d captions; give a list of one"
 REFUSED = [
     *((DOG | {2: given}, REFERENCES, DataError, ONE) for given in (["a", "b"], [], "ab")),
     *(
@@ -157,7 +157,7 @@ REFUSED = [
     ),
     (DOG | {2: ["cats"]}, DOG | {2: ["", " "]}, DataError, "image 2: no reference has a word"),
     # They would move the idf.
-    (DOG, REFERENCES, DataError, "1 image with references and without a caption, 2 first"),
+    (DOG, REFERENCES, DataError, "1 image with references but no caption, 2 first"),
     (DOG, DOG, TooFewRows, "need two images; there are 1"),
 ]
 
@@ -219,7 +219,7 @@ def test_real_references_have_the_words_of_coco_caption(real_data):
 
 def test_a_lost_line_is_an_error(monkeypatch):
     monkeypatch.setattr(captions, "run_java", lambda *_, **__: "one\n")
-    with pytest.raises(DataError, match=r"Java told 1 lines of 2"):
+    with pytest.raises(DataError, match=r"Java returned 1 of 2"):
         treebank_words(["one", "two"])
 
 

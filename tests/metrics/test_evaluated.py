@@ -89,7 +89,7 @@ def test_a_metric_of_one_reference_has_the_first(install):
 )
 def test_a_metric_without_a_number_of_its_own_is_named(install, found):
     install(found)
-    with pytest.raises(DataError, match=r"^evaluate:bright returned no number of its own \("):
+    with pytest.raises(DataError, match=r"^evaluate:bright did not return its number \("):
         Evaluated("evaluate:bright")(["a"], [["b"]])
 
 
@@ -113,7 +113,7 @@ def test_alone_it_needs_no_words(install):
 
 def test_without_the_package_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "evaluate", None)
-    with pytest.raises(DataAbsent, match=r"evaluate is absent; .* -m pip install evaluate`$"):
+    with pytest.raises(DataAbsent, match=r"evaluate not found; .* -m pip install evaluate`$"):
         CaptionMetrics(["evaluate:bleu"])
 
 

@@ -232,13 +232,13 @@ def test_several_fractions_are_those_of_each():
 
 
 SHARES, SHAPES = [(0, 0), (3, 2), (-1, 2), (math.nan, 2)], [(0, 3), (3, 0), (3,)]
-SHARE = r"successes of \d items; wanted 0 <= successes <= n"
-SHAPE = r"credit has shape \[.*\]; wanted \[trials, items\]"
+SHARE = r"successes of \d items; it needs 0 <= successes <= n"
+SHAPE = r"credit has shape \[.*\]; it must be \[trials, items\]"
 REFUSED = [
     *((wilson, share, SHARE) for share in SHARES),
     *((mean_of_trials, [np.zeros(shape)], SHAPE) for shape in SHAPES),
-    (clustered_ratio, [np.zeros(0)] * 2, "no ratio: the counts of 0 clusters"),
-    (clustered_ratio, [np.zeros(3)] * 2, "no ratio: the counts of 3 clusters"),
+    (clustered_ratio, [np.zeros(0)] * 2, "the ratio is undefined: the counts of 0 clusters"),
+    (clustered_ratio, [np.zeros(3)] * 2, "the ratio is undefined: the counts of 3 clusters"),
     (clustered_fractions, [np.zeros((2, 1)), np.zeros(2)], "no cluster has an item"),
 ]
 

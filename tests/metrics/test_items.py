@@ -72,7 +72,7 @@ def test_regions_of_an_image_are_a_cluster():
         (TWO, [1], r"credit of shape \[1\] for 2 items"),
         (TWO, [1, np.nan], "the credit of an item is not finite"),
         (TWO, [[1, np.inf]], "the credit of an item is not finite"),
-        (Examples(["a", "a"], ["1", "2"]), [1, 1], "the id of an item stands twice"),
+        (Examples(["a", "a"], ["1", "2"]), [1, 1], "the id of an item occurs twice"),
     ],
 )
 def test_what_cannot_be_joined_is_refused(examples, credit, why):

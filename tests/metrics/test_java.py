@@ -52,7 +52,7 @@ def test_java_may_be_named(program):
 
 def test_a_named_java_that_is_not_there_is_no_other(monkeypatch):
     monkeypatch.setenv("VLBENCH_JAVA", "/nowhere/java")
-    with pytest.raises(DataError, match=r"VLBENCH_JAVA is /nowhere/java, which is no program"):
+    with pytest.raises(DataError, match=r"VLBENCH_JAVA is /nowhere/java, which is not a program"):
         find_java()
 
 
@@ -84,7 +84,7 @@ def test_a_program_that_fails_says_how(program):
 def test_a_program_without_an_end_is_killed(program, monkeypatch):
     monkeypatch.setattr(java, "TO_START", -0.8)
     program("exec sleep 60")
-    with pytest.raises(DataError, match=r"^words: Java had no end in 0 s and was killed$"):
+    with pytest.raises(DataError, match=r"^words: Java did not finish in 0 s and was killed$"):
         run_java("words", [], texts=1)
 
 
@@ -117,7 +117,7 @@ def test_a_process_that_hangs_is_ended(program, monkeypatch):
     monkeypatch.setattr(java, "TO_START", -0.8)
     program("exec sleep 60")
     process, start = Java("METEOR", []), monotonic()
-    with pytest.raises(DataError, match=r"killed by signal 9, having had no end in 0 s"):
+    with pytest.raises(DataError, match=r"killed by signal 9, because it did not finish in 0 s"):
         process.ask(["a"])
     process.close()
     assert monotonic() - start < 10
@@ -182,7 +182,7 @@ def test_no_captions_have_no_statistics(answering):
 
 def test_an_answer_that_is_no_statistics_is_an_error(answering):
     answering("Error: wrong line")
-    with pytest.raises(DataError, match=r"METEOR said 'Error: wrong line' of 'SCORE \|\|\| b"):
+    with pytest.raises(DataError, match=r"METEOR returned 'Error: wrong line' of 'SCORE \|\|\| b"):
         Meteor().statistics([("a", ["b"])])
 
 

@@ -172,5 +172,7 @@ def test_a_model_needs_words(sentences):
 
 @pytest.mark.parametrize("sentence", ["a b", ["a", "</s>"], ["<s>"]])
 def test_a_sentence_is_words_without_marks(sentence):
-    with pytest.raises(ValueError, match="wanted a sequence of words, none of them <s> or </s>"):
+    with pytest.raises(
+        ValueError, match="a sentence must be a sequence of words without <s> and </s>"
+    ):
         perplexity_statistics(train_language_model(TINY), [sentence])

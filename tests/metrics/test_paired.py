@@ -108,7 +108,7 @@ def test_a_hand_worked_interval_of_clusters():
     found = compare_items([1, 1, 1, 0], [0, 0, 0, 1], np.array([7, 7, 7, 9]))
     assert found.difference == 0.5
     assert found.ci95 == pytest.approx((0.5 - 12.7062, 0.5 + 12.7062), abs=1e-4)
-    assert found.notes == ("2 clusters, fewer than 20: interval and p are rough",)
+    assert found.notes == ("2 clusters, fewer than 20: the interval and p are approximate",)
 
 
 def test_items_that_share_a_cluster_count_as_one():
@@ -335,7 +335,7 @@ def test_the_interval_of_a_corpus_score_is_that_of_scipys_bootstrap():
 UNEQUAL = [([1], [1, 0], [0]), ([], [], []), ([1, 0], [1, 0], [0]), ([[[1]]], [[[1]]], [0])]
 EMPTY = [[[1, math.nan], [0, math.nan]], [[1, 1], [math.nan] * 2]]
 REFUSED = [
-    *((given, "wanted two equal ones and a cluster for each item") for given in UNEQUAL),
+    *((given, "the first two must be equal, with a cluster for each item") for given in UNEQUAL),
     *(((x, x, alone(2)), "an item is in no trial, or a trial has no item") for x in EMPTY),
 ]
 

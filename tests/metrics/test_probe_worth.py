@@ -118,18 +118,18 @@ def test_a_linear_probe_is_selective_and_one_that_memorises_is_not():
 
 @pytest.mark.parametrize("percent", [[], [0, 100], [50, 20, 100], [20, 50]])
 def test_percentages_that_do_not_rise_to_100_are_refused(percent):
-    with pytest.raises(ValueError, match="wanted rising numbers above 0, the last 100"):
+    with pytest.raises(ValueError, match="must be rising numbers above 0, the last 100"):
         block_ends(50, percent)
 
 
 def test_one_block_has_no_probe():
-    with pytest.raises(TooFewRows, match="2 examples in one block, 2 needed"):
+    with pytest.raises(TooFewRows, match="2 examples in one block; 2 are needed"):
         online_code(torch.zeros(2, 1), torch.tensor([0, 1]), 2, counts, [2])
 
 
 ENDS = [[], [0, 4], [2, 2, 4], [1, 3]]
 REFUSED = [
-    *((2, counts, ends, "wanted rising numbers from 1 to 4") for ends in ENDS),
+    *((2, counts, ends, "must be rising numbers from 1 to 4") for ends in ENDS),
     (1, counts, [1, 4], "1 classes; a code needs 2 or more"),
     (2, always(0.5, 0.6), [1, 4], "do not sum to 1"),
     (2, always(1.0, 0.0), [1, 4], "a true label has probability 0"),

@@ -85,5 +85,5 @@ def test_an_item_may_have_several_right_options():
 
 @pytest.mark.parametrize("replies", [[[]], [[Reply((0,), "A"), Reply((0,), [1.0])]]])
 def test_no_reply_and_texts_among_scores_are_refused(replies):
-    with pytest.raises(ValueError, match="each item has replies"):
+    with pytest.raises(ValueError, match="each item must have replies"):
         judge(replies, [["a"]], [[0]], letters)

@@ -289,9 +289,9 @@ def test_too_few_examples_and_blocks_are_refused():
 
 
 def test_what_is_no_pair_of_representations_is_refused():
-    with pytest.raises(ValueError, match="5 and 6 rows; both are of the same examples"):
+    with pytest.raises(ValueError, match="5 and 6 rows; both must be of the same examples"):
         cka_debiased(gaussian(5, 3), gaussian(6, 3))
-    with pytest.raises(ValueError, match="k 0: wanted 1 or more"):
+    with pytest.raises(ValueError, match="k 0: must be 1 or more"):
         mutual_knn(gaussian(5, 3), gaussian(5, 3), 0)
 
 

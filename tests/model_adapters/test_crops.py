@@ -173,7 +173,7 @@ def test_a_view_is_found_from_what_preprocess_does_alone(size, squash, interpola
     ],
 )
 def test_preprocessing_that_is_no_resize_and_crop_is_refused(change):
-    with pytest.raises(CannotDo, match="does more than resize and crop, so boxes have no place"):
+    with pytest.raises(CannotDo, match="does more than resize and crop, so boxes cannot be mapped"):
         find_view(lambda image: change(Quarters().preprocess(image)), (160, 80))
 
 

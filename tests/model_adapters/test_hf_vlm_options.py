@@ -72,7 +72,7 @@ def test_less_than_one_token_is_refused(folder, most):
 
 def test_a_model_that_sees_one_size_or_tiles_has_no_max_pixels(opened):
     folder = opened("gemma3").folder
-    with pytest.raises(SpecError, match="max_pixels is for models that see a picture in its own"):
+    with pytest.raises(SpecError, match="max_pixels is for models that keep a picture's"):
         HfVlm(device=CPU, architecture=folder, max_pixels=4096)
 
 

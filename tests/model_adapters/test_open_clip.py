@@ -132,7 +132,7 @@ def test_code_of_a_repository_never_runs(tmp_path, monkeypatch):
 def test_a_size_that_no_network_has_is_refused_by_name(tmp_path, part, sizes):
     path = write_config(tmp_path, {**TINY, part: {**TINY[part], **sizes}})
     (key,) = sizes
-    with pytest.raises(WeightsError, match=rf"{path}: {key} is 10000000; .* is the most"):
+    with pytest.raises(WeightsError, match=rf"{path}: {key} is 10000000; .* is the maximum"):
         OpenClip(device=CPU, architecture=path, weights="random")
 
 

@@ -97,7 +97,9 @@ def test_weights_that_openai_marked_get_its_activation_too(state, tmp_path):
 @pytest.mark.usefixtures("tiny_rn50")
 def test_a_file_that_does_not_say_its_activation_is_refused_with_both_named(state, tmp_path):
     torch.save(state, tmp_path / "own.pt")
-    message = r"own\.pt does not say .* GELU of RN50 or .* architecture=RN50-quickgelu.*=false, or"
+    message = (
+        r"own\.pt does not declare .* GELU of RN50 or .* architecture=RN50-quickgelu.*=false, or"
+    )
     with pytest.raises(WeightsError, match=message):
         OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
 
@@ -120,7 +122,9 @@ def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activati
 
 @pytest.mark.usefixtures("tiny_rn50")
 def test_an_activation_that_the_architecture_contradicts_is_refused():
-    with pytest.raises(WeightsError, match=r"RN50-quickgelu cannot be built: .* QuickGELU, quick_"):
+    with pytest.raises(
+        WeightsError, match=r"RN50-quickgelu cannot be built: .* QuickGELU, but quick_"
+    ):
         OpenClip(device=CPU, weights="random", quick_gelu=False)
 
 
@@ -169,7 +173,7 @@ def test_a_configuration_far_larger_than_the_weights_is_refused(folder, tmp_path
     text = {**TINY["text_cfg"], "vocab_size": 10**6, "width": 64}
     large = write_config(tmp_path, {**TINY, "text_cfg": text})
     weights = f"{folder}/open_clip_model.safetensors"
-    with pytest.raises(WeightsError, match=r"wants \d+(,\d{3}){2} numbers, its weights are"):
+    with pytest.raises(WeightsError, match=r"needs \d+(,\d{3}){2} numbers, but its weights are"):
         OpenClip(device=CPU, architecture=large, weights=weights)
 
 

@@ -96,7 +96,7 @@ NO_LOGS = [
 @pytest.mark.parametrize("answer", NO_LOGS)
 def test_a_server_without_log_probabilities_only_answers_and_is_asked_once(planted, answer):
     planted.answers["/chat/completions"] = answer
-    why = "the server lists no log-probabilities of tokens, so that"
+    why = "the server lists no log-probabilities of tokens, so it"
     assert made(planted).lacks(ImageTextScorer).startswith(why)
     assert len(planted.requests) == 1
     with pytest.raises(CannotDo, match=f"^{why}"):
@@ -192,15 +192,15 @@ def row(index, *values):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([row(0, 1)], "asked were 2; the answer has 1"),
-        ([row(0, 1), row(1, 1), row(2, 1)], "asked were 2; the answer has 3"),
-        ([row(0, 1), row(0, 1)], "or other indices"),
+        ([row(0, 1)], "2 requested; the answer has 1"),
+        ([row(0, 1), row(1, 1), row(2, 1)], "2 requested; the answer has 3"),
+        ([row(0, 1), row(0, 1)], "or wrong indices"),
         ([row(0, 1), row(1, 1, 2)], "vectors of 2 lengths"),
         ([row(0), row(1)], "or empty"),
-        ([row(0, 1), row(1, "x")], "no finite numbers"),
-        ([row(0, 1), row(1, float("nan"))], "no finite numbers"),
-        ([row(0, 1), row(1, 1e300)], "no finite numbers"),
-        ([row(0, 1), row(1, 10**400)], "no finite numbers"),
+        ([row(0, 1), row(1, "x")], "not finite numbers"),
+        ([row(0, 1), row(1, float("nan"))], "not finite numbers"),
+        ([row(0, 1), row(1, 1e300)], "not finite numbers"),
+        ([row(0, 1), row(1, 10**400)], "not finite numbers"),
         ([{"index": 0}], "has no data of that form"),
         (None, "has no data of that form"),
     ],
@@ -325,7 +325,7 @@ def test_a_row_says_what_was_served_and_neither_where_nor_with_which_key(
     assert (result.status, result.primary_score.value) == ("ok", 1.0)
     assert result.model == "openai:tiny[pause=0.001]"
     assert result.provenance["weights"] == "served:tiny"
-    why = "the weights are not known, so that this row cannot be computed again"
+    why = "the weights are not known, so this row cannot be recomputed"
     assert f"served: tiny: {why}" in result.notes
     assert planted.requests[0].headers["Authorization"] == f"Bearer {KEY}"
     port = planted.host.removeprefix("127.0.0.1")
@@ -365,7 +365,7 @@ def test_the_plan_says_what_leaves_for_which_host(planted, run, tmp_path):
     leaves = f"will be sent to {planted.host}"
     assert f"tiny on foils_table: images and texts of 3 rows {leaves}" in lines
     assert f"tiny on word_similarity_wordsim353: texts of 353 rows {leaves}" in lines
-    again = "a server may have other weights than those of the row; --name says that it has not"
+    again = "the server's weights may have changed since the row; pass --name if they have not"
     assert f"run: {again}" in lines
     assert len(planted.requests) == asked
 
@@ -376,7 +376,7 @@ def test_a_row_is_computed_again_only_with_an_address(planted, run, tmp_path, ca
     monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
     words = ["rerun", str(tmp_path / "boards" / "foils_table.json"), "openai:tiny", "--no-cache"]
     assert main(words) == 2
-    assert "openai:tiny was asked of a server: the weights are not known" in capsys.readouterr().err
+    assert "openai:tiny came from a server: the weights are not known" in capsys.readouterr().err
     assert main([*words, "--as-model", f"openai:tiny@{planted.address}"]) == 0
 
 
@@ -396,7 +396,7 @@ def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run)
     ("answer", "reason"),
     [
         ({"choices": []}, "the answer has no log-probabilities of that form"),
-        ((500, {}, b"out of memory"), "the server answers 500: out of memory, 7 times"),
+        ((500, {}, b"out of memory"), "the server answered 500: out of memory, 7 times"),
     ],
 )
 def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):
@@ -424,14 +424,14 @@ def test_a_task_of_scores_is_skipped_where_a_server_only_answers(planted, run):
     planted.answers["/chat/completions"] = NO_LOGS[0]
     result = run("noun_count_scenes")
     assert (result.status, len(planted.requests)) == ("skipped", 1)
-    assert result.reason.endswith("so that it only answers in words")
+    assert result.reason.endswith("so it can answer only in words")
 
 
 def test_an_object_made_by_hand_is_asked_too_and_keeps_what_it_can_do(planted, run):
     planted.answers["/chat/completions"] = NO_LOGS[0]
     model = made(planted)
     result = run("noun_count_scenes", model, model_args={})
-    assert result.reason.endswith("so that it only answers in words")
+    assert result.reason.endswith("so it can answer only in words")
     assert not isinstance(model, ImageTextScorer)
     assert isinstance(model, Answerer)
     assert isinstance(model, OpenAiServer)

@@ -144,7 +144,7 @@ def test_a_question_may_begin_with_a_task(folder, library, processor):
 @ONE
 @pytest.mark.parametrize("token", ["<image>", "<bos>", "<eos>"])
 def test_a_text_with_a_special_token_is_refused(model, token):
-    with pytest.raises(DataError, match=f"text 'a {token}' has {token}, a special token"):
+    with pytest.raises(DataError, match=f"text 'a {token}' contains {token}, a special token"):
         model.score_pairs([PICTURE] * 2, ["a cat", f"a {token}"])
 
 

@@ -260,8 +260,8 @@ def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):
 WRONG = {
     "no column": ("a.csv", "item,said\n0,A\n", "no column 'answer'|column.*answer"),
     "no number": ("a.csv", "item,answer\nx,A\n", "row 1"),
-    "no JSON": ("a.jsonl", "{", "a.jsonl is no JSON"),
-    "no object": ("a.jsonl", "1\n2", "a.jsonl holds other than an object"),
+    "not JSON": ("a.jsonl", "{", "a.jsonl is not JSON"),
+    "no object": ("a.jsonl", "1\n2", "a.jsonl must contain one object"),
     "no text": ("a.jsonl", '{"item": 0, "answer": {"a": 1}}', "row 1"),
 }
 
@@ -279,13 +279,13 @@ def test_what_is_told_of_a_recording_lies_beside_it(tmp_path):
     told = Recorded(path=file, item="item").settled
     known = told["recorded_by"], told["prompt"], told["source"]
     assert known == ("a lab", "Which? {}", "unknown")
-    for text, why in (("who: me\n", "key"), ("prompt: 3\n", "a text for each"), ("[", "no YAML")):
+    for text, why in (("who: me\n", "key"), ("prompt: 3\n", "a text for each"), ("[", "not YAML")):
         with pytest.raises(SpecError, match=why):
             Recorded(path=file, item="item", about=put(tmp_path, text, "other.yaml"))
 
 
 def test_a_folder_without_answers_is_refused(tmp_path):
-    with pytest.raises(SpecError, match="has no file of answers"):
+    with pytest.raises(SpecError, match="contains no file of answers"):
         Recorded(path=tmp_path)
 
 
@@ -308,7 +308,10 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"row": 0, "answer": "A", "order": "2 0 1"}, "the order .2, 0, 1. is none of 2 options"),
+        (
+            {"row": 0, "answer": "A", "order": "2 0 1"},
+            "the order .2, 0, 1. is not an order of 2 options",
+        ),
         ({"row": 0, "answer": [["-1", "False"]] * 3, "order": "0 1"}, "3 scores for 2 options"),
     ],
 )

@@ -112,13 +112,16 @@ def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, na
     [
         (
             {"layers": [1, 10**7, 1, 1]},
-            r"config\.json: layers is 10000000; 1024 is the most that is",
+            r"config\.json: layers is 10000000; 1024 is the maximum",
         ),
-        ({"channels": [8, 8, 8, 10**7]}, r"config\.json: channels is 10000000; 1e\+06 is the most"),
+        (
+            {"channels": [8, 8, 8, 10**7]},
+            r"config\.json: channels is 10000000; 1e\+06 is the maximum",
+        ),
         ({"checkpoint_path": "evil.pth"}, "checkpoint_path names another file"),
         (
             {"channels": [8, 8, 8, 10**4]},
-            r"wants 9\d\d,\d+,\d+ numbers, its weights are \d+,\d+ bytes",
+            r"needs 9\d\d,\d+,\d+ numbers, but its weights are \d+,\d+ bytes",
         ),
         ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
     ],

@@ -129,7 +129,9 @@ def test_a_checkpoint_may_lack_counts_and_have_a_second_head(little, pixels, fil
 @pytest.mark.parametrize("content", [[1.0], torch.zeros(3)])
 def test_what_is_no_state_dict_is_refused(content, file):
     torch.save(content, file)
-    with pytest.raises(WeightsError, match=f"holds a {type(content).__name__}, not a state dict"):
+    with pytest.raises(
+        WeightsError, match=f"contains a {type(content).__name__}, not a state dict"
+    ):
         TorchvisionCnn(**LITTLE, weights=str(file))
 
 

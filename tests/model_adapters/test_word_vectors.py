@@ -101,7 +101,7 @@ def test_a_vector_that_is_not_finite_is_named(tmp_path, number):
 
 @pytest.mark.parametrize("lines", [[""], ["word"]])
 def test_a_file_that_begins_with_no_vector_is_refused(tmp_path, lines):
-    with pytest.raises(WeightsError, match=r"glove\.txt begins with no word vector"):
+    with pytest.raises(WeightsError, match=r"glove\.txt does not begin with a word vector"):
         load(tmp_path, lines)
 
 
@@ -127,7 +127,7 @@ def test_an_archive_of_several_files_is_asked_for_one(tmp_path):
     model = WordVectors(device=CPU, weights=file, member="b.txt")
     assert model.encode_tokens(["cat"])[0].vectors.tolist() == [[1, 1, 2]]
     for member in ("", "c.txt"):
-        with pytest.raises(WeightsError, match=r"holds a\.txt, b\.txt; member=.* must name one"):
+        with pytest.raises(WeightsError, match=r"contains a\.txt, b\.txt; member=.* must name one"):
             WordVectors(device=CPU, weights=file, member=member)
 
 

@@ -108,7 +108,7 @@ def test_test_images_take_no_part_in_the_choice_and_a_note_names_the_layer():
     outcome = few_shot(SplitMinds(), DATA, Engine.for_tests(), shots=[1], trials=2, layers="all")
     assert best_of(outcome).value == pytest.approx(1 / 3)
     note, few = outcome.notes
-    assert few.startswith("fewer than 250 train rows chose a best layer")
+    assert few.startswith("the best layer was chosen on fewer than 250 train rows: it")
     assert "first for accuracy, accuracy_cosine, accuracy_euclidean, shots 1 (n 9)" in note
 
 
@@ -124,7 +124,7 @@ def test_without_train_images_to_hold_out_a_note_says_why_there_is_no_best_layer
     assert not [s for s in outcome.scores if s.metric.endswith("_best_layer")]
     (note,) = outcome.notes
     assert note.startswith(
-        "no best layer, too few train rows to hold some out: class 'class 0' has"
+        "no best layer: too few train rows to hold some out: class 'class 0' has"
     )
 
 

@@ -39,7 +39,7 @@ def test_building_draws_the_boards_of_a_run_and_says_what_it_wrote(output, capsy
 
 def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
     assert main(["leaderboard", "build", "--output", str(tmp_path / "bords")]) == 2
-    assert "no board at all in" in capsys.readouterr().err
+    assert "no boards in" in capsys.readouterr().err
 
 
 def test_an_empty_folder_builds_nothing(tmp_path):
@@ -109,7 +109,7 @@ def test_a_board_of_two_data_sets_makes_no_mean_and_both_are_named(tmp_path):
     boards = [board(*rows), board(*(result(model, score()) for model in "ab"), task="u")]
     assert mean_rows(boards) == []
     why = why_no_summary(write(tmp_path, *boards), ["t", "u"])
-    assert why == "no mean, for t has several data sets: cars, dogs"
+    assert why == "no mean: t has several data sets: cars, dogs"
     assert why_no_summary(tmp_path, ["u", "v"]) == "no model has all of u, v"
 
 

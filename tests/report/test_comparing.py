@@ -93,7 +93,7 @@ def test_a_row_of_an_older_version_is_not_compared(tmp_path):
     (old / "t.json").rename(output / "archive" / "t.v1.json")
     write(output, board(result("b", score()), task="w"))
     found = compare_models(output, ["a", "b"], ["t"]).refused
-    assert found == ["t: b has scores of version 1, the others of 2"]
+    assert found == ["t: b has scores of version 1; the other models have version 2"]
 
 
 def test_rows_without_items_are_named_by_model(tmp_path):
@@ -114,8 +114,8 @@ def test_an_item_that_only_one_has_refuses_the_pair_and_no_other(tmp_path):
     found = compare_models(write(tmp_path, board(*rows)), ["a", "b", "c"])
     assert [one.models for one in found.compared] == [("a", "b")]
     assert found.refused == [
-        "t, accuracy (shots 5): only a has the item '29.png', not c",
-        "t, accuracy (shots 5): only b has the item '29.png', not c",
+        "t, accuracy (shots 5): a has the item '29.png', but c does not",
+        "t, accuracy (shots 5): b has the item '29.png', but c does not",
     ]
 
 
@@ -185,8 +185,8 @@ def test_a_score_that_is_no_mean_over_examples_is_told_apart_from_what_is_refuse
     found = compare_models(write(output, board(*rows, primary=primary)), ["a", "b"], ["t"])
     assert (found.compared, found.refused) == ([], [])
     assert found.no_means[0] == (
-        "t, word_pair_pearson (shots 5): a keeps no items of this score, which is no mean over "
-        "examples"
+        "t, word_pair_pearson (shots 5): a has no items of this score, which is "
+        "not a mean over examples"
     )
 
 
@@ -228,7 +228,7 @@ def test_two_shipped_models_are_compared_where_there_is_no_output(tmp_path):
     ("about", "why"),
     [
         ({"comparable": "other"}, "the rows of a, d are not comparable"),
-        ({"version": 7}, "d has scores of version 7, the others of 1"),
+        ({"version": 7}, "d has scores of version 7; the other models have version 1"),
     ],
 )
 def test_shipped_rows_that_are_not_comparable_are_refused(output, shipped, about, why):

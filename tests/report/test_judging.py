@@ -218,7 +218,7 @@ def test_a_score_must_exceed_its_hardest_floor_and_not_chance_alone(tmp_path):
 
 def test_a_score_that_has_floors_and_no_chance_is_judged_by_its_floors(tmp_path):
     entry = "model: a, greater: [{}, {floor: chance}]"
-    why = "a blind rule of another taste beats chance; compare with the floors"
+    why = "a blind rule can beat chance; compare with the floors"
     for floor, outcome in ((0.7, "contradicted"), (0.4, "supported")):
         row = result("a", wald(0.6, 0.01, floors={"longest": 0.1, "b": floor}, no_chance=why))
         assert found(tmp_path, entry, row).verdict == outcome
@@ -315,7 +315,7 @@ def test_items_tell_apart_what_scores_alone_do_not(tmp_path):
 def test_items_that_cannot_be_joined_are_told_and_scores_compared(tmp_path):
     rows = [measured(tmp_path, m, [1, 0] * n) for m, n in (("a", 20), ("b", 10))]
     (compared,) = found(tmp_path, A_OVER_B, *rows).compared
-    assert compared.how == "unpaired (only a has the item '20.png', not b)"
+    assert compared.how == "unpaired (a has the item '20.png', but b does not)"
 
 
 RANDOM = {"provenance": {"weights": "random:1", "adapter": "sha256:2"}}
@@ -347,7 +347,7 @@ def test_a_complete_row_of_trained_weights_counts():
         ([result("m", score(), **RANDOM)], "a row of random weights"),
         (
             [result("m", score()), result("m", score(), comparable="b")],
-            "2 rows, and nothing says which one counts",
+            "2 rows, so it is not known which to use",
         ),
     ],
 )
@@ -410,4 +410,4 @@ def test_items_that_changed_since_their_row_was_written_are_told(tmp_path, rows)
     (tmp_path / rows["t", "a"].artifacts["items"]["file"]).write_bytes(b"other")
     found = paired(tmp_path, A_OVER_B, rows)
     assert found.ci95 is None
-    assert "is not the file that its row was written with" in found.why
+    assert "is not the file that was written with its row;" in found.why

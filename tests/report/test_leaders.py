@@ -66,7 +66,7 @@ def test_what_cannot_be_tested_has_its_reason(tmp_path):
     found = led(write(tmp_path, board(*rows)))["a"]
     assert (found.leader, found.p) == ("best", {})
     assert found.untested == {
-        "bare": "its row keeps no items",
+        "bare": "its row has no items",
         "other": "it has no score accuracy (shots 5)",
         "part": "some of its data were missing",
         "random": "its weights are random",
@@ -75,7 +75,7 @@ def test_what_cannot_be_tested_has_its_reason(tmp_path):
 
 def test_a_leader_without_items_is_compared_with_none(tmp_path):
     found = led(write(tmp_path, board(result("a", score(1.0)), measured(tmp_path, "b", FAR))))["a"]
-    assert found.untested == {"b": "the leader cannot be compared: its row keeps no items"}
+    assert found.untested == {"b": "the leader cannot be compared: its row has no items"}
     assert found.p == {}
 
 
@@ -143,7 +143,7 @@ def test_a_leader_that_is_not_told_apart_from_one_only_leads():
 
 
 def test_a_leader_that_was_not_tested_against_one_only_leads():
-    found = words(tested=["b"], untested=[("c", "its row keeps no items")])
+    found = words(tested=["b"], untested=[("c", "its row has no items")])
     assert found == ["leader", "behind", "untested"]
 
 

@@ -61,7 +61,7 @@ def test_a_model_that_was_trained_on_a_tasks_data_is_marked(tmp_path):
     (table,) = pivots([*folder_boards(tmp_path).values()], load_catalog(), {})
     assert [row[:2] for row in grid(table)[1:3]] == [["other", "50.0 %"], ["tiny-clip^", "50.0 %"]]
     assert [line["trained_on"] for line in lines([table])] == ["", "objects"]
-    assert mark_notes([table]).startswith("^ of a model that was trained on")
+    assert mark_notes([table]).startswith("^ the model was trained on")
 
 
 def test_rows_that_do_not_count_are_left_out(tmp_path):

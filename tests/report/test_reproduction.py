@@ -206,7 +206,9 @@ def test_drawings_are_no_evidence(tmp_path):
     found = judged(tmp_path, RANGED, *ranging(("a", 0.6)), **drawn)
     assert grids(found) == []
     assert (
-        next(lines(found)).numbers["why_not_measured"].startswith("a on t: drawings prove nothing")
+        next(lines(found))
+        .numbers["why_not_measured"]
+        .startswith("a on t: synthetic images are not evidence;")
     )
 
 
@@ -215,7 +217,7 @@ def test_a_group_with_drawings_in_it_is_no_evidence_either(tmp_path):
                     "metric: rdm_correlation, within: [0, 1]}]\n")  # fmt: skip
     drawn = task(data={"loader": "vlbench.data.scenes:objects"})
     found = reproduce(spec, catalog(drawn, task("u"), task("g", group=["u", "t"])), tmp_path)
-    assert "drawings prove nothing" in next(lines(found)).numbers["why_not_measured"]
+    assert "synthetic images are not evidence;" in next(lines(found)).numbers["why_not_measured"]
 
 
 def test_a_collapsed_captioner_is_no_evidence(tmp_path):

@@ -169,5 +169,5 @@ def test_a_name_without_a_board_is_said(tmp_path):
 
 
 def test_a_folder_without_boards_is_said(tmp_path):
-    with pytest.raises(UnknownNameError, match="no board at all in "):
+    with pytest.raises(UnknownNameError, match="no boards in "):
         named_boards(tmp_path, [])

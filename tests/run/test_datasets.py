@@ -14,7 +14,7 @@ from vlbench.run.task import splits_read
 def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
     shutil.rmtree(source / "images" / "train")
     with pytest.raises(
-        DataError, match=r"_colours: the split 'train' \(the data have test\) is abs"
+        DataError, match=r"_colours: the split 'train' \(the data have test\) not found"
     ):
         evaluate(source)
 

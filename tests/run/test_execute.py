@@ -60,7 +60,7 @@ def test_an_adapter_that_would_end_the_program_fails_with_its_line(source, line,
     file.write_text(file.read_text().replace(line, f"raise SystemExit(0); {line}", 1))
     words = ["--model=mean-colour", "--tasks=few_shot_colours", f"--include-path={source}"]
     assert main([*words, f"--output={source / 'boards'}"]) == 1
-    told = r"SystemExit: 0 \(colours.py:\d+\) would end the program; raise an error instead"
+    told = r"SystemExit: 0 \(colours.py:\d+\) would end the program; raise another error"
     assert re.search(told, "".join(capsys.readouterr()))
 
 
@@ -120,7 +120,7 @@ def test_a_split_that_is_missed_later_is_absent_data_not_a_failure(source, monke
     shutil.rmtree(source / "images" / "train")
     report = ran(["mean-colour"], ["few_shot_colours"], include_path=[source])
     assert report.results == []
-    assert "the split 'train' (the data have test) is absent" in report.absent["few_shot_colours"]
+    assert "the split 'train' (the data have test) not found" in report.absent["few_shot_colours"]
 
 
 TWO_DAYS = 172_800

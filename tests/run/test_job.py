@@ -109,7 +109,7 @@ def test_an_archived_board_that_is_malformed_is_refused(tmp_path):
     write_result(tmp_path, row("a"))
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "t.v0.json").write_text("{")
-    with pytest.raises(SpecError, match=r"archive/t\.v0\.json: is no board"):
+    with pytest.raises(SpecError, match=r"archive/t\.v0\.json is not a board"):
         existing_rows(tmp_path, "t")
 
 

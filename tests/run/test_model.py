@@ -22,7 +22,7 @@ REFUSED = [
     ({"model": "gone"}, UnknownNameError, "gone is unavailable: its weights were withdrawn"),
     ({"model": "mean-color"}, UnknownNameError, "did you mean mean-colour"),
     *(
-        ({"name": name}, UnknownNameError, f"is no name for a model; wanted are {PRINTED}")
+        ({"name": name}, UnknownNameError, f"is not a name for a model; use {PRINTED}")
         for name in NAMES
     ),
     ({"model_args": {"weights": "1" * 200}}, UnknownNameError, f"{PRINTED}; give another --name"),

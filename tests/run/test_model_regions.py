@@ -104,8 +104,10 @@ def colour(result):
     return result.primary_score.value
 
 
-CUT = "regions are encoded by crops: each box is cut out and encoded as an image"
-AVERAGED = "regions are encoded by grid: each is the mean of the cells that its box covers"
+CUT = "regions are encoded by crops: each box is cropped and encoded as an image"
+AVERAGED = (
+    "regions are encoded by grid: each vector is the mean of the grid cells that its box covers"
+)
 
 
 def test_an_image_encoder_encodes_regions_by_crops_under_its_own_name(source):
@@ -164,7 +166,9 @@ def test_a_model_that_does_not_encode_images_alone_has_no_such_argument(source, 
 def test_a_model_that_encodes_regions_itself_stays_as_it_is(source):
     result = run(source, "own", "asks_grid")
     assert colour(result) == 0.25
-    assert result.notes == ["the adapter has no `encode_by`: its own preprocessing holds"]
+    assert result.notes == [
+        "the adapter has no argument `encode_by`: its own preprocessing is used"
+    ]
     assert "encode_by" not in result.provenance["params"]
 
 
@@ -219,7 +223,7 @@ def test_an_adapter_object_encodes_regions(source):
     result = run(source, Mean(), model_args={"encode_by": "grid"})
     assert (result.model, result.notes) == ("Mean[encode_by=grid]", [AVERAGED])
     assert run(source, Mean(), "asks_grid").notes == [AVERAGED]
-    with pytest.raises(UnknownNameError, match="or an object made with them"):
+    with pytest.raises(UnknownNameError, match="or an object"):
         run(source, Mean(), model_args={"encode_by": "grid", "scale": 2})
 
 

@@ -86,7 +86,8 @@ def test_a_file_outside_the_source_is_refused(tmp_path, name):
 @pytest.mark.parametrize("name", ["1" * 5000, f"{'a' * 5000}:Adapter"])
 def test_a_name_that_no_file_can_have_is_refused_with_its_line(tmp_path, name):
     with pytest.raises(
-        SpecError, match=r"^t\.yaml:5: '[1a]{40}\.\.\.' names no file: File name too"
+        SpecError,
+        match=r"^t\.yaml:5: '[1a]{40}\.\.\.' names a file that cannot be read: File name too",
     ):
         find(name, [tmp_path])
 
@@ -132,7 +133,9 @@ def test_a_file_that_would_end_the_program_is_refused_with_its_line(tmp_path):
 @pytest.mark.parametrize("name", ["report.figures.charts:erase", "boards.board:write_result"])
 def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
     loads_with(source, f"vlbench.{name}")
-    with pytest.raises(SpecError, match=r"b\.yaml:5: a loader returns Data; vlbench\..* returns"):
+    with pytest.raises(
+        SpecError, match=r"b\.yaml:5: a loader must return Data; vlbench\..* returns"
+    ):
         planned(["mean-colour"], ["b"], include_path=[source])
 
 
@@ -148,7 +151,9 @@ def test_a_foreign_adapter_is_refused_with_its_line(source):
 def test_an_adapter_that_is_no_class_is_refused(source):
     line = "theirs: {adapter: 'vlbench.report.figures.charts:erase'}\n"
     write(source / "model_adapters" / "models.yaml", MODELS + line)
-    with pytest.raises(SpecError, match=r"models\.yaml:6: an adapter is a class; '.*erase' is"):
+    with pytest.raises(
+        SpecError, match=r"models\.yaml:6: an adapter must be a class; '.*erase' is"
+    ):
         evaluate(source, model="theirs")
 
 
@@ -228,7 +233,10 @@ def test_a_companion_on_the_command_line_needs_no_trust(source, evil):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model: raw-pixels\ntrust: true\n", r"run.yaml:2: trust is not for a file; pass --trust"),
+        (
+            "model: raw-pixels\ntrust: true\n",
+            r"run.yaml:2: trust cannot be set in a file; pass --trust",
+        ),
         ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
         ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
         ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
@@ -259,5 +267,5 @@ def test_a_row_named_by_a_file_is_not_run_again_without_trust(source, evil, caps
     row = name.format(evil)
     file.write_text(file.read_text().replace('"mean-colour"', json.dumps(row)))
     assert main(["rerun", str(file), row]) == 2
-    assert "names code; if you know what it does, pass --trust" in capsys.readouterr().err
+    assert "names code; if you trust it, pass --trust" in capsys.readouterr().err
     assert not marked(evil)

@@ -33,8 +33,8 @@ def test_all_problems_stand_in_one_message(source):
         ("mean-colour", {"data_dir": {"few_shot_color": "x"}}, "did you mean few_shot_colours"),
         ("mean-colour", {"device": "meta"}, "no device 'meta' here"),
         ("mean-colour,words", {"name": "both"}, "--name is for one model, not 2"),
-        (ConstantModel, {}, "give a model's name with its arguments, or an object"),
-        (ConstantModel(), {"model_args": {"size": 3}}, "or an object made with them"),
+        (ConstantModel, {}, "give a model's name with arguments, or an object"),
+        (ConstantModel(), {"model_args": {"size": 3}}, "or an object"),
         ([ConstantModel(), ConstantModel()], {}, "two models would have rows named ConstantModel"),
     ],
 )

@@ -40,7 +40,7 @@ def test_shipped_tasks_have_their_titles_from_their_files():
     assert {spec.source for spec in titled} == {shipped_source()}
 
 
-ALL_TIED = "18 of 18 choices are tied, and a tied choice earns what guessing does"
+ALL_TIED = "18 of 18 choices are tied; a tied choice scores at chance"
 
 
 def test_a_row_whose_choices_are_mostly_tied_notes_it(source):
@@ -71,7 +71,7 @@ def test_a_row_names_intervals_that_say_nothing(source):
     # Of 9 items that are all alike, .283 may be otherwise: .717^9 = .05.
     assert row.scores[0].ci95 == pytest.approx((0.5 - 0.283 / 2, 0.5 + 0.283 / 2), abs=1e-3)
     assert list(row.notes) == [
-        "anything: an interval of the whole range: too few items or seeds to say more",
+        "anything: the interval is the whole range: there are too few items or seeds",
     ]
 
 
@@ -132,8 +132,8 @@ def test_what_an_adapter_does_not_take_of_a_task_is_noted(source):
     write(source / "tasks" / "b.yaml", TASK + "model: {resize: 8, shift: 1, crop: 8}\n")
     (result,) = evaluate(source, tasks="b")
     assert list(result.notes) == [
-        "the adapter has no `resize`: its own preprocessing holds",
-        "the adapter has no `crop`: its own preprocessing holds",
+        "the adapter has no argument `resize`: its own preprocessing is used",
+        "the adapter has no argument `crop`: its own preprocessing is used",
     ]
 
 
@@ -142,7 +142,7 @@ def test_an_adapter_object_takes_nothing_of_a_task_and_the_row_notes_it(source):
     (result,) = evaluate(source, model=ConstantModel(), tasks="b")
     assert list(result.notes) == [
         ALL_TIED,
-        "the adapter came as an object, without `crop`: its own preprocessing holds",
+        "the adapter is an object made without `crop`: its own preprocessing is used",
     ]
 
 
@@ -162,10 +162,10 @@ def test_rows_that_two_splits_share_are_counted(source):
     # Test has 11 images now, and train 9.
     assert list(result.notes) == [
         (
-            "data: 1 images of test are copies of others of it, under other names; scores with "
-            "items have the intervals of distinct images"
+            "data: 1 images of test are copies of other images under "
+            "other names; scores with items have the intervals of distinct images"
         ),
-        "data: 1 of 9 rows of train are in test, too",
+        "data: 1 of 9 rows of train are also in test",
     ]
     assert (result.counts["copies"], result.counts["shared_rows"]) == (1, 1)
 
@@ -176,8 +176,8 @@ def test_what_the_data_leave_out_is_counted(source):
     (result,) = evaluate(source)
     assert result.counts["dropped"] == 3
     assert list(result.notes) == [
-        "left out: 2 files (.heic) that are no images of a class",
-        "left out: 1 files (.txt) that are no images of a class",
+        "left out: 2 files (.heic) that are not images of a class",
+        "left out: 1 files (.txt) that are not images of a class",
     ]
 
 
@@ -240,7 +240,7 @@ def test_a_changed_image_makes_rows_that_are_not_comparable(source, tmp_path):
 def test_other_weights_under_the_same_name_stop_the_run(source, tmp_path):
     output = tmp_path / "boards"
     evaluate(source, name="mine", output=output)
-    with pytest.raises(IdentityClash, match="'mine' stands there with other weights"):
+    with pytest.raises(IdentityClash, match="'mine' is already on it with other weights"):
         evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output)
     evaluate(source, name="mine", model_args={"weights": "2.0"}, output=output, overwrite=True)
     assert len(board(output)["rows"]) == 1
@@ -248,7 +248,7 @@ def test_other_weights_under_the_same_name_stop_the_run(source, tmp_path):
 
 def test_another_class_of_the_same_file_under_the_same_name_stops_the_run(source, tmp_path):
     evaluate(source, name="mine", output=tmp_path / "boards")
-    with pytest.raises(IdentityClash, match="'mine' stands there with other adapter"):
+    with pytest.raises(IdentityClash, match="'mine' is already on it with other adapter"):
         evaluate(source, model="fails", name="mine", output=tmp_path / "boards")
 
 
@@ -276,7 +276,7 @@ def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path
             evaluate(source, name="mine", output=tmp_path / "boards")
             return super().encode_images(pixels)
 
-    with pytest.raises(IdentityClash, match="'mine' stands there with other"):
+    with pytest.raises(IdentityClash, match="'mine' is already on it with other"):
         evaluate(source, model=Rival(), name="mine", output=tmp_path / "boards")
     (row,) = board(tmp_path / "boards")["rows"]
     assert row["provenance"]["adapter"].startswith("MeanColour")

@@ -131,7 +131,7 @@ REFUSED = {
         PARTNERS,
         "4: mean-colour has no TextEncoder",
     ),
-    "probe": (OWN, "def probe(data, engine): ...\n", "2: a probe takes model, data, engine"),
+    "probe": (OWN, "def probe(data, engine): ...\n", "2: a probe must take model, data, engine"),
 }
 
 

@@ -94,7 +94,7 @@ def test_a_file_that_is_not_there_makes_a_task_unavailable(source):
     job = planned(["mean-colour"], ["ours"], include_path=[source]).jobs
     absent = next(one for one in job if one.task.spec.name == "b")
     assert absent.status == "unavailable"
-    assert "what 'file' of the task names is absent" in absent.reason
+    assert "what 'file' of the task names not found" in absent.reason
 
 
 def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
@@ -105,7 +105,9 @@ def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
     text = (source / "tasks/b.yaml").read_text().replace("mine:length", "telling:told")
     text = text.replace("{file: ../names.txt}", "{metrics: [evaluate:bleu]}")
     write(source / "tasks" / "b.yaml", text)
-    with pytest.raises(SpecError, match=r"evaluate:bleu runs code of others; allow it with --tr"):
+    with pytest.raises(
+        SpecError, match=r"evaluate:bleu runs other people's code; allow it with --tr"
+    ):
         evaluate(source, tasks="b")
     assert evaluate(source, tasks="b", trust=True)[0].status == "failed"
 
@@ -166,7 +168,9 @@ def test_a_script_that_lies_elsewhere_is_not(scored, source, script, monkeypatch
     monkeypatch.setenv("VLBENCH_DATA", str(source))
     write(source / "words.py", METRIC)
     (source / "tasks" / "linked.py").symlink_to(source / "words.py")
-    with pytest.raises(SpecError, match=r"words.py|linked.py runs code of others; allow it with"):
+    with pytest.raises(
+        SpecError, match=r"words.py|linked.py runs other people's code; allow it with"
+    ):
         scored(script)
 
 
@@ -197,7 +201,7 @@ def test_a_name_of_one_loader_that_several_tasks_read_is_clear():
             r"are one\.hub:images, two\.hub:images; give",
         ),
         ("tabel:images", [TABLE], "named 'tabel:images'; did you mean table:images"),
-        ("few_shot", [HUB], "a task that is to run, or of its loader, not a ta"),
+        ("few_shot", [HUB], "a selected task or of its loader, not a ta"),
     ],
 )
 def test_a_name_of_no_one_task_or_loader_is_refused(name, loaders, message):

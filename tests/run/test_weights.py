@@ -132,7 +132,7 @@ def test_missing_weights_have_failed_results_no_row_and_other_models_go_on(files
 
 def test_absent_data_and_missing_weights_of_all_models_are_one_message(files):
     (files / "images").rename(files / "elsewhere")
-    message = "few_shot_colours: image folder is absent.*\nfrom-file: no file.*\nother: no file"
+    message = "few_shot_colours: image folder not found.*\nfrom-file: no file.*\nother: no file"
     with pytest.raises(DataError, match=message):
         planned(["from-file", "other"], ["few_shot_colours"], include_path=[files])
 
@@ -174,5 +174,5 @@ def test_without_weights_and_network_all_tasks_end_before_anything_is_drawn(tmp_
         "downloaded from timm/resnet50_clip.openai/: this run is offline; give a local copy with "
         "--model-args weights=PATH,tag=openai"
     )
-    assert nothing == "vlbench: nothing ran; the reasons stand above"
+    assert nothing == "vlbench: nothing ran; see the reasons above"
     assert not (tmp_path / "cache" / "vlbench" / "scenes").exists()

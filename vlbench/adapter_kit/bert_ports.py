@@ -70,7 +70,9 @@ class BertPort:
             try:
                 network = make()
             except UNREADABLE as error:
-                raise WeightsError(f"{self._name} describes no such network: {error}") from error
+                raise WeightsError(
+                    f"{self._name} does not describe a network that this adapter can build: {error}"
+                ) from error
             if not self.file:
                 _draw(network, self.config.initializer_range)
         if self.file:

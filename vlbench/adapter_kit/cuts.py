@@ -92,7 +92,7 @@ def decoder_layers(decoder: Any, name: str) -> list[Attention]:
         size = getattr(module, "head_dim", None)
         if module is None or projection is None or not size:
             what = "has no softmax attention with a projection o_proj"
-            raise CannotDo(f"layer {number} of {name} {what}, so no part can be taken away")
+            raise CannotDo(f"layer {number} of {name} {what}, so no part can be removed")
         found.append(Attention(module, projection, projection.in_features // size))
     return found
 
@@ -119,7 +119,7 @@ def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -
         if (source, target) not in (looks or product(kinds, kinds)):
             given = f"there is no attention of '{source}' to '{target}'"
             have = " or ".join(f"'{one}' to '{other}'" for one, other in looks)
-            way = f"take away cross-attention of {have}" if looks else ""
+            way = f"remove cross-attention of {have}" if looks else ""
             raise SpecError(f"{given}; {way or 'positions are ' + ', '.join(kinds)}")
         if not 0 <= first < last <= len(heads):
             given = f"layers {first} up to, not including, {last}"

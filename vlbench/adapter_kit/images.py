@@ -111,12 +111,12 @@ class SquareView:
         self._token: int | None = vision.patch_size * merge if merge else None
         if self._token:
             self.size: int = size or max(SIDE // self._token, 1) * self._token
-            wrong = self.size % self._token and f"is no multiple of {self._token}"
+            wrong = self.size % self._token and f"is not a multiple of {self._token}"
         elif fixed:
             self.size = size or fixed
-            wrong = self.size != fixed and f"is not {fixed}, the only size that the model sees"
+            wrong = self.size != fixed and f"is not {fixed}, the model's only input size"
         else:
-            raise CannotDo(f"{type(model).__name__} does not say what size of pixels it sees")
+            raise CannotDo(f"{type(model).__name__} does not declare the size of its input")
         if wrong:
             raise SpecError(f"size {self.size} {wrong}")
 
@@ -311,7 +311,9 @@ def view_of(recipe: Mapping[str, Any], name: str) -> ResizeAndCrop:
     short, fraction = size.get("shortest_edge"), recipe.get("crop_pct")
     cropped = (crop["height"], crop["width"]) if recipe.get("do_center_crop") and crop else None
     if recipe["resample"] not in range(6):  # Pillow's later ones are unknown to other libraries
-        what = f"resample {recipe['resample']!r} is no interpolation; known are Pillow's 0 to 5"
+        what = (
+            f"resample {recipe['resample']!r} is not an interpolation; use one of Pillow's 0 to 5"
+        )
         raise WeightsError(f"{name}: {what}")
     resample = int(recipe["resample"])
     if "height" in size and "width" in size:

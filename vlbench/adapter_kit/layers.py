@@ -77,7 +77,7 @@ class HookedLayers:
             for hook in hooks:
                 hook.remove()
         if unreached := [name for name in wanted if name not in vectors]:
-            why = "these images do not pass through it; leave it out of the layers"
+            why = "these images do not pass through this layer; leave it out"
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
 
     def _hook(self, name: str, vectors: dict[str, Tensor], count: int) -> Any:
@@ -242,7 +242,9 @@ def _are_channels_last(outputs: Iterable[Tensor], cut: torch.Size) -> bool:
         first, last = (_fits(output, places, cut) for places in ((2, 3), (1, 2)))
         forms |= {last} if first != last else set()
     if len(forms) > 1:
-        raise CannotDo("maps of this network are channels first and last; its layers are not told")
+        raise CannotDo(
+            "this network has channels-first and channels-last maps, so its layers cannot be read"
+        )
     return forms == {True}
 
 

@@ -152,7 +152,7 @@ def require_open_clip_tag(name: str, tag: str) -> None:
     library = _open_clip()
     known = [*library.list_pretrained_tags_by_model(name), "random"]
     if not tag:
-        raise UnknownNameError(f"{name} of open_clip wants a tag, {name}/TAG: {', '.join(known)}")
+        raise UnknownNameError(f"{name} of open_clip needs a tag, {name}/TAG: {', '.join(known)}")
     if not library.is_pretrained_cfg(name, tag):
         raise unknown(f"pretrained tag of {name}", tag, known)
 
@@ -202,14 +202,14 @@ def _refusal(
 
     local = f"give a local copy with {instead}"
     if isinstance(error, errors.HFValidationError):
-        return UnknownNameError(f"{what} has no name that the hub knows: {error}")
+        return UnknownNameError(f"{what} has no name on the hub: {error}")
     if isinstance(error, errors.GatedRepoError):
-        page = "accept its terms on its page of the hub and set HF_TOKEN"
+        page = "accept the terms on its hub page and set HF_TOKEN"
         return WeightsError(f"{what} is gated: {page}; or {local}")
     if isinstance(error, errors.RepositoryNotFoundError):
-        why = "the hub has none of this name, or it is private and HF_TOKEN does not open it"
-        return UnknownNameError(f"{what} is not there: {why}")
+        why = "the hub has no repository of this name, or HF_TOKEN gives no access to it"
+        return UnknownNameError(f"{what} was not found: {why}")
     if isinstance(error, errors.RevisionNotFoundError | errors.RemoteEntryNotFoundError):
-        return UnknownNameError(f"{what} is not there: {str(error).strip().splitlines()[-1]}")
+        return UnknownNameError(f"{what} was not found: {str(error).strip().splitlines()[-1]}")
     why = obstacle or hub.why_failed(error)
     return WeightsError(f"{what} cannot be downloaded from the hub: {why}; {local}")

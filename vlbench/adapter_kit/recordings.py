@@ -124,9 +124,9 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
     try:
         told = yaml.safe_load(read_text(file))
     except yaml.YAMLError as error:
-        raise SpecError(f"{file.name} is no YAML: {error!s:.200}") from error
+        raise SpecError(f"{file.name} is not YAML: {error!s:.200}") from error
     if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
-        raise SpecError(f"{file.name}: wanted is a text for each of {', '.join(ABOUT)}")
+        raise SpecError(f"{file.name} must give a text for each of {', '.join(ABOUT)}")
     if other := [str(key) for key in told if key not in ABOUT]:
         raise SpecError(f"{file.name}: {unknown('key', other[0], ABOUT)}")
     return {key: told.get(key, UNKNOWN) for key in ABOUT}
@@ -148,7 +148,9 @@ def _files(path: Path) -> list[Path]:
     found = [path] if path.is_file() else sorted(path.rglob("*"))
     files = [one for one in found if one.is_file() and one.suffix.lower() in kinds]
     if not files:
-        raise SpecError(f"{path.name} has no file of answers: .csv, .json, .jsonl or .parquet")
+        raise SpecError(
+            f"{path.name} contains no file of answers (.csv, .json, .jsonl or .parquet)"
+        )
     return files
 
 
@@ -158,7 +160,7 @@ def _sugar_crepe(path: Path, dropped: Counter[str]) -> Iterator[_Record]:
         for file in sorted((path / name).glob("*.json")):
             content = _parse(file, read_text(file, most=MOST_ANNOTATIONS))
             if not isinstance(content, dict):
-                raise DataError(f"{file.name} holds no object of answers")
+                raise DataError(f"{file.name} does not contain an object of answers")
             for key, entry in content.items():
                 if not isinstance(entry, dict):
                     dropped["keys_without_answer"] += 1
@@ -220,7 +222,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     lines = [_parse(file, line) for line in text.split("\n") if line.strip()]
     rows = lines[0] if len(lines) == 1 and isinstance(lines[0], list) else lines
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{file.name} holds other than an object for each answer")
+        raise DataError(f"{file.name} must contain one object per answer")
     return list(rows)
 
 
@@ -228,7 +230,7 @@ def _parse(file: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file.name} is no JSON: {error!s:.100}") from error
+        raise DataError(f"{file.name} is not JSON: {error!s:.100}") from error
 
 
 def _of_filter(file: Path, rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -262,5 +264,5 @@ def _order(given: Any) -> tuple[int, ...]:
     numbers = given if isinstance(given, list) else str(given).replace(",", " ").split()
     order = tuple(map(int, numbers))
     if sorted(order) != [*range(len(order))]:
-        raise ValueError(f"the order {given!r:.40} has not each option once, from 0")
+        raise ValueError(f"the order {given!r:.40} must list each option once, counted from 0")
     return order

@@ -34,7 +34,7 @@ def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
     given = [picture.regions for picture in pictures]
     regions = [one for one in given if one is not None and one.vectors is not None]
     if given and all(one is None for one in given):
-        raise CannotDo("the model reads regions with their vectors; the task's data have none")
+        raise CannotDo("the model reads region vectors; the task's data have none")
     if len(regions) < len(given):
         place = next(i for i, one in enumerate(given) if one is None or one.vectors is None)
         raise DataError(f"picture {place} of the batch has no region vectors")
@@ -54,8 +54,8 @@ def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) 
         if one.vectors.shape[1] not in widths:
             wanted = " or ".join(map(str, widths))
             raise DataError(
-                f"picture {i} of the batch has region vectors {one.vectors.shape[1]} wide; "
-                f"the model reads {wanted}"
+                f"picture {i} of the batch has region vectors {one.vectors.shape[1]} wide; the "
+                f"model reads width {wanted}"
             )
         vectors.append(one.vectors.float())
         corners.append(one.boxes.float() / torch.tensor([*one.size, *one.size]).to(one.boxes))

@@ -59,9 +59,11 @@ def host_of(address: str) -> str:
     except ValueError:
         named = False
     if not named or url.scheme not in {"http", "https"} or not url.hostname or url.query:
-        raise SpecError("the address of a server is http(s)://HOST[:PORT]/PATH")
+        raise SpecError("a server's address must be http(s)://HOST[:PORT]/PATH")
     if url.username is not None:
-        raise SpecError(f"the address of a server holds no user or password; ${KEY} is for a key")
+        raise SpecError(
+            f"a server's address must not contain a user or password; put a key in ${KEY}"
+        )
     return url.netloc
 
 
@@ -114,7 +116,7 @@ class Server:
     ) -> None:
         most = math.inf if run_timeout is None else run_timeout
         if min(timeout, most) <= 0 or retries < 0 or pause < 0 or concurrent < 1:
-            raise SpecError("timeouts and concurrent are more than 0, retries and pause 0 or more")
+            raise SpecError("timeouts and concurrent must be above 0, retries and pause 0 or more")
         self._host = host_of(address)
         self._address = address.rstrip("/")
         self._timeout, self._retries, self._pause = timeout, retries, pause
@@ -136,7 +138,7 @@ class Server:
         parts = [counted(count, kind[:-1]) for kind, count in sent.items() if count]
         leave = " and ".join(kind for kind in sent if kind in kinds)
         first = " and ".join(parts)
-        LOGGER.warning("sending %s of the tasks to %s, at first %s", leave, self._host, first)
+        LOGGER.warning("sending %s of the tasks to %s, first %s", leave, self._host, first)
 
     def ask_each(
         self, ask: Callable[[Asked], Answered], several: Sequence[Asked]
@@ -160,7 +162,7 @@ class Server:
         for attempt in range(self._retries + 1):
             if time.monotonic() > self._end:
                 why = f"the run_timeout of {self._run_timeout:g} s is over"
-                raise ServerError(f"{path}: {why}; with --name, the next run goes on from here")
+                raise ServerError(f"{path}: {why}; with --name, the next run resumes here")
             try:
                 return self._send(path, body)
             except _RetryableError as error:
@@ -175,7 +177,9 @@ class Server:
         now = time.monotonic()
         if seconds > UNLOGGED_PAUSE and now >= self._waits_until:
             self._waits_until = now + seconds
-            LOGGER.warning("waiting %.0f s before %s is asked again: %s", seconds, self._host, why)
+            LOGGER.warning(
+                "waiting %.0f s before the next request to %s: %s", seconds, self._host, why
+            )
         time.sleep(seconds)
 
     def _send(self, path: str, body: bytes) -> Any:
@@ -195,15 +199,15 @@ class Server:
             why = f"no answer within {self._timeout:g} s" if late else f"no answer: {cause!r}"
             raise _RetryableError(self._without_address(why)) from None
         if 300 <= status < 400:
-            why = f"the server answers {status}, a redirect, which is not followed"
+            why = f"the server answered {status}, a redirect, which vlbench does not follow"
             raise RefusedError(f"{path}: {why}", status)
         answer = _parse(content)
         if status < 300 and not (isinstance(answer, dict) and answer.get("error")):
             if answer is None:
-                raise ServerError(f"{path}: the answer is no JSON")
+                raise ServerError(f"{path}: the answer is not JSON")
             return answer
         says = self._without_address(_message_of(answer, content))[:MOST_SHOWN]
-        why = f"the server answers {status}{says and f': {says}'}"
+        why = f"the server answered {status}{says and f': {says}'}"
         if status < 300 or status in PASSING or (status >= 500 and status != ABSENT):
             raise _RetryableError(why, _seconds_of(retry_after))
         raise RefusedError(f"{path}: {why}", status)

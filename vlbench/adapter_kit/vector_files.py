@@ -79,7 +79,7 @@ def _read_binary(file: Path, unicode_errors: UnicodeErrors) -> NamedVectors:
             row[:] = np.frombuffer(held, "<f4", width, end)
             at = end + size
         if (held[at:] + stream.read(BLOCK)).strip():
-            raise ValueError(f"it goes on after the {count} vectors that it declares")
+            raise ValueError(f"it continues after the {count} vectors that it declares")
     return words, matrix
 
 
@@ -88,8 +88,8 @@ def _word(encoded: bytes, unicode_errors: UnicodeErrors) -> str:
         return encoded.decode(errors=unicode_errors)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"the word {encoded!r:.60} is no UTF-8; unicode_errors=replace or =ignore reads it, as "
-            "in gensim"
+            f"the word {encoded!r:.60} is not UTF-8; unicode_errors=replace or =ignore reads it, "
+            "as in gensim"
         ) from error
 
 
@@ -109,7 +109,7 @@ def _read_text(file: Path, member: str) -> NamedVectors:
     header = len(first) == 2 and all(field.isdigit() for field in first)
     count, width = _counts(b" ".join(first)) if header else (0, len(first) - 1)
     if width < 1 or (header and width >= max(len(second), 1)):
-        raise WeightsError(f"{file} begins with no word vector")
+        raise WeightsError(f"{file} does not begin with a word vector")
     if width > MOST_NUMBERS:
         raise WeightsError(f"{file}, line 1: a vector of {width} numbers; {MOST_NUMBERS} at most")
     with _open(file, member) as stream:
@@ -178,7 +178,7 @@ def _member(archive: zipfile.ZipFile, member: str) -> str:
     if len(names) == 1 and not member:
         return names[0]
     raise WeightsError(
-        f"{archive.filename} holds {', '.join(names)}; member={member or '...'} must name one"
+        f"{archive.filename} contains {', '.join(names)}; member={member or '...'} must name one"
     )
 
 

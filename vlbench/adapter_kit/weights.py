@@ -58,7 +58,7 @@ def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: st
             require_sizes(where, value, largest=largest, key=str(name))
         if values.get(PICKLES):
             raise WeightsError(
-                f"{where}: {PICKLES} names another file; a model has its own weights"
+                f"{where}: {PICKLES} names another file; a model must have its own weights"
             )
     elif isinstance(values, list | tuple):
         for value in values:
@@ -66,7 +66,7 @@ def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: st
     elif isinstance(values, int | float):
         most = MOST_MODULES if COUNTS.search(key) else largest
         if values > most:
-            raise WeightsError(f"{where}: {key} is {values}; {most:g} is the most that is built")
+            raise WeightsError(f"{where}: {key} is {values}; {most:g} is the maximum")
 
 
 def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], Any]) -> None:
@@ -83,7 +83,7 @@ def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], An
         raise WeightsError(f"{name} cannot be built: {error}") from error
     wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
     if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
-        what = f"its configuration wants {wanted:,} numbers, its weights are {held:,} bytes"
+        what = f"its configuration needs {wanted:,} numbers, but its weights are {held:,} bytes"
         raise WeightsError(f"{name} cannot be loaded: {what}")
 
 
@@ -157,7 +157,7 @@ def read_weights(file: Path, *, past_pickles: bool = False) -> Mapping[Any, Any]
     except UNREADABLE as error:
         raise unreadable(file, error) from error
     if not isinstance(content, Mapping):
-        raise WeightsError(f"{file} holds a {type(content).__name__}, not a state dict")
+        raise WeightsError(f"{file} contains a {type(content).__name__}, not a state dict")
     return content
 
 
@@ -170,7 +170,7 @@ def read_state_dict(file: Path) -> dict[str, Any]:
     content = read_weights(file)
     state = content.get("state_dict", content)
     if not isinstance(state, Mapping):
-        raise WeightsError(f"{file} holds a {type(state).__name__}, not a state dict")
+        raise WeightsError(f"{file} contains a {type(state).__name__}, not a state dict")
     keys = [str(key) for key in state]
     prefix = "module." if all(key.startswith("module.") for key in keys) else ""
     return dict(zip([key.removeprefix(prefix) for key in keys], state.values(), strict=True))

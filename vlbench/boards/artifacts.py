@@ -60,10 +60,10 @@ def read_items(output: Path, row: Result) -> pa.Table:
     try:
         items = table.select([field.name for field in wanted]).cast(pa.schema(wanted))
     except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{file} is no table of items: {error}; {AGAIN}") from error
+        raise DataError(f"{file} is not a table of items: {error}; {AGAIN}") from error
     credit = items["credit"]
     if credit.null_count or not pc.all(pc.is_finite(credit), min_count=0).as_py():
-        raise DataError(f"{file} has credit that is not finite; {AGAIN}")
+        raise DataError(f"{file} contains credit that is not finite; {AGAIN}")
     return items
 
 
@@ -72,7 +72,7 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
     try:
         return np.asarray(load(read_bytes(output, row, name))["data"])
     except (SafetensorError, KeyError) as error:
-        raise DataError(f"{row.artifacts[name]['file']} is no tensor; {AGAIN}") from error
+        raise DataError(f"{row.artifacts[name]['file']} is not a tensor; {AGAIN}") from error
 
 
 def _most_items(row: Result) -> int:
@@ -92,7 +92,7 @@ def _table(
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _no_table(row, name, error) from error
     if table is None:
-        raise _no_table(row, name, f"it has {rows:,} rows, and its row's n allows {most:,}")
+        raise _no_table(row, name, f"it has {rows:,} rows; its row's n allows at most {most:,}")
     absent = set(columns) - set(table.column_names)
     if absent:
         raise DataError(f"{row.artifacts[name]['file']} has no column {', '.join(sorted(absent))}")
@@ -100,23 +100,23 @@ def _table(
 
 
 def _no_table(row: Result, name: str, error: object) -> DataError:
-    return DataError(f"{row.artifacts[name]['file']} is no table: {error}; {AGAIN}")
+    return DataError(f"{row.artifacts[name]['file']} is not a table: {error}; {AGAIN}")
 
 
 def read_bytes(output: Path, row: Result, name: str) -> bytes:
     """Return the file of an artifact that a board's row keeps. Raises DataError as `read_table`."""
     if name not in row.artifacts:
-        raise DataError(f"its row keeps no {name}")
+        raise DataError(f"its row has no {name}")
     file = row.artifacts[name]["file"]
     place = (output / file).resolve()
     if not place.is_relative_to(output.resolve()):
         raise DataError(f"{file} is a link out of the boards' folder")
     if not place.is_file():
-        raise DataError(f"{file} is absent; {AGAIN}")
+        raise DataError(f"{file} is missing; {AGAIN}")
     try:
         content = files.read_bytes(place, files.MOST_ARTIFACT)
     except OSError as error:
         raise DataError(f"{file} cannot be read ({error.strerror})") from error
     if row.artifacts[name]["sha256"] != "sha256:" + hashlib.sha256(content).hexdigest():
-        raise DataError(f"{file} is not the file that its row was written with; {AGAIN}")
+        raise DataError(f"{file} is not the file that was written with its row; {AGAIN}")
     return content

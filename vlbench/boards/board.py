@@ -64,9 +64,11 @@ def read_board(file: Path) -> Board | None:
         return None
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", error)
-        raise SpecError(f"{file}: is no board: {why}") from error
+        raise SpecError(f"{file} is not a board: {why}") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise SpecError(f"{file}: is no board of schema {SCHEMA}; this vlbench reads no other")
+        raise SpecError(
+            f"{file} is not a board of schema {SCHEMA}, the only schema that this vlbench reads"
+        )
     try:
         return _board(content)
     except Misfit as error:
@@ -125,8 +127,8 @@ def refuse_clash(output: Path, result: Result) -> None:
         for part in ("weights", "adapter"):
             if standing and row.provenance.get(part) != result.provenance.get(part):
                 raise IdentityClash(
-                    f"{board_file(output, result.task)}: '{result.model}' stands there with other "
-                    f"{part}; give this one a --name of its own, or --overwrite"
+                    f"{board_file(output, result.task)}: '{result.model}' is already on it with "
+                    f"other {part}; pass another --name, or --overwrite"
                 )
 
 

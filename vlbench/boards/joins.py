@@ -72,7 +72,7 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
     """
     table = _of_score(table, score)
     if not table.num_rows:
-        raise NoItemsError(f"{model} keeps no items of this score, which is no mean over examples")
+        raise NoItemsError(f"{model} has no items of this score, which is not a mean over examples")
     is_alike = like and all(table[name].equals(like.placed.table[name]) for name in PLACING)
     placed = like.placed if like and is_alike else _place_rows(table, model)
     credit = np.full((int(placed.trials.max()) + 1, len(placed.ids)), np.nan)
@@ -156,7 +156,7 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
         known = column.fill_null(-1) if column.null_count else column
         trials = np.unique(_numbers(known), return_inverse=True)[1]
     if np.bincount(trials * len(names) + places).max() > 1:
-        raise DataError(f"{model} has an item twice")
+        raise DataError(f"{model} lists an item twice")
     first = np.unique(places, return_index=True)[1]
     rows = pa.Array.from_buffers(pa.int64(), len(first), [None, pa.py_buffer(first)])
     digests, targets, clusters = (
@@ -171,7 +171,7 @@ def _require_joined(a: Items, b: Items) -> None:
     for one, other in ((a, b), (b, a)) if a.ids != b.ids else ():
         lone = sorted(set(one.ids) - set(other.ids))
         if lone:
-            raise DataError(f"only {one.model} has the item {lone[0]!r}, not {other.model}")
+            raise DataError(f"{one.model} has the item {lone[0]!r}, but {other.model} does not")
     parts: list[tuple[str, Sequence[Any], Sequence[Any]]] = [
         ("content", a.placed.digests, b.placed.digests),
         ("target", a.placed.targets, b.placed.targets),
@@ -183,9 +183,9 @@ def _require_joined(a: Items, b: Items) -> None:
             if first != second and (what != "target" or None not in (first, second)):
                 raise DataError(f"the item {name!r} of {a.model} and of {b.model} differ in {what}")
     if a.values.shape != b.values.shape or (np.isnan(a.values) != np.isnan(b.values)).any():
-        raise DataError(f"{a.model} and {b.model} have items in other trials")
+        raise DataError(f"{a.model} and {b.model} have items in different trials")
     if len({len(a.halves), len(b.halves)} - {1}) > 1:
-        raise DataError(f"{a.model} and {b.model} have other numbers of halves")
+        raise DataError(f"{a.model} and {b.model} have different numbers of halves")
 
 
 def _corpus(table: pa.Table, score: Score) -> Corpus | None:
@@ -205,7 +205,7 @@ def _statistics(table: pa.Table, width: int) -> NDArray[np.float64]:
     column = table[STATISTICS.name]
     sizes = pc.list_value_length(column)
     if column.null_count or not pc.all(pc.equal(sizes, width)).as_py():
-        raise DataError(f"an item has other than {width} statistics")
+        raise DataError(f"an item does not have {width} statistics")
     values = pc.list_flatten(column)
     if values.null_count or not pc.all(pc.is_finite(values)).as_py():
         raise DataError("an item has a statistic that is not finite")

@@ -20,8 +20,8 @@ from vlbench.results import Result
 # and a folder of the same content may have another name.
 OF_THE_INSTALLATION = ("vlbench", "libraries", "data_name")
 
-RAISE = "raise the version in one of them"
-WAY_OUT = "keep one of them, or run one again under a --name of its own"
+RAISE = "raise the version in one of the files"
+WAY_OUT = "keep one of the rows, or run one again under another --name"
 
 One = TypeVar("One")
 
@@ -93,8 +93,8 @@ def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str
     """
     keepers = keepers_of(boards)
     disputed = [
-        f"{new.row.task} (version {new.version}): two rows of '{new.row.model}' keep different "
-        f"files as {file}; {WAY_OUT}"
+        f"{new.row.task} (version {new.version}): two rows of '{new.row.model}' have different "
+        f"files at {file}; {WAY_OUT}"
         for file, own in keepers.items()
         for old, new in pairwise(own)
         if old.version == new.version and old.sha256 != new.sha256
@@ -216,7 +216,7 @@ def read_folders(folders: Sequence[Path]) -> list[Source]:
     contents = {folder: read_folder(folder) for folder in folders}
     empty = [str(folder) for folder, sources in contents.items() if not sources]
     if empty:
-        raise UnknownNameError(f"no board at all in {', '.join(empty)}")
+        raise UnknownNameError(f"no boards in {', '.join(empty)}")
     return [source for sources in contents.values() for source in sources]
 
 
@@ -227,7 +227,7 @@ def read_folder(folder: Path) -> list[Source]:
     without its board's name, and an artifact outside the folder of its row's model.
     """
     if not folder.is_dir():
-        raise UnknownNameError(f"{folder} is no folder")
+        raise UnknownNameError(f"{folder} is not a folder")
     files = [*folder.glob("*.json"), *folder.glob("archive/*.json")]
     sources = [Source(folder, file, board) for file in sorted(files) if (board := read_board(file))]
     for source in sources:
@@ -291,7 +291,7 @@ def _require_own(row: Result, key: str) -> None:
     own = f"artifacts/{files.file_name(row.task)}/{files.safe_name(row.model)}/"
     for artifact in row.artifacts.values():
         if row.status != "ok" or not artifact["file"].startswith(own):
-            raise SpecError(f"{key}: only a row with scores keeps files, and they lie in {own}")
+            raise SpecError(f"{key}: only a row with scores has files, and they must be in {own}")
 
 
 def _put(folder: Path, name: str, content: bytes) -> None:

@@ -93,7 +93,7 @@ class Catalog:
             listed = [name for name, spec in self.models.items() if not spec.unavailable]
             matched = [n for n in sorted(listed) if fnmatchcase(n, one)] if is_glob else [one]
             if not matched:
-                raise UnknownNameError(f"no model that can be had matches '{one}'")
+                raise UnknownNameError(f"no available model matches '{one}'")
             names += matched
         return names
 

@@ -211,7 +211,7 @@ def comparisons_of(
 def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Lists) -> Side:
     whole = _joined(base, own)
     problems = [
-        f"{where}: '{key}' is missing, here and beside the finding"
+        f"{where}: '{key}' is missing, in this side and in the finding"
         for key in ("model", "task", "metric")
         if not whole.get(key)
     ]
@@ -349,7 +349,10 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     relations = [name for name in RELATIONS if name in values]
     if len(relations) != 1:
         wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
-        problems.append(f"{where()}: a finding has one of {wanted}; this one has {len(relations)}")
+        problems.append(
+            f"{where()}: a finding must have exactly one of {wanted}; this finding has "
+            f"{len(relations)}"
+        )
     if "by" in values and "greater" not in values:
         problems.append(f"{where('by')}: 'by' belongs to 'greater'")
     given = values.get("for_each", {})
@@ -372,7 +375,9 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
         ]
         findings.append(Finding(*about, comparisons, range=ranged))
     if ranged and not any(IN_TURN in side.models for side in findings[0].sides):
-        raise SpecError(f"{where('for_each')}: every side names a model; leave one out")
+        raise SpecError(
+            f"{where('for_each')}: every side names a model; leave out 'model' in one side"
+        )
     return findings
 
 
@@ -388,11 +393,11 @@ def _capability_problems(where: Where, values: FindingValues, source: Path) -> l
 def _range_problems(where: Where, values: FindingValues) -> Iterator[str]:
     given = values["for_each"]
     if ("capability" in given) == ("model" in given):
-        yield f"{where('for_each')}: 'for_each' has one of capability and model"
+        yield f"{where('for_each')}: 'for_each' must have either capability or model"
     if "model" in values:
-        yield f"{where('model')}: 'for_each' says which models; a side may name another one"
+        yield f"{where('model')}: 'for_each' gives the models; only a side may name another model"
     if "needs" in values:
-        yield f"{where('for_each')}: 'for_each' belongs to a comparison"
+        yield f"{where('for_each')}: 'for_each' is only for a comparison"
     for key in ("capability", "model", "task"):
         if given.get(key) == []:
             yield f"{where('for_each', key)}: '{key}' is empty"

@@ -95,10 +95,13 @@ def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
         tag = published.get("tag", "")
         listed = f"timm:{config['architecture']}{tag and f'.{tag}'}"
         # Another's repository has weights of its own, and the tag of those that it began with.
-        own = f"timm:./FOLDER for a copy of it here; {listed} is what it may be trained from"
+        own = (
+            f"timm:./FOLDER for a copy of it here; {listed} is only the model it may be trained "
+            "from"
+        )
         return f"is a model of timm; write {listed if name.startswith('timm/') else own}"
     why = f"is of type '{kind}'" if kind else "has a configuration without a model_type"
-    return f"{why}, which no adapter is known to read; name one in a models.yaml of your own"
+    return f"{why}, which no adapter reads; name an adapter for it in your models.yaml"
 
 
 class Meant(NamedTuple):
@@ -140,7 +143,7 @@ def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
     if not colon or library not in FORMS:
         return None
     if not rest:
-        raise UnknownNameError(f"'{name}' names no model; wanted is {FORMS[library]}")
+        raise UnknownNameError(f"'{name}' does not name a model; write {FORMS[library]}")
     meant = _MEANINGS[library](rest, given)
     file = shipped_source() / "model_adapters" / f"{meant.adapter.partition(':')[0]}.py"
     return ModelSpec(
@@ -234,7 +237,7 @@ def _openai(text: str, given: Mapping[str, Any]) -> Meant:
     del given
     name, at, rest = text.partition("@http")
     if not (name and at and rest.startswith(("://", "s://"))):
-        raise UnknownNameError(f"'openai:{name}' lacks an address; wanted is {FORMS['openai']}")
+        raise UnknownNameError(f"'openai:{name}' lacks an address; write {FORMS['openai']}")
     params = {"served": name, "address": f"http{rest}"}
     return Meant("openai_server:OpenAiServer", params, shown(name))
 
@@ -243,7 +246,7 @@ def _recorded(text: str, given: Mapping[str, Any]) -> Meant:
     del given
     path = Path(text).expanduser().absolute()
     if not path.exists():
-        raise UnknownNameError(f"no file and no folder {text}")
+        raise UnknownNameError(f"no file or folder {text}")
     return Meant("recorded:Recorded", {"path": str(path)}, shown(path.name))
 
 
@@ -271,7 +274,7 @@ def _read_json(file: Path) -> Mapping[str, Any]:
         why = getattr(error, "strerror", error)
         raise UnknownNameError(f"{file} cannot be read as a configuration: {why}") from error
     if not isinstance(content, dict):
-        raise UnknownNameError(f"{file} cannot be read as a configuration: it is no mapping")
+        raise UnknownNameError(f"{file} cannot be read as a configuration: it is not a mapping")
     return content
 
 

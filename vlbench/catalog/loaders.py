@@ -39,7 +39,9 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
     shipped = shipped_loaders()
     full = shipped.get(name, [])
     if len(full) > 1:
-        raise SpecError(f"{where}: '{name}' is the name of {' and '.join(full)}; write one of them")
+        raise SpecError(
+            f"{where}: '{name}' is the name of {' and '.join(full)}; write the full name"
+        )
     if not full:
         every = [one for several in shipped.values() for one in several]
         inside = [one for one in every if one.partition(":")[0].endswith(f".{name}")]

@@ -44,7 +44,7 @@ def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
         return ""
     near = _near(adapter, part, known)
     return ", ".join(
-        f"{name} is missing; {near[name]} is there"
+        f"{name} is missing; did you misspell it as {near[name]}?"
         if name in near
         else f"{_signature(part, name)} is missing"
         for name in missing

@@ -54,7 +54,7 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
         sources.append(Path(spec.submodule_search_locations[0]))
     for folder in include:
         if not any((folder / part).is_dir() for part in ("tasks", "model_adapters")):
-            raise SpecError(f"{folder}: a source has a folder tasks/ or model_adapters/")
+            raise SpecError(f"{folder}: a source needs a folder tasks/ or model_adapters/")
         sources.append(folder)
     return list(dict.fromkeys(source.resolve() for source in sources))
 

@@ -176,7 +176,7 @@ class ModelSpec:
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
     """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
     is_name = is_file_name(file.stem) and file.stem != EVERY
-    named = [] if is_name else [f"{file}: {file.stem!r} is no name for a task; rename the file"]
+    named = [] if is_name else [f"{file}: {file.stem!r} is not a name for a task; rename the file"]
     document = _extended(load_yaml(file), source)
     is_group = "group" in document.values
     required = () if is_group else REQUIRED
@@ -207,10 +207,10 @@ def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> D
     where, files = document.where("extends"), (*above, document.file)
     if file in files:
         circle = [*files[files.index(file) :], file]
-        raise SpecError(f"{where}: a circle: {' extends '.join(map(str, circle))}")
+        raise SpecError(f"{where}: circular 'extends': {' extends '.join(map(str, circle))}")
     base = _extended(load_yaml(file), home, files)
     if "group" in {*base.values, *document.values}:
-        raise SpecError(f"{where}: 'extends' is between tasks with a probe, not for groups")
+        raise SpecError(f"{where}: 'extends' is for tasks with a probe, not for groups")
     taken = {key: line for key, line in base.lines.items() if key[0] in (*INHERITED, *MERGED)}
     values = {key: base.values[key] for key in INHERITED if key in base.values} | document.values
     for key in MERGED:
@@ -249,9 +249,13 @@ def _version_problems(document: Document) -> list[str]:
     if type(version) is int and version < 1:
         problems.append(f"{document.where('version')}: 'version' must be 1 or more, not {version}")
     if "findings" in document.values:
-        problems.append(f"{document.where('findings')}: findings stand in a folder named findings/")
+        problems.append(
+            f"{document.where('findings')}: findings belong in a folder named findings/"
+        )
     if isinstance(tags, list) and EVERY in tags:
-        problems.append(f"{document.where('tags')}: '{EVERY}' selects every task; it is no tag")
+        problems.append(
+            f"{document.where('tags')}: '{EVERY}' selects every task, so it cannot be a tag"
+        )
     return problems
 
 
@@ -259,7 +263,7 @@ def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
     own = [key for key in ("probe", "figures") if key in document.values]
-    return problems + [f"{where}: a 'group' of tasks has no '{key}' of its own" for key in own]
+    return problems + [f"{where}: a 'group' of tasks cannot have '{key}'" for key in own]
 
 
 def _data_problems(document: Document) -> list[str]:
@@ -310,7 +314,7 @@ def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> l
     bad = [] if is_model_name(name) else [f"{document.where(name)}: {name!r} {WANTED_NAME}"]
     if "renamed" in entry and len(entry) > 1:
         where = document.where(name, "renamed")
-        bad.append(f"{where}: '{name}' is renamed, so it has no other key")
+        bad.append(f"{where}: '{name}' is renamed, so it cannot have other keys")
     return bad
 
 

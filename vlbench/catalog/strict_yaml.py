@@ -110,7 +110,7 @@ def _parse(file: Path) -> Document:
         problem = getattr(error, "problem", None) or error
         raise SpecError(f"{where}: not YAML: {problem}") from error
     if not isinstance(values, dict):
-        raise SpecError(f"{file}: wanted a mapping of keys to values")
+        raise SpecError(f"{file}: must be a mapping of keys to values")
     return Document(file, values, lines)
 
 
@@ -125,10 +125,10 @@ def _refuse(file: Path, text: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         where = f"{file}:{event.start_mark.line + 1 if event.start_mark else 1}"
         if getattr(event, "anchor", None):
-            raise SpecError(f"{where}: anchors and aliases are refused; write it out")
+            raise SpecError(f"{where}: anchors and aliases are not allowed; write the value out")
         tag = getattr(event, "tag", None)
         if tag:
-            raise SpecError(f"{where}: the tag {tag} is refused")
+            raise SpecError(f"{where}: the tag {tag} is not allowed")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:

@@ -54,7 +54,7 @@ def one_size(adapter: Any, samples: Samples) -> str:
     sizes = {tuple(preprocessed(adapter, image).shape[1:]) for image in samples.images}
     if len(sizes) == 1 or getattr(adapter, "ragged", False):
         return ""
-    return f"sizes are {sorted(sizes)}; an adapter that keeps the size says ragged = True"
+    return f"sizes are {sorted(sizes)}; if the adapter keeps an image's size, set ragged = True"
 
 
 def all_layers(adapter: Any, samples: Samples, places: Sequence[int]) -> list[Tensor]:
@@ -110,13 +110,13 @@ def _wrong_layers(
     """Say what is wrong with names, or how what is given at `output` is not the output."""
     names = list(given)
     if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
-        return f"layers are {names}; wanted are names that differ, `{OUTPUT}` last"
+        return f"layers are {names}; names must differ, with `{OUTPUT}` last"
     at_output, output = last()
     if set(at_output) != {OUTPUT}:
         return f"asked for `{OUTPUT}`, it gives {sorted(at_output)}"
     rows = list(zip(at_output[OUTPUT], output, strict=True))
     apart = difference(rows, tolerance(samples.dtype))
-    return f"`{OUTPUT}` is not what the model gives without layers: {apart}" if apart else ""
+    return f"`{OUTPUT}` differs from the output without layers: {apart}" if apart else ""
 
 
 def gradients(method: str) -> Check:
@@ -129,7 +129,9 @@ def gradients(method: str) -> Check:
         with torch.enable_grad():
             outputs: Any = require_tensor(method, getattr(adapter, method)(leaf))
         if not outputs.requires_grad:
-            return "outputs are cut off from pixels; such an adapter says differentiable = False"
+            return (
+                "outputs have no gradient to the pixels; if that is so, set differentiable = False"
+            )
         # Unequal weights, because the plain sum of softmaxed outputs has no gradient.
         outputs.backward(torch.linspace(1, 2, outputs.shape[1]).to(outputs).expand_as(outputs))
         gradient = leaf.grad
@@ -162,7 +164,10 @@ def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
     if len(counts) != len(samples.texts):
         return f"{len(samples.texts)} texts have {len(counts)} counts"
     if counts[5] < SENTENCES or counts[3] > limit:
-        return f"{SENTENCES} sentences have {counts[5]} tokens, one has {counts[3]}, of {limit}"
+        return (
+            f"{SENTENCES} sentences have {counts[5]} tokens, one sentence has {counts[3]}; the "
+            f"limit is {limit}"
+        )
     return ""
 
 
@@ -176,7 +181,7 @@ def similarity(adapter: Any, samples: Samples) -> str:
     one = adapter.similarity(images[2:], texts[1:])
     apart = (one - table[2:, 1:]).abs().max().item()
     is_other = apart > tolerance(samples.dtype) * table.abs().max()
-    return f"a pair alone differs by {apart:.3g}" if is_other else ""
+    return f"a pair scored by itself differs by {apart:.3g}" if is_other else ""
 
 
 def classes(adapter: Any, samples: Samples) -> str:
@@ -224,7 +229,7 @@ def attention(adapter: Any, samples: Samples) -> str:
         sums = one.weights.sum(3)
         low, high = sums.min().item(), sums.max().item()
         if one.weights.min() < 0 or high > 1.001 or (low < 0.999 and not one.whole):
-            return f"rows sum to {low:.3g}..{high:.3g}, where whole is {one.whole}"
+            return f"rows sum to {low:.3g}..{high:.3g}; whole is {one.whole}"
     return ""
 
 
@@ -274,7 +279,7 @@ def answer_scores(adapter: Any, samples: Samples) -> str:
     asked = samples.texts[:3], [*ANSWERS[:3]]
     scores = adapter.score_answers(samples.pictures[:3], *asked)
     if (scores > 0).any():
-        return f"log-likelihoods of up to {float(scores.max()):.3g}; none is above 0"
+        return f"log-likelihoods of up to {float(scores.max()):.3g}; they must be at most 0"
     if not getattr(adapter, "reads_text_alone", False):
         return ""
     alone = adapter.score_answers([Picture(None, None)] * 3, *asked)
@@ -286,11 +291,14 @@ def answers(adapter: Any, samples: Samples) -> str:
     questions = samples.texts[:3]
     said = adapter.answer(samples.pictures[:3], questions)
     if [type(one) for one in said] != [str] * 3:
-        return f"3 questions gave {said!r:.80}; wanted is a list of 3 texts"
+        return f"3 questions gave {said!r:.80}; return a list of 3 texts"
     for picture, question, expected in zip(samples.pictures, questions, said, strict=False):
         (alone,) = adapter.answer([picture], [question])
         if alone != expected:
-            return f"'{question}' is answered with {alone!r:.60} alone, else {expected!r:.60}"
+            return (
+                f"'{question}' is answered with {alone!r:.60} by itself, but otherwise with "
+                f"{expected!r:.60}"
+            )
     return ""
 
 
@@ -299,9 +307,9 @@ def replies(adapter: Any, samples: Samples) -> str:
     items = [Asked(f"no image {i}", (text, f"no {text}")) for i, text in enumerate(samples.texts)]
     found = adapter.replies(items)
     if len(found) != len(items) or not all(isinstance(one, list) for one in found):
-        return f"{len(items)} items gave {found!r:.80}; wanted is a list of replies for each"
+        return f"{len(items)} items gave {found!r:.80}; return a list of replies for each item"
     if adapter.labels not in LABELS:
-        return f"its labels are {adapter.labels!r:.40}; wanted is one of {', '.join(LABELS)}"
+        return f"its labels are {adapter.labels!r:.40}; use one of {', '.join(LABELS)}"
     return ""
 
 

@@ -113,7 +113,7 @@ def _common(fresh: Pass) -> dict[str, Check]:
     }
     return {
         **odd,
-        "one float32 output an example": partial(_shapes, tried),
+        "one float32 output per example": partial(_shapes, tried),
         "finite": partial(_finite, tried, [0, 1, 2]),
         "the same twice": partial(_same, fresh, [0, 1, 2], exact=True),
         "a batch of one equals a batch of three": partial(_one_by_one, tried),
@@ -332,7 +332,7 @@ PROMISES: dict[type, Promises] = {
             2,
             ODD_IMAGES,
         ),
-        {"regions agree and lie inside the image": checks.detections},
+        {"regions agree and are inside the image": checks.detections},
     ),
     ImageTextScorer: Promises(
         Pass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
@@ -343,7 +343,7 @@ PROMISES: dict[type, Promises] = {
             0,
             ODD_PAIRS,
         ),
-        {"log-likelihoods, without a picture too if it says so": checks.answer_scores},
+        {"log-likelihoods, also without a picture if declared": checks.answer_scores},
     ),
     Answerer: Promises(None, {"the same texts in any batch": checks.answers}),
     Recording: Promises(None, {"a list of replies for each item": checks.replies}),
@@ -358,9 +358,9 @@ PROMISES: dict[type, Promises] = {
     Intervenable: Promises(
         None,
         {
-            "without nothing, the same outputs": _whole_without_nothing,
-            "whole again after a cut model was used": _whole_afterwards,
-            "without its parts, other outputs": _differs_without_parts,
+            "the same outputs if no part is removed": _whole_without_nothing,
+            "unchanged after a cut model was used": _whole_afterwards,
+            "other outputs without its parts": _differs_without_parts,
         },
     ),
     MaskedLanguageModel: Promises(None, {"logits for every word": checks.masked_words}),

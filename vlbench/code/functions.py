@@ -42,7 +42,9 @@ def find_object(
         if trusted is not None and not beside and _is_foreign(whole, found):
             raise _not_trusted(whole)
     except OSError as error:
-        raise SpecError(f"{where()}: '{name:.40}...' names no file: {error.strerror}") from error
+        raise SpecError(
+            f"{where()}: '{name:.40}...' names a file that cannot be read: {error.strerror}"
+        ) from error
     except SpecError as error:
         raise SpecError(f"{where()}: {error}") from error
     return found
@@ -135,5 +137,5 @@ def _is_foreign(name: str, found: Any) -> bool:
 def _not_trusted(name: str) -> SpecError:
     return SpecError(
         f"'{name}' is not trusted: it belongs neither to vlbench, nor to this file's source, nor "
-        "to a package registered as a source; if you know what it does, pass --trust"
+        "to a package registered as a source; if you trust it, pass --trust"
     )

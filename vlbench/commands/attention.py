@@ -36,7 +36,7 @@ def add_options(attention: argparse.ArgumentParser) -> None:
         "--without",
         type=_heads,
         metavar="LAYER-HEAD,...",
-        help="heads to take away from the model, numbered from 0 as in the figure",
+        help="heads to remove from the model, numbered from 0 as in the figure",
     )
     add_model(attention)
     add_dtype(attention)
@@ -45,7 +45,9 @@ def add_options(attention: argparse.ArgumentParser) -> None:
 def _heads(text: str) -> tuple[tuple[int, int], ...]:
     pairs = [re.fullmatch(r"(\d+)-(\d+)", one) for one in text.split(",")]
     if not all(pairs):
-        raise argparse.ArgumentTypeError(f"wants LAYER-HEAD,... such as 2-0,3-1, not '{text:.40}'")
+        raise argparse.ArgumentTypeError(
+            f"must be LAYER-HEAD,... such as 2-0,3-1, not '{text:.40}'"
+        )
     return tuple((int(one[1]), int(one[2])) for one in pairs if one)
 
 
@@ -57,7 +59,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     picture = _picture(arguments.image, arguments.regions)
     with loaded(arguments.model, options_of(arguments)) as (model, live, _):
         if not has(model.adapter, JointAttender, model.spec.without):
-            raise CannotDo(f"{model.name} is no JointAttender: it has no attend")
+            raise CannotDo(f"{model.name} is not a JointAttender: it has no attend")
         if model.spec.regions and picture.regions is None:
             kind = model.spec.regions["kind"]
             raise UnknownNameError(f"{model.name} reads regions of kind {kind}; give --regions")
@@ -118,7 +120,9 @@ def _draw(picture: Picture, attention: JointAttention, span: tuple[int, int], ti
     assert picture.image
     maps = attention_by_pixel(weights, attention.boxes.cpu().numpy(), picture.image.size)
     shares: Any = weights.sum(-1)
-    scale = "share of attention to the image" if attention.whole else "softmax over the image alone"
+    scale = (
+        "fraction of attention to the image" if attention.whole else "softmax over the image only"
+    )
     content = BytesIO()
     with without_glyph_warnings():
         figure = attention_figure(picture.image, maps, shares, f"{title} ({scale})")

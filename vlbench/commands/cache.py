@@ -28,12 +28,20 @@ SECONDS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 def add_options(cache: argparse.ArgumentParser) -> None:
     """Add what to do, and which of it."""
     cache.add_argument("do", nargs="?", choices=["show", "prune"], default="show")
-    cache.add_argument("--older", type=_age, metavar="30d", help="not used for so long: h, d or w")
-    cache.add_argument("--model", type=row_name, metavar="NAME", help="of this model")
     cache.add_argument(
-        "--to", type=_bytes, metavar="50GB", help="the oldest, until no more is left: kB to TB"
+        "--older",
+        type=_age,
+        metavar="30d",
+        help="entries not used for this long, such as 30d (h, d, w)",
     )
-    cache.add_argument("--dry-run", action="store_true", help="say what would go")
+    cache.add_argument("--model", type=row_name, metavar="NAME", help="entries of this model")
+    cache.add_argument(
+        "--to",
+        type=_bytes,
+        metavar="50GB",
+        help="the oldest entries, until at most this is left, such as 50GB",
+    )
+    cache.add_argument("--dry-run", action="store_true", help="print what would be removed")
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
     add_json(cache)
 
@@ -51,17 +59,19 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.json:
         raise UnknownNameError("--json is for `vlbench cache show`")
     if not given:
-        raise UnknownNameError("say what to remove: --older 30d, --model NAME or --to 50GB")
+        raise UnknownNameError("pass what to remove: --older 30d, --model NAME or --to 50GB")
     before = None if arguments.older is None else time.time() - arguments.older
     chosen = prune(there, before=before, model=arguments.model, most=arguments.to)
     if arguments.model is not None and not any(arguments.model in one.models for one in there):
-        raise UnknownNameError(f"nothing in {folder} is of a model named '{arguments.model}'")
+        raise UnknownNameError(f"{folder} has no entry of a model named '{arguments.model}'")
     if arguments.dry_run:
-        return Answer([_table(chosen), f"{_size(chosen)} would go from {folder}; nothing has"])
+        return Answer(
+            [_table(chosen), f"{_size(chosen)} would be removed from {folder}; nothing was"]
+        )
     held = [one for one in chosen if not remove(one)]
     gone = [one for one in chosen if one not in held]
     left = f"{_size([one for one in there if one not in gone])} left"
-    problems = [f"vlbench: {counted(len(held), 'entry')} in use or not ours, not removed"]
+    problems = [f"vlbench: {counted(len(held), 'entry')} not removed: in use, or not from vlbench"]
     lines = [f"removed {_size(gone)} from {folder}, {left}"]
     return Answer(lines, problems if held else [], FAILED if held else 0)
 
@@ -72,7 +82,12 @@ def _show(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
         return Answer([json.dumps(rows, indent=1)])
     if not there:
         return Answer([f"{folder} is empty"])
-    return Answer([_table(there), f"{_size(there)} in {folder}; less: vlbench cache prune --help"])
+    return Answer(
+        [
+            _table(there),
+            f"{_size(there)} in {folder}; to remove entries: vlbench cache prune --help",
+        ]
+    )
 
 
 def _table(there: Sequence[Entry]) -> Table:
@@ -112,5 +127,5 @@ def _bytes(text: str) -> float:
 def _number(text: str, units: dict[str, float], wanted: str) -> float:
     match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"'{text:.20}' is not like {wanted}")
+        raise argparse.ArgumentTypeError(f"'{text:.20}' is not of the form {wanted}")
     return float(match[1]) * units[match[2]]

@@ -56,7 +56,7 @@ def check_model(name: str, options: Options) -> list[PromiseCheck]:
     model = resolve_model(load_catalog(options.include_path), name, options)
     asked = [fit(model, RegionEncoder)] if ENCODE_BY in options.model_args else []
     lacks = [
-        PromiseCheck("RegionEncoder", "can be had", ok=False, why=f"the model has no {gap}")
+        PromiseCheck("RegionEncoder", "is available", ok=False, why=f"the model has no {gap}")
         for _, gap in asked
         if gap
     ]
@@ -107,7 +107,7 @@ def lines_of(checks: Sequence[PromiseCheck]) -> list[str]:
         for one in rest:
             whats.setdefault(one.capability, []).append(one.what)
         lines += [
-            f"       the same breaks {len(what)} more of {name}: {'; '.join(what)}"
+            f"       the same problem breaks {len(what)} more of {name}: {'; '.join(what)}"
             for name, what in whats.items()
         ]
     return lines
@@ -119,7 +119,7 @@ def _none(adapter: type) -> str:
     from vlbench.catalog.missing_capabilities import signatures
 
     wanted = " and ".join(signatures(ImageEncoder))
-    return f"{adapter.__name__} has the methods of none; those of ImageEncoder are {wanted}"
+    return f"{adapter.__name__} has the methods of no capability; an ImageEncoder has {wanted}"
 
 
 def _own_capabilities(sources: Sequence[Path]) -> list[type]:

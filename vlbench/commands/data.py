@@ -46,7 +46,7 @@ def add_options(data: argparse.ArgumentParser) -> None:
     """Add the task or all, and where data lie."""
     data.add_argument("task", metavar="TASK", nargs="?")
     data.add_argument(
-        "--all", action="store_true", help="list the data of all tasks: found, or what to get"
+        "--all", action="store_true", help="list the data of all tasks, and how to get missing data"
     )
     add_data(data, download=True)
     add_images(data)
@@ -225,7 +225,7 @@ def _lines(task: str, facts: Mapping[str, Any]) -> list[Any]:
             if count
         ]
         lines += [printed(f"{name}: {example}") for example in one["examples"]]
-        lines.append(f"{name}, the columns that a probe sees, and their first values:")
+        lines.append(f"{name}, the columns for probes, and their first values:")
         lines += [printed(f"  {column}: {value}") for column, value in one["columns"].items()]
     return lines
 

@@ -48,7 +48,7 @@ def add_options(items: argparse.ArgumentParser) -> None:
     """Add the row, the score, and what is shown of it."""
     items.add_argument("task", metavar="TASK")
     items.add_argument("model", type=row_name, metavar="MODEL")
-    items.add_argument("--metric", help="of which score (default: the task's primary one)")
+    items.add_argument("--metric", help="the score's name (default: the task's primary score)")
     items.add_argument("--at", type=_conditions, metavar="K=V,...", help="the score's conditions")
     items.add_argument(
         "--wrong", action="store_true", help="items without full credit, worst first"
@@ -91,7 +91,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     wrong = worst(items, higher_is_better=score.higher_is_better)
     listed = wrong if arguments.wrong else items
     title = printed(
-        f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or in part"
+        f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or partly wrong"
     )
     if arguments.json:
         return Answer([json.dumps([item._asdict() for item in listed], indent=1)], notes)
@@ -138,7 +138,7 @@ def _beside_another(
     _, theirs = _items(folder, rival, score.metric, score.at)
     both = joined(items, theirs)
     if not both:
-        raise DataError(f"{row.model} and {other} share no item of {row.task}: other data")
+        raise DataError(f"{row.model} and {other} share no item of {row.task}: their data differ")
     pairs = won(both, higher_is_better=score.higher_is_better)
     of = f"{len(pairs):,} of {counted(len(both), 'item')}"
     title = printed(f"{_title(row, score)}: better than {other} at {of}")
@@ -243,7 +243,8 @@ def _places_of(task: str, data: Data, digests: Sequence[str]) -> dict[str, tuple
     if absent:
         raise DataError(
             f"{task}: {len(absent)} of {len(digests)} items are not among the images of the data "
-            "here: the row was made with other data, or its items are no images"
+            "here: either the row was made with other data, or its items are not images, which "
+            "--show cannot draw"
         )
     return found
 
@@ -264,5 +265,5 @@ def _image(split: Split, name: str, i: int) -> Image:
     of_image, of_picture = (f"{kind}_{suffix}".rstrip("_") for kind in ("image", "picture"))
     image = split[of_image][i] if of_image in split.columns else split[of_picture][i].image
     if image is None:
-        raise DataError("the data here have regions without their images; fetch the images, too")
+        raise DataError("the data here have regions but no images; fetch the images")
     return image  # type: ignore[no-any-return]

@@ -183,7 +183,7 @@ def _parse(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_text("utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file}: is no Python: {error}") from error
+        raise SpecError(f"{file}: is not valid Python: {error}") from error
 
 
 def _is_probe(node: ast.FunctionDef) -> bool:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:  # `vlbench --help` needs no rich
 
 # Stands below the tables.
 NOTE = (
-    "GB are those of archives, and of weights as float32; each is fetched once. Hours are those of "
-    "rows on boards here; - is not known. Data that need a form or a registration have to be "
-    "fetched by hand."
+    "GB: archives, and weights as float32; each is fetched once. Hours: taken from rows on the "
+    "boards here; - is unknown. Fetch data that need a form or a registration by hand."
 )
 
 
@@ -42,8 +41,8 @@ def add_options(papers: argparse.ArgumentParser) -> None:
         metavar="PAPER",
         help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
     )
-    papers.add_argument("--rows", type=positive, metavar="N", help="the first N rows of each alone")
-    papers.add_argument("--dry-run", action="store_true", help="say what it takes, and stop")
+    papers.add_argument("--rows", type=positive, metavar="N", help="only the first N rows of each")
+    papers.add_argument("--dry-run", action="store_true", help="print what it takes, and stop")
     add_data(papers, download=True)
     add_output(papers, of_run=True)
     add_cache(papers)
@@ -105,4 +104,4 @@ def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -
         except VlbenchError as error:
             yield f"{named}: {error}"
         else:
-            yield from told.problems or ([f"{named}: the reason is above"] if told.code else [])
+            yield from told.problems or ([f"{named}: see the reason above"] if told.code else [])

@@ -23,13 +23,13 @@ if TYPE_CHECKING:  # both import torch
 EXIT_CODES = """exit codes:
   0  everything that could run ran
   1  something failed, or nothing ran
-  2  an error in the command, in a file, or absent data of a task named by you
+  2  an error in the command or a file, or missing data of a task that you named
   130  interrupted; finished work is saved, and the same command resumes
-  141  nobody reads standard output any more, as after | head; the same holds
+  141  standard output was closed, as by | head; finished work is saved
 """
 
 ENVIRONMENT = """environment:
-  VLBENCH_DATA       where data lie, as --data-dir DIR
+  VLBENCH_DATA       the folder of the data, as --data-dir DIR
   VLBENCH_OUTPUT     the default of --output
   VLBENCH_CACHE_DIR  the default of --cache-dir
   VLBENCH_DEVICE     the default of --device
@@ -119,7 +119,7 @@ def _add_commands(parser: argparse.ArgumentParser, known: Sequence[Command]) -> 
                 type=Path,
                 default=[],
                 metavar="DIR",
-                help="a folder with tasks/ and/or model_adapters/ of your own; may be repeated",
+                help="a folder with your tasks/, model_adapters/ or both; may be repeated",
             )
 
 
@@ -154,7 +154,7 @@ def add_output(
         type=Path,
         default=_environment_default("VLBENCH_OUTPUT", str(known)),
         metavar="DIR",
-        help=f"where boards are (default: {default})",
+        help=f"the folder of the boards (default: {default})",
     )
 
 
@@ -180,7 +180,7 @@ def add_data_name(parser: argparse.ArgumentParser) -> None:
         "--data",
         default="",
         metavar="NAME",
-        help="the rows of these data, if a board has several: the name of their folder",
+        help="use the rows of this data set (its folder's name), if a board has several",
     )
 
 
@@ -191,12 +191,12 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
         action="append",
         default=[],
         metavar="[NAME=]DIR",
-        help="where data lie: in place of $VLBENCH_DATA, or with NAME= the root of a task, or of a "
-        "loader, such as hub:images; may be repeated",
+        help="the folder of the data, instead of $VLBENCH_DATA; with NAME=, the root of a task "
+        "or of a loader, such as hub:images; may be repeated",
     )
     if download:
         parser.add_argument(
-            "--download", action="store_true", help="fetch data that can be fetched"
+            "--download", action="store_true", help="download missing data if possible"
         )
 
 
@@ -206,8 +206,8 @@ def add_images(parser: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="DIR",
-        help="your own images, a folder for each class, or train/ and test/ with those, for a task "
-        "that reads such a folder, as knn_images does",
+        help="your own images, one folder per class, or train/ and test/ with such folders, for "
+        "a task that reads them, such as knn_images",
     )
 
 
@@ -221,8 +221,8 @@ def require_images(arguments: argparse.Namespace, tasks: Sequence[str]) -> None:
     able = [name for name, task in catalog.tasks.items() if task.is_on_images]
     if not {*catalog.task_names(tasks)} & {*able}:
         raise UnknownNameError(
-            f"--images: no task here reads a folder for each class, as {', '.join(able)} do; "
-            "for other tasks, --data-dir TASK=DIR says where their data are"
+            f"--images: no task here reads one folder per class, as {', '.join(able)} do; for "
+            "other tasks, pass --data-dir TASK=DIR"
         )
 
 
@@ -231,13 +231,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
     default = _environment_default("VLBENCH_DEVICE", "auto")
     parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
-    parser.add_argument("--offline", action="store_true", help="do not even try to reach the hub")
+    parser.add_argument("--offline", action="store_true", help="never contact the hub")
     add_trust(parser)
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
     """Add the option that says what adapters compute in."""
-    parser.add_argument("--dtype", default="float32", help="what adapters compute in")
+    parser.add_argument("--dtype", default="float32", help="the precision of adapters")
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
@@ -245,7 +245,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="let files name functions of any package, which are imported and called",
+        help="let files name functions of any package; they are imported and called",
     )
 
 
@@ -253,7 +253,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where features are kept, if at all."""
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
-    cache.add_argument("--no-cache", action="store_true", help="keep no features after the run")
+    cache.add_argument("--no-cache", action="store_true", help="do not keep features after the run")
 
 
 def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
@@ -262,7 +262,9 @@ def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
     def file_of(text: str) -> Path:
         file = Path(text)
         if file.suffix not in suffixes:
-            raise argparse.ArgumentTypeError(f"'{text:.80}' ends in none of {', '.join(suffixes)}")
+            raise argparse.ArgumentTypeError(
+                f"'{text:.80}' must end in one of {', '.join(suffixes)}"
+            )
         if not file.absolute().parent.is_dir():
             raise argparse.ArgumentTypeError(f"there is no folder {file.parent}")
         return file

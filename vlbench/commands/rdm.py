@@ -23,7 +23,7 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
     rdm.add_argument(
         "source",
         metavar="TASK|FOLDER",
-        help="a task of rsa or rsa_text, such as rsa_scenes; images with a folder for each class",
+        help="a task of rsa or rsa_text, such as rsa_scenes; images with one folder per class",
     )
     add_file(rdm, ".csv", ".npz")
     add_model(rdm)

@@ -66,7 +66,9 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
     """Add the row, and what of its making it cannot say."""
     rerun.add_argument("board", metavar="BOARD", help="a board's file, or its task in --output")
     rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
-    rerun.add_argument("--as-model", metavar="NAME", help="what to run, if --name named the row")
+    rerun.add_argument(
+        "--as-model", metavar="NAME", help="the model to run, if the row has a --name"
+    )
     add_model(rerun)
     add_data_name(rerun)
     add_data(rerun)
@@ -91,8 +93,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
             results = run(replace(planned, jobs=jobs), processes, bar).results
     again = next(iter(results), None)
     if again is None or again.status != "ok":
-        now = f"it is {again.status} now: {again.reason}" if again else ""
-        problem = now or f"the data of {task} are not here"
+        now = f"now it is {again.status}: {again.reason}" if again else ""
+        problem = now or f"the data of {task} were not found"
         return Answer(problems=[f"vlbench: {problem}"], code=FAILED)
     shown = show(rerun.row, again, score_changes(rerun.row, again))
     return shown._replace(problems=[*rerun.notes, *shown.problems])
@@ -115,11 +117,11 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     from vlbench.run.options import model_args  # imports torch
 
     if names_file(row.model) and not arguments.trust:
-        raise SpecError(f"{printed(row.model)} names code; if you know what it does, pass --trust")
+        raise SpecError(f"{printed(row.model)} names code; if you trust it, pass --trust")
     if str(row.provenance.get("weights")).startswith("served:") and not arguments.as_model:
-        why = "the weights are not known, so that it cannot be computed again"
-        hint = "--as-model openai:NAME@URL compares it with what a server has now"
-        raise SpecError(f"{printed(row.model)} was asked of a server: {why}; {hint}")
+        why = "the weights are not known, so the row cannot be recomputed"
+        hint = "--as-model openai:NAME@URL compares it with a server's current model"
+        raise SpecError(f"{printed(row.model)} came from a server: {why}; {hint}")
     model, _, overrides = row.model.removesuffix("]").partition("[")
     given = options_of(arguments)
     named = {**model_args(overrides), **given.model_args}
@@ -211,8 +213,7 @@ def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
     facts = getattr(row, part)
     if name not in facts:
         raise SpecError(
-            f"the row does not record its {name}, so it cannot be run again as it was; run its "
-            "task anew"
+            f"the row does not record its {name}, so it cannot be rerun; run its task again"
         )
     try:
         return read(kind, facts[name])

@@ -64,25 +64,26 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="DIR",
-        help="your own images, a folder for each class, or train/ and test/ with those, for "
-        f"--tasks that read such a folder, as knn_images does (default: those tagged {IMAGES})",
+        help="your own images, one folder per class, or train/ and test/ with such folders, for "
+        f"--tasks that read them, such as knn_images (default: the tasks tagged {IMAGES})",
     )
     run.add_argument(
         "--questions",
         type=Path,
         metavar="FILE",
-        help="your own questions, .csv or .parquet with the columns image (a path in --images, by "
-        "default beside FILE), question, A, B and so on (the options; without: yes and no), answer",
+        help="your own questions, .csv or .parquet with the columns image (a path in --images, "
+        "by default FILE's folder), question, answer, and the options A, B and so on "
+        "(default: yes and no)",
     )
     run.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="a YAML file of these options; those on the command line override it",
+        help="a YAML file of these options; the command line overrides it",
     )
     add_model(run)
     add_dtype(run)
-    run.add_argument("--name", help="the name of the rows, in place of the model's")
+    run.add_argument("--name", help="the name of the rows, instead of the model's name")
     add_data(run, download=True)
     add_output(run, of_run=True)
     add_cache(run)
@@ -91,7 +92,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
         type=_batch_size,
         default=32,
         metavar="N|auto",
-        help="images at a time (default: 32); auto: the fastest on a CPU, the most on a GPU",
+        help="images per batch (default: 32); auto: the fastest on a CPU, the largest on a GPU",
     )
     run.add_argument(
         "--limit", type=positive, metavar="N", help="use N rows per split; no board is written"
@@ -100,7 +101,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "--processes",
         type=positive,
         metavar="N",
-        help="processes that share the work (default: one per visible GPU; without GPUs 1)",
+        help="number of processes (default: one per visible GPU, or 1)",
     )
     _add_planning(run)
 
@@ -112,12 +113,16 @@ def _add_planning(run: argparse.ArgumentParser) -> None:
         "-v",
         "--verbose",
         action="store_true",
-        help="say why tasks are skipped, kept or without data",
+        help="print why tasks are skipped, kept or lack data",
     )
     run.add_argument(
-        "--strict", action="store_true", help="exit 1 if anything is skipped or absent"
+        "--strict",
+        action="store_true",
+        help="exit with 1 if a task is skipped or its data are missing",
     )
-    run.add_argument("--overwrite", action="store_true", help="run again what boards already hold")
+    run.add_argument(
+        "--overwrite", action="store_true", help="rerun even if the boards already have the rows"
+    )
 
 
 def _batch_size(text: str) -> int | None:
@@ -134,7 +139,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     elif arguments.images:
         arguments.tasks = arguments.tasks or IMAGES
     if not (arguments.model and arguments.tasks):
-        raise UnknownNameError("a run needs --model and --tasks, here or in a file for --config")
+        raise UnknownNameError("pass --model and --tasks, or give them in a file for --config")
     models = list(dict.fromkeys(arguments.model.split(",")))
     tasks = arguments.tasks.split(",")
     catalog, wrong = read_catalog(arguments.include_path)
@@ -183,7 +188,7 @@ def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> An
 def _describe_broken(planned: Plan) -> list[str]:
     """Return what is wrong with tasks that might have been meant, after their number."""
     count = len(planned.broken)
-    head = f"vlbench: {counted(count, 'task')} left out, whose file is broken:"
+    head = f"vlbench: {counted(count, 'task')} left out because the file is broken:"
     return [head, *planned.broken] if count else []
 
 
@@ -193,8 +198,8 @@ def _describe_unread(output: Path) -> list[str]:
     from vlbench.report.texts import few
 
     own = models_of_ones_own(PUBLISHED) if output == RESULTS and RESULTS.is_dir() else []
-    why = f"commands without --output no longer read while ./{RESULTS} is there"
-    return [f"vlbench: ./{PUBLISHED} holds rows of {few(own)}, which {why}"] if own else []
+    way = f"pass --output {PUBLISHED} for the rows of {few(own)}"
+    return [f"vlbench: commands now read ./{RESULTS}; {way}"] if own else []
 
 
 def _take_questions(arguments: argparse.Namespace) -> None:
@@ -213,7 +218,7 @@ def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bo
     statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
     statuses |= {"unavailable"} if report.absent else set()
     if not statuses & {"ok", "kept"}:
-        problems = [*problems, "vlbench: nothing ran; the reasons stand above"]
+        problems = [*problems, "vlbench: nothing ran; see the reasons above"]
         return Answer(problems=problems, code=FAILED)
     if any(job.task.named and job.task.spec.name in report.absent for job in planned.jobs):
         return Answer(problems=problems, code=USAGE)
@@ -249,11 +254,13 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
         if value is None or (cached and name in CACHE):
             continue
         if name == "trust":
-            raise SpecError(f"{document.where(str(key))}: {key} is not for a file; pass --trust")
+            raise SpecError(
+                f"{document.where(str(key))}: {key} cannot be set in a file; pass --trust"
+            )
         given_words = [*_words(document, str(key), value, defaults[name])]
         is_code = name in NAMES_CODE and any(map(names_file, given_words))
         if (is_code or name == "include_path") and not given["trust"]:
-            why = f"{key} names code to run; if you know what it does, pass --trust"
+            why = f"{key} names code to run; if you trust it, pass --trust"
             raise SpecError(f"{document.where(str(key))}: {why}")
         words += given_words
     return words
@@ -263,7 +270,7 @@ def _words(document: Document, key: str, value: Any, default: Any) -> Iterator[s
     option, where = f"--{key.replace('_', '-')}", document.where(key)
     if isinstance(default, bool):
         if not isinstance(value, bool):
-            raise SpecError(f"{where}: {key} is true or false, not {value!r:.40}")
+            raise SpecError(f"{where}: {key} must be true or false, not {value!r:.40}")
         yield from [option] if value else []
     elif isinstance(default, list):  # an option that may be repeated
         for text in _texts(where, key, value):
@@ -271,7 +278,7 @@ def _words(document: Document, key: str, value: Any, default: Any) -> Iterator[s
     else:
         texts = _texts(where, key, value)
         if len(texts) > 1 and any("," in text for text in texts):
-            raise SpecError(f"{where}: {key} has a comma inside one of its values")
+            raise SpecError(f"{where}: {key} has a value that contains a comma")
         yield f"{option}={','.join(texts)}"
 
 
@@ -280,5 +287,5 @@ def _texts(where: str, key: str, value: Any) -> Sequence[str]:
         value = [f"{k}={v}" for k, v in value.items()]
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(one, str | int | float) for one in values):
-        raise SpecError(f"{where}: {key} is a text, a number or a list of them")
+        raise SpecError(f"{where}: {key} must be a text, a number, or a list of these")
     return [str(one) for one in values]

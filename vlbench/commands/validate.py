@@ -85,7 +85,7 @@ def _files(path: Path) -> list[Path]:
     files = sorted(name for name in names if name.suffix == ".yaml")
     other = sorted(name for name in names if name.suffix == ".yml")
     if not files and not other:
-        raise UnknownNameError(f"{path}: has no file that ends in .yaml")
+        raise UnknownNameError(f"{path}: contains no file that ends in .yaml")
     return [*files, *other]
 
 
@@ -95,7 +95,7 @@ def _refuse(error: OSError) -> None:
 
 def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Options) -> str:
     if file.suffix == ".yml":
-        return f"{file}: is read by nothing; rename it {file.stem}.yaml"
+        return f"{file}: this file is not read; rename it {file.stem}.yaml"
     source = _source(file)
     problems: list[str] = []
     try:

@@ -97,18 +97,18 @@ def _item(
 def _attributes(entry: Mapping[str, Any]) -> str:
     attributes = entry["attributes"]
     if not isinstance(attributes, list) or len(attributes) != 2:
-        raise ValueError(f"{attributes!r:.80} are not two attributes")
+        raise ValueError(f"{attributes!r:.80} must be two attributes")
     return "_".join(map(said, attributes))
 
 
 def _box(sides: Sequence[Any]) -> Box:
     """Return x, y, width and height as corners in whole pixels, rounded as Pillow's crop does."""
     if any(type(side) not in (int, float) or not math.isfinite(side) for side in sides):
-        raise TypeError(f"the box {sides!r:.80} is no box")
+        raise TypeError(f"the box {sides!r:.80} is not a box")
     x, y, width, height = sides
     left, top, right, bottom = map(round, (x, y, x + width, y + height))
     if left >= right or top >= bottom or (right - left) * (bottom - top) > MOST_PIXELS:
-        raise ValueError(f"the box {sides!r:.80} has no area, or too large a one")
+        raise ValueError(f"the box {sides!r:.80} has no area or is too large")
     return left, top, right, bottom
 
 

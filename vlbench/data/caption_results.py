@@ -30,7 +30,9 @@ def result_captions(file: Path, rows: Split) -> list[str]:
     captions = _read(file, key_of)
     unknown = next((image for image in captions if image not in known), None)
     if unknown is not None:
-        raise DataError(f"{file.name} has a caption of image {unknown}, which the data set lacks")
+        raise DataError(
+            f"{file.name} has a caption of image {unknown}, which the data set does not contain"
+        )
     lacking = [image for image in wanted if image not in captions]
     if lacking:
         missing = f"{len(lacking)} of {len(wanted)} images, {lacking[0]} first"
@@ -55,14 +57,14 @@ def _read(file: Path, key_of: Callable[[str], str]) -> dict[str, str]:
     try:
         content = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file.name} is no JSON ({error!s:.100})") from error
+        raise DataError(f"{file.name} is not JSON ({error!s:.100})") from error
     if not isinstance(content, list):
-        raise DataError(f"{file.name} is no list; wanted [{WANTED}, ...]")
+        raise DataError(f"{file.name} is not a list; it must be [{WANTED}, ...]")
     entries = [_pair(file, i, entry) for i, entry in enumerate(content)]
     pairs = [(key_of(image), caption) for image, caption in entries]
     repeated = first_repeated(image for image, _ in pairs)
     if repeated is not None:
-        raise DataError(f"{file.name} has two captions of image {repeated}; wanted one")
+        raise DataError(f"{file.name} has two captions of image {repeated}; keep one")
     return dict(pairs)
 
 

@@ -58,8 +58,8 @@ def _rows(root: Path, columns: Columns) -> Rows:
     if not captioned:
         raise DataError(
             f"{root.name} has no image with captions ({counted(len(images), 'image')}, "
-            f"{counted(len(texts), 'text')}); write those of cat.jpg to cat.txt beside it, one per "
-            "line"
+            f"{counted(len(texts), 'text')}); write the captions of cat.jpg to cat.txt beside it, "
+            "one per line"
         )
     others = set(files) - {*images.values(), *texts.values()}
     dropped = {
@@ -78,7 +78,7 @@ def _by_stem(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         # macOS may have unpacked one of both files, and so have spelled it another way.
         if (other := files.setdefault(composed(name.rpartition(".")[0]), name)) != name:
-            raise DataError(f"{other} and {name} differ in their suffix alone; rename one of them")
+            raise DataError(f"{other} and {name} differ only in their suffix; rename one file")
     return files
 
 

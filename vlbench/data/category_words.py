@@ -134,11 +134,16 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     for number, line in enumerate(lines, 1):
         entries = [" ".join(entry.lower().split()) for entry in line.split(",")]
         if entries[0] not in categories or entries[0] in listed:
-            raise DataError(f"{file.name}, line {number}: no category, or again: '{entries[0]}'")
+            raise DataError(
+                f"{file.name}, line {number}: unknown or repeated category: '{entries[0]}'"
+            )
         listed.append(entries[0])
         names |= {entry: entries[0] for entry in entries if entry}
     if len(lines) != len(categories):
-        raise DataError(f"{file.name}, line {len(lines)}: the last, of {len(categories)} expected")
+        raise DataError(
+            f"{file.name}, line {len(lines)}: the file ends here, but {len(categories)} "
+            "categories are expected"
+        )
     return ClassNames(listed, names)
 
 

@@ -162,7 +162,7 @@ class _Array:
     def __setstate__(self, state: tuple[int, tuple[int, ...], _Dtype, bool, bytes]) -> None:
         _, shape, dtype, is_fortran, content = state
         if not dtype.is_bytes:
-            raise pickle.UnpicklingError("an array of other values than bytes")
+            raise pickle.UnpicklingError("an array of values that are not bytes")
         flat = np.frombuffer(content, np.uint8)
         self.pixels = flat.reshape(shape, order="F" if is_fortran else "C")
 

@@ -81,7 +81,7 @@ def read_text(path: Path, name: str = "", *, most: int = files.MOST_TEXT) -> str
     except OSError as error:
         raise DataError(f"{named} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
+        raise DataError(f"{named} is not UTF-8: byte {error.start}") from error
 
 
 def lines_of(text: str) -> list[str]:
@@ -96,7 +96,7 @@ def lines_of(text: str) -> list[str]:
 def sound_text(value: Any) -> str:
     """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not a text")
     value.encode("utf-8")
     return value
 
@@ -150,7 +150,9 @@ def read_instances(file: Path) -> Instances:
         things = _by_image(content)
         boxes = [one.get("bbox") for own in things.values() for one in own]
         if boxes and all(box and max(box) <= 1 for box in boxes):
-            raise ValueError("no box is over one pixel: multiply fractions by width and height")
+            raise ValueError(
+                "no box is larger than one pixel: multiply fractions by width and height"
+            )
         return Instances(file, categories, images, things)
 
 
@@ -240,7 +242,7 @@ def _by_id(content: Record, kind: str, key: str = "id") -> dict[int, Record]:
     ids = [_number(record[key]) for record in content[kind]]
     repeated = first_repeated(ids)
     if repeated is not None:
-        raise ValueError(f"the id {repeated} stands twice among its {kind}")
+        raise ValueError(f"the id {repeated} occurs twice among its {kind}")
     return dict(zip(ids, content[kind], strict=True))
 
 
@@ -282,7 +284,7 @@ def _box(sides: Sequence[Any], size: Sequence[int]) -> list[float]:
     """Return a box of x, y, width and height as xyxy pixels, cut to the image."""
     numbers = [float(side) for side in sides]
     if len(numbers) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) < 0:
-        raise ValueError(f"the box {sides} is no box")
+        raise ValueError(f"the box {sides} is not valid")
     x, y, width, height = numbers
     corners = zip((x, y, x + width, y + height), (*size, *size), strict=True)
     return [min(max(value, 0.0), float(limit)) for value, limit in corners]
@@ -299,7 +301,7 @@ def _number(value: Any) -> int:
     """Return an id as a whole number."""
     number = int(value)
     if number != value or abs(number) >= 10 ** (2 * MOST_DIGITS):
-        raise ValueError(f"{value!r:.40} is no id")
+        raise ValueError(f"{value!r:.40} is not an id")
     return number
 
 

@@ -28,8 +28,8 @@ MOST_BYTES = 1 << 27
 OPENERS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 WORDNET = (
-    "WordNet (nltk: a class's first name; while that has several words, the first lemma of its"
-    " first hypernym), one line per class: its wnid, a tab, the word"
+    "WordNet (nltk: a class's first name; if that has several words, the first lemma of its "
+    "first hypernym), one line per class: its wnid, a tab, the word"
 )
 WIKIPEDIA = (
     "a dump of Wikipedia as plain text (for example gensim's segment_wiki), one article per line"
@@ -62,9 +62,9 @@ class Corpus:
                         yield composed(text)
         except UnicodeDecodeError as error:
             why = f"{error.reason} at byte {error.start}"
-            raise DataError(f"{self.path.name}, line {number}, is no UTF-8: {why}") from error
+            raise DataError(f"{self.path.name}, line {number}, is not UTF-8: {why}") from error
         except (EOFError, OSError, ValueError, zlib.error) as error:
-            raise DataError(f"{self.path.name} breaks off after line {number}: {error}") from error
+            raise DataError(f"{self.path.name} is cut off after line {number}: {error}") from error
 
 
 class WordTests(NamedTuple):
@@ -134,7 +134,7 @@ def with_class_words(data: Data, texts: WordTests | None) -> Data:
     if texts is None:
         return data
     if "test" not in data.splits or not data.classes:
-        raise DataError("visual words are the names of classes: wanted are labelled test images")
+        raise DataError("visual words are names of classes, so the test images must have labels")
     return with_corpus(data, _class_words(data), texts)
 
 

@@ -31,7 +31,7 @@ def cub(*, root: Path) -> Data:
     images, names = _table(folder, LISTS[0]), _table(folder, LISTS[3])
     labels, flags = (_numbers(folder, name, images) for name in LISTS[1:3])
     if sorted(names) != list(range(1, len(names) + 1)):
-        raise DataError("classes.txt does not count from 1 to its number of lines")
+        raise DataError("classes.txt must number its lines from 1")
     odd = [i for i in sorted(images) if flags[i] not in FLAGS.values()]
     if odd:
         raise DataError(f"train_test_split.txt: image {odd[0]} is neither 1 (train) nor 0 (test)")
@@ -58,7 +58,7 @@ def _numbers(folder: Path, name: str, images: dict[int, str]) -> dict[int, int]:
     table = _table(folder, name)
     missing = sorted(images.keys() - table.keys())
     if missing:
-        raise DataError(f"{name} lacks image {missing[0]} of images.txt")
+        raise DataError(f"{name} does not contain image {missing[0]} of images.txt")
     wrong = [value for value in table.values() if not is_number(value)]
     if wrong:
         raise DataError(f"{name}: '{wrong[0]}' is not a number")
@@ -70,7 +70,7 @@ def _table(folder: Path, name: str) -> dict[int, str]:
     lines = [line.split(maxsplit=1) for line in lines_of(read_text(folder / name))]
     wrong = [i for i, line in enumerate(lines, 1) if len(line) != 2 or not is_number(line[0])]
     if wrong:
-        raise DataError(f"{name}, line {wrong[0]}: not an id and a value")
+        raise DataError(f"{name}, line {wrong[0]}: must be an id and a value")
     repeated = first_repeated(int(key) for key, _ in lines)
     if repeated is not None:
         raise DataError(f"{name} has two lines of id {repeated}; fetch it again")

@@ -51,7 +51,7 @@ def _table(file: Path) -> Any:
             f"{file.name} cannot be read ({error}); install scikit-learn again"
         ) from error
     if table.shape[1:] != (65,) or not ((table >= 0) & (table <= 16)).all():
-        raise DataError(f"{file.name} is not 65 numbers in 0..16 per line")
+        raise DataError(f"{file.name} must contain 65 numbers in 0..16 per line")
     return table
 
 

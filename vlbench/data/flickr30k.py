@@ -119,7 +119,7 @@ def _parse_caption(line: str, where: str) -> Caption:
     mentions: list[Mention] = []
     for text, chain, types, phrase in _parts(line):
         if "[" in text or "]" in text:
-            raise DataError(f"{where}: the markup of a phrase does not close: {text.strip()}")
+            raise DataError(f"{where}: the markup of a phrase is not closed: {text.strip()}")
         words += text.split()
         start = len(words)
         words += phrase.split()
@@ -127,7 +127,7 @@ def _parse_caption(line: str, where: str) -> Caption:
             number = _whole(chain, f"{where}: a phrase's chain")
             mentions.append(Mention(start, len(words), number, types.split("/")[1:]))
     if not words:
-        raise DataError(f"{where}: a caption without words")
+        raise DataError(f"{where}: a caption has no words")
     return Caption(words, mentions)
 
 
@@ -239,7 +239,7 @@ def read_rows(
         file = f"Annotations/{name}.xml"
         image, size, boxes, chains = parse_annotation(_read(root, file), file)
         if image != f"{name}.jpg":
-            raise DataError(f"{file} is of the image '{image:.40}'; fetch it again")
+            raise DataError(f"{file} is for the image '{image:.40}'; fetch it again")
         yield {
             "id": name,
             "size": list(size),
@@ -257,7 +257,7 @@ def _captions_of(root: Path, name: str) -> list[Caption]:
     try:
         captions = parse_sentences(_read(root, file).decode("utf-8"), file)
     except UnicodeDecodeError as error:
-        raise DataError(f"{file} is no UTF-8: byte {error.start}") from error
+        raise DataError(f"{file} is not UTF-8: byte {error.start}") from error
     if len(captions) != CAPTIONS:
         raise DataError(f"{file} has {len(captions)} captions, not {CAPTIONS}; fetch it again")
     return captions

@@ -55,7 +55,7 @@ def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     """
     content = _parse_item(file, "", json.loads, read_text(file, most=MOST_ANNOTATIONS))
     if not isinstance(content, list | dict):
-        raise DataError(f"{file.name} holds neither a list nor an object; fetch it again")
+        raise DataError(f"{file.name} contains neither a list nor an object; fetch it again")
     named = content.items() if isinstance(content, dict) else enumerate(content)
     return _parse_items(file, ((f", item {key!r:.40}", entry) for key, entry in named), parse)
 
@@ -80,7 +80,7 @@ def said(value: Any) -> str:
 def image_file(value: Any) -> str:
     """Return the name of a file in a folder. Raises TypeError or ValueError for anything else."""
     if not is_file_name(sound_text(value)):
-        raise ValueError(f"{value!r:.40} is no image file's name")
+        raise ValueError(f"{value!r:.40} is not the name of an image file")
     return str(value)
 
 

@@ -66,7 +66,7 @@ def count_kinds(names: Iterable[str]) -> Counter[str]:
 
 def dropped_files(kinds: Counter[str], what: str) -> dict[str, int]:
     """Return how many files of each kind are left out of `Data`, as no `what`."""
-    return {f"files ({kind}) that are no {what}": count for kind, count in sorted(kinds.items())}
+    return {f"files ({kind}) that are not {what}": count for kind, count in sorted(kinds.items())}
 
 
 def visible_files(root: Path, folder: str = "") -> Files:
@@ -110,7 +110,7 @@ def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
     looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
     if looped:
         link = inside + looped[0]
-        raise DataError(f"'{link}' links to a folder that holds it; remove the link")
+        raise DataError(f"'{link}' links to a folder that contains it; remove the link")
 
 
 def _refuse(error: OSError) -> None:

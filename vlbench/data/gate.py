@@ -143,7 +143,7 @@ def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
         for kind, one in several.items()
     }
     if not columns.get("image"):
-        raise DataError("`image` names no column, and without images there are no rows")
+        raise DataError("`image` names no column, but rows need images")
     return {kind: names for kind, names in columns.items() if names}
 
 
@@ -182,9 +182,9 @@ def rows_of_files(
             return file_images(root, cells[column])
         for row, path in enumerate(cells[column]):
             if not isinstance(path, str) or not path.strip():
-                raise DataError(f"{where(row)}: the image is {path!r:.40}, no text")
+                raise DataError(f"{where(row)}: the image is {path!r:.40}, not a text")
             if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-                raise DataError(f"{where(row)}: the path {path:.200} leads out of the root")
+                raise DataError(f"{where(row)}: the path {path:.200} is outside the root")
         return file_images(root, [own_spelling(root, p) for p in cells[column]], listed=name)
 
     return Rows(name, cells, images, where or (lambda row: str(cells["image"][row])), dropped or {})
@@ -260,7 +260,7 @@ def _class_names(rows: Rows, columns: Sequence[str]) -> list[str]:
     for row, label in enumerate(labels):
         if not isinstance(label, str) or not label.strip():
             hint = "; list the names as `classes`" if isinstance(label, int) else ""
-            raise DataError(f"{rows.where(row)}: the label is {label!r:.40}, no text{hint}")
+            raise DataError(f"{rows.where(row)}: the label is {label!r:.40}, not a text{hint}")
     return list(labels)
 
 
@@ -269,7 +269,7 @@ def _in_order(given: Sequence[str], names: Sequence[str], numbers: Sequence[int]
     forms = [normal_form(name) for name in given]
     if sorted(forms) != sorted(names) or first_repeated(forms) is not None:
         other = sorted({*forms} ^ {*names}) or forms
-        raise DataError(f"`classes` are not those of the data, which list them: {other[0]!r:.80}")
+        raise DataError(f"`classes` are not the classes that the data list: {other[0]!r:.80}")
     return [forms.index(names[number]) for number in numbers]
 
 
@@ -293,9 +293,7 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
     if not said.keys() & OWN and not more:
         images, said = _by_image(images, said)
     if items and (twice := first_repeated(images.names)) is not None:
-        raise DataError(
-            f"{rows.name}: two rows have the item {twice!r}, and they are not of one image"
-        )
+        raise DataError(f"{rows.name}: two rows have the item {twice!r} but different images")
     made = {"image": images}
     for kind, values in said.items():
         if kind in TEXTS:
@@ -305,8 +303,8 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
             made[kind] = value_column(values, "text" if kind == "caption_2" else "value")
     if regions and not images.names:
         raise DataError(
-            f"{rows.name}: the images have no names by which their regions could be found; name "
-            "the column that has them as `item`"
+            f"{rows.name}: the images have no names, so their regions cannot be found; give the "
+            "column of names as `item`"
         )
     if regions or said.keys() & TEXTS:
         made |= _pictures([images, *more], regions)
@@ -328,7 +326,7 @@ def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
     """Return the texts in cells of texts or of lists of texts, without blank ones."""
     said = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
     if wrong := [one for one in said if one is not None and not isinstance(one, str)]:
-        raise ValueError(f": the {kind} is {wrong[0]!r:.40}, no text")
+        raise ValueError(f": the {kind} is {wrong[0]!r:.40}, not a text")
     if not (texts := [one for one in said if one and one.strip()]):
         raise ValueError(f" has no {kind}")
     return texts
@@ -343,9 +341,9 @@ def _value(kind: str, cell: Any, known: _Classes) -> Any:
             raise ValueError(f": {told if known.range else unknown('class', name, known.numbers)}")
         return known.numbers[name]
     if kind == "item" and cell is None:
-        raise ValueError(": there is no item")
+        raise ValueError(": the item is missing")
     if kind != "item" and (type(cell) not in (str, int) or not str(cell).strip()):
-        raise ValueError(f": the {kind} is {cell!r:.40}, no text")
+        raise ValueError(f": the {kind} is {cell!r:.40}, not a text")
     return str(cell) if kind in ("item", "caption_2") else plain_name(str(cell), f"the {kind}")
 
 

@@ -110,7 +110,9 @@ def _local(
         }
     files = parquet_files(root)
     if not files:
-        raise DataError(f"{root.name} holds neither parquet files nor what save_to_disk writes")
+        raise DataError(
+            f"{root.name} contains neither parquet files nor the files that save_to_disk writes"
+        )
     own = {name: files_of_split(files, name) for name in splits.values()}
     others: dict[str, list[SplitFile]] = {
         split_of(one): [] for one in files if split_of(one) not in own
@@ -127,10 +129,10 @@ def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -
     try:
         files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DataError(f"{name} is not what save_to_disk writes ({error!r:.200})") from error
+        raise DataError(f"{name} was not written by save_to_disk ({error!r:.200})") from error
     for one in files:
         if not is_file_name(one):
-            raise DataError(f"{name} names {one!r:.200}, which is no file beside it")
+            raise DataError(f"{name} names {one!r:.200}, which is not in the same folder")
     return files
 
 
@@ -215,7 +217,7 @@ def _rows(opened: Opened, name: str, columns: Columns) -> Rows:
 
     def images_in(column: str) -> Column:
         if not isinstance(kind := table.features[own[column]], Image):
-            raise DataError(f"{name}: the column {column} holds {kind}, no images")
+            raise DataError(f"{name}: the column {column} contains {kind}, not images")
         return cell_images(table, own[column], where)
 
     pictured = {*columns["image"], *columns.get("image_2", ())}

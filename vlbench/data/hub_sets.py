@@ -186,7 +186,7 @@ class Cells(Sequence[Any]):
         name = self.where(row)
         encoded = (self.table[row][self.column] or {}).get("bytes")
         if not encoded:
-            raise DataError(f"{name}: there is no image in the table itself")
+            raise DataError(f"{name}: the table contains no image, only references")
         return bytes(encoded), name
 
 

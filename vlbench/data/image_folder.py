@@ -76,12 +76,13 @@ def image_folder(
     if halves is not None and not (root / test).is_dir() and not (root / train).is_dir():
         classes = visible_folders(root)
         splits, dropped = _in_halves(root, classes, halves)
-        notes = [
-            f"data: of each class a half is train and a half is test, drawn with seed {halves}"
-        ]
+        notes = [f"data: half of each class is train and half is test, drawn with seed {halves}"]
     else:
         if not (root / test).is_dir():
-            raise DataError(f"no folder '{test}' of test images; there are {visible_folders(root)}")
+            raise DataError(
+                f"no folder '{test}' of test images, but {visible_folders(root)}; for a folder "
+                "per class, add `halves: 0` under data to split each class"
+            )
         folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
         classes = visible_folders(root / next(iter(folders.values())))
         splits = {name: partial(_rows, root, one, classes) for name, one in folders.items()}
@@ -107,7 +108,7 @@ def _in_halves(
     few = [f"{name} ({len(own)})" for name, own in pairs if len(own) < FEWEST]
     if few or not classes:
         problem = f"too few images of {', '.join(few)}" if few else "no folders of classes"
-        raise DataError(f"{root.name} has {problem}; train and test need one image of a class each")
+        raise DataError(f"{root.name} has {problem}; train and test need one image per class each")
     rng, halves = np.random.default_rng(seed), dict[str, list[tuple[str, int]]](train=[], test=[])
     for (name, files), own in zip(images.items(), same, strict=True):
         drawn, label = np.array_split(rng.permutation(len(own)), 2), forms.index(name)
@@ -129,12 +130,14 @@ def _rows(root: Path, folder: str, classes: Sequence[str]) -> Rows:
         raise DataError(f"'{folder}' has no class folders; put images at {folder}/<class>/<image>")
     unknown = [name for name in own.values() if name not in forms]
     if unknown:
-        raise DataError(f"'{folder}' has the class '{unknown[0]}', which the train folder lacks")
+        raise DataError(
+            f"'{folder}' has the class '{unknown[0]}', which the train folder does not have"
+        )
     files = [(name, _images(root, f"{folder}/{name}", others)) for name in own]
     others += files_beside(root / folder)
     empty = [name for name, images in files if not images]
     if empty:
-        raise DataError(f"'{folder}/{empty[0]}' holds no image; add some or remove the folder")
+        raise DataError(f"'{folder}/{empty[0]}' contains no image; add images or remove the folder")
     labelled = list[tuple[str, int]]()
     for name, images in files:
         label = forms.index(own[name])

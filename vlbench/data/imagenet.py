@@ -96,7 +96,7 @@ def _wnids(root: Path, names: list[str]) -> dict[str, str]:
     listed = _read_val_classes(root) if others else {}
     unknown = [name for name in others if PurePosixPath(name).stem not in listed]
     if unknown:
-        raise DataError(f"{unknown[0]} has no wnid in its name or folder, nor in a list of labels")
+        raise DataError(f"{unknown[0]} has no wnid in its name, its folder or a list of labels")
     return known | {name: listed[PurePosixPath(name).stem] for name in others}
 
 

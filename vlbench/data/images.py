@@ -107,7 +107,7 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
     absent = [name for name, is_file in zip(names, there, strict=True) if not is_file]
     if absent:
         which = f"{len(absent)} of {len(names)} images{listed and f' in {listed}'} are"
-        raise DataError(f"{absent[0]:.200} is absent ({which}); fetch them")
+        raise DataError(f"{absent[0]:.200} is missing ({which}); fetch the images")
     pixels, encoded = list[str](), list[str]()
     for name in names:
         (pixels if is_lossless(name) else encoded).append(name)
@@ -213,14 +213,14 @@ def _rgb(image: Image, name: str) -> Image:
     if bits > 8 and tags.get(STORED) == SEPARATELY:
         # Pillow would read this wrongly without an error.
         raise DataError(
-            f"{name} has {bits} bits in separate channels; save it with 8 bits a channel"
+            f"{name} has {bits} bits in separate channels; save it with 8 bits per channel"
         )
     if image.mode.startswith("I;16"):
         grey = _eight_bits(np.asarray(image), bits, name)
         return _from_array(~grey if tags.get(MEANING) == WHITE_IS_ZERO else grey)
     if image.mode.startswith(("I", "F")):
         # Pillow would clip these to 0..255 without an error.
-        raise DataError(f"{name} has pixels of mode {image.mode}; save it with 8 bits a channel")
+        raise DataError(f"{name} has pixels of mode {image.mode}; save it with 8 bits per channel")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
@@ -233,8 +233,8 @@ def _eight_bits(grey: np.ndarray[Any, Any], bits: int, name: str) -> Pixels:
     """
     if 0 < (largest := int(grey.max())) < 1 << (bits - 8):
         raise DataError(
-            f"{name} has {bits} bits of grey, but no value above {largest}: too dark to see, or "
-            "of fewer bits than it says; save it as an 8-bit image"
+            f"{name} has {bits} bits of grey, but no value above {largest}: it is too dark, or "
+            "declares too many bits; save it as an 8-bit image"
         )
     most = (1 << bits) - 1
     return ((grey.astype(np.uint32) * 255 + most // 2) // most).astype(np.uint8)

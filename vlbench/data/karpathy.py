@@ -164,24 +164,24 @@ def _read(file: Path, read_row: Callable[[Mapping[str, Any]], Row]) -> dict[str,
             split_rows[NAMES[image["split"]]].append(read_row(image))
     repeated = first_repeated(row["id"] for row in chain(*split_rows.values()))
     if repeated is not None:
-        raise DataError(f"{file.name}: the image {repeated} stands twice")
+        raise DataError(f"{file.name}: the image {repeated} occurs twice")
     return {name: sorted(rows, key=lambda row: row["id"]) for name, rows in split_rows.items()}
 
 
 def _coco_row(image: Mapping[str, Any]) -> Row:
     number = image["cocoid"]
     if type(number) is not int or not 0 <= number < 10 ** (2 * MOST_DIGITS):
-        raise ValueError(f"{number!r:.40} is no id")
+        raise ValueError(f"{number!r:.40} is not an id")
     folder, name = image["filepath"], sound_text(image["filename"])
     if folder not in COCO_FOLDERS or not is_file_name(name):
-        raise ValueError(f"image {number}: {folder!r:.40} / {name!r:.40} is no file of COCO's")
+        raise ValueError(f"image {number}: {folder!r:.40} / {name!r:.40} is not a file of COCO")
     return {"id": number, "file": f"{folder}/{name}", **_sentences(image, number)}
 
 
 def _flickr30k_row(image: Mapping[str, Any]) -> Row:
     name = sound_text(image["filename"])
     if not _NUMBERED.fullmatch(name):
-        raise ValueError(f"{name!r:.40} is no file of Flickr30k's, which are named by numbers")
+        raise ValueError(f"{name!r:.40} is not a file of Flickr30k, whose names are numbers")
     number = int(name.removesuffix(".jpg"))
     return {"id": number, "file": f"{FLICKR30K_FOLDER}/{name}", **_sentences(image, number)}
 

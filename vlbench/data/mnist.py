@@ -125,7 +125,7 @@ def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
         raise DataError(f"{message}; fetch it again") from error
     if len(content) != size:
         held = f"more than {size}" if len(content) > size else len(content)
-        message = f"{path.name} holds {held} bytes, not the {size} of {shape}"
+        message = f"{path.name} contains {held} bytes, not the {size} of {shape}"
         raise DataError(f"{message}; fetch it again")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
@@ -144,5 +144,5 @@ def _shape(file: IO[Any], name: str, item: tuple[int, ...]) -> tuple[int, ...]:
         wanted = "x".join(map(str, item))
         raise DataError(f"{name}: images of {shape[1:]} pixels, not {wanted}")
     if shape[0] > MOST:
-        raise DataError(f"{name} announces {shape[0]} items, but the set has at most {MOST}")
+        raise DataError(f"{name} declares {shape[0]} items, but the set has at most {MOST}")
     return shape

@@ -47,13 +47,15 @@ def plain_name(name: str, what: str) -> str:
     """
     form = normal_form(name)
     if not form.isprintable() and REFUSED.intersection(map(unicodedata.category, form)):
-        raise DataError(f"{what} {form!r:.80} has a control character; write it without")
+        raise DataError(f"{what} {form!r:.80} contains a control character; remove it")
     return form
 
 
 def named_twice(name: object) -> DataError:
     """Return the error for two classes of one name."""
-    return DataError(f"two classes are named {name!r}, but for spaces around it; tell them apart")
+    return DataError(
+        f"two classes are named {name!r}, except for spaces around it; rename one class"
+    )
 
 
 def number_classes(names: Iterable[str], what: str = "the class") -> NumberedClasses:

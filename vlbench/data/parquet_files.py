@@ -102,7 +102,8 @@ def _is_text(leaf: Any) -> bool:
 def _require(taken: int, file: IO[bytes]) -> None:
     if taken > _allowed(file):
         raise ValueError(
-            f"its {file.seek(0, 2)} bytes unpack to over {taken >> 20} MB, as no honest file's do"
+            f"its {file.seek(0, 2)} bytes unpack to over {taken >> 20} MB; the file is broken "
+            "or malicious"
         )
 
 

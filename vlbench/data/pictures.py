@@ -67,7 +67,7 @@ def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> No
             if known != content:
                 raise DataError(
                     f"{stored.features.name}: the images {other} and {named} would both have the "
-                    f"regions of {key}; give each image a name of its own, such as an `item`"
+                    f"regions of {key}; give each image a different name, such as an `item`"
                 )
 
 

@@ -112,8 +112,8 @@ class Splits(dict[str, Split]):
         present = ", ".join(self) or "no split"
         raise DataAbsent(
             f"the split '{name}' (the data have {present})",
-            "where the others come from",
-            "the place that the task's `data` give it",
+            "the source of the other data",
+            "the place given in the task's `data`",
         )
 
 
@@ -189,7 +189,7 @@ class Data:
     def limited(self, n: int, *, seed: int = 0) -> Data:
         """Return a seeded sample of at most n >= 0 rows per split, stratified by label."""
         if n < 0:
-            raise ValueError(f"{n} rows requested per split; the number is 0 or more")
+            raise ValueError(f"{n} rows requested per split; it must be 0 or more")
         some = {name: draw_rows(split, n, seed) for name, split in self.splits.items()}
         splits = {name: self.splits[name].select(rows) for name, rows in some.items()}
         return replace(self, splits=splits, expected={})
@@ -239,7 +239,7 @@ def require_classes(data: Data) -> None:
     """
     if len(data.classes) < 2:
         there = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
-        raise DataError(f"the data have {there}; telling classes apart takes two or more")
+        raise DataError(f"the data have {there}; classification needs two or more")
     if not len(data.splits["test"]):
         raise TooFewRows("the test split has no images", 1)
 

@@ -52,7 +52,7 @@ def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
     own = [file for file in files if split_of(file) == split] or read_by_datasets
     _require_one_set(own, split)
     if read_by_datasets and (doubtful := {*own} ^ {*read_by_datasets}):
-        why = f"{_names(doubtful)} may belong to the split {split} ({_names(own)}) or not"
+        why = f"{_names(doubtful)} may or may not belong to the split {split} ({_names(own)})"
         raise DataError(
             f"{why}: the library datasets reads {_names(read_by_datasets)}; rename or remove it"
         )
@@ -87,15 +87,17 @@ def _require_one_set(files: Sequence[PurePath], split: str) -> None:
         other = shards.setdefault(int(shard[2]) if shard else place, file)
         twice = other if other != file else files[0]
         if other != file or _set_of(file) != _set_of(files[0]):
-            why = f"the split {split} stands there twice, as {_names([twice, file])}"
-            raise DataError(f"{why}; leave one, or give the folder of one as `root`")
+            why = f"the split {split} is there twice, as {_names([twice, file])}"
+            raise DataError(f"{why}; keep one copy, or give its folder as `root`")
     count = _set_of(files[0])[-1] if files else 0
     absent = next((number for number in range(count) if number not in shards), None)
     if absent is not None:
-        why = f"shard {absent} of the {count} of the split {split} is absent"
+        why = f"shard {absent} of the {count} of the split {split} is missing"
         raise DataError(f"{why} beside {_names(files)} (the first is shard 0); fetch it")
     if count and (last := max(shards)) >= count:
-        raise DataError(f"{_names([shards[last]])} is one more than the {count} that it says")
+        raise DataError(
+            f"{_names([shards[last]])} is beyond the {count} shards that its name declares"
+        )
 
 
 def _set_of(file: PurePath) -> tuple[PurePath, str, int]:

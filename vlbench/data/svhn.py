@@ -105,7 +105,7 @@ def _crops(path: Path) -> Split:
         pixels, labels = content["X"], content["y"].astype(float, casting="safe").ravel().tolist()
         is_right = pixels.dtype == np.uint8 and pixels.shape[:-1] == (32, 32, 3)
     except NotImplementedError as error:
-        way_out = f"save it with -v7, or fetch SVHN's own from {HOME}"
+        way_out = f"save it with -v7, or fetch the original from {HOME}"
         message = f"{path.name} is a file of MATLAB 7.3 (HDF5); {way_out}"
         raise DataError(message) from error
     except (*DAMAGED, MatReadError) as error:

@@ -122,7 +122,7 @@ def _read(root: Path, name: str, columns: Columns) -> Rows:
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:
-        raise DataError(f"{name} is no table; wanted is a file that ends in .csv or .parquet")
+        raise DataError(f"{name} is not a table; give a file that ends in .csv or .parquet")
     cells = readers[suffix](root / name, name, columns)
     if not next(iter(cells.values())):
         raise DataError(f"{name} has no rows")
@@ -159,7 +159,9 @@ def _cells(row: Mapping[Any, Any], columns: Iterable[str]) -> list[Any]:
     """
     if None in row or None in row.values():
         names = ", ".join(name for name in row if name is not None)
-        raise csv.Error(f"it has not one cell for each of {names} (quote a value with a comma)")
+        raise csv.Error(
+            f"it must have one cell for each of {names} (quote a value that contains a comma)"
+        )
     return [row[column] for column in columns]
 
 

@@ -40,7 +40,7 @@ IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
 CLASSES, COUNT = "classnames.txt", "nshards.txt"
 # What keys are called that are left out.
-NO_EXAMPLE = "keys of shards without an image or anything else that is wanted"
+NO_EXAMPLE = "keys of shards without an image or another needed file"
 # What is remembered of a shard; another number for another `read_shard`.
 HOW = "examples of a tar shard, 4"
 # The columns of a shard besides the suffixes of its texts.
@@ -93,7 +93,9 @@ def members(path: Path, named: str) -> Iterator[Member]:
     except (tarfile.TarError, *DAMAGED) as error:
         # Without the path that an OSError names, since a result may quote the message.
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        message = f"{named} is damaged after {last:.200}, or no uncompressed tar ({why:.200})"
+        message = (
+            f"{named} is damaged after {last:.200}, or is not an uncompressed tar ({why:.200})"
+        )
         raise DataError(message) from error
 
 
@@ -101,11 +103,11 @@ def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
     """Yield a member that is a file and not hidden. Raises DataError."""
     where, path = f"{named}: {info.name!r:.200}", PurePosixPath(info.name)
     if not info.isreg() or info.issparse():
-        raise DataError(f"{where} is no plain file; pack files, not links to them")
+        raise DataError(f"{where} is not a plain file; pack files, not links")
     if not info.name.isprintable() or path.is_absolute() or ".." in path.parts:
-        raise DataError(f"{where} is no plain relative path")
+        raise DataError(f"{where} is not a plain relative path")
     if info.size < 0 or info.offset_data + info.size > size:
-        raise DataError(f"{where} announces {info.size} bytes, more than the tar has")
+        raise DataError(f"{where} declares {info.size} bytes, more than the tar contains")
     stem, _, suffix = path.name.partition(".")
     # CLIP_benchmark writes two dots before the suffix of a file that it copies.
     suffix = suffix.lower().lstrip(".")
@@ -121,10 +123,10 @@ def _require_end(file: BinaryIO, start: int) -> None:
     """
     file.seek(start)
     if len(rest := file.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
-        raise ValueError("it breaks off")
+        raise ValueError("it is cut off")
     while rest:
         if rest.strip(b"\0"):
-            raise ValueError("what follows is no header")
+            raise ValueError("the next block is not a header")
         rest = file.read(CHUNK)
 
 
@@ -156,15 +158,15 @@ def read_shard(path: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
     for member in members(path, shard):
         own = keys.setdefault(member.key, {})
         if member.suffix in own:
-            raise DataError(f"{shard}: {member.key}.{member.suffix} stands twice")
+            raise DataError(f"{shard}: {member.key}.{member.suffix} occurs twice")
         own[member.suffix] = member
     if not keys:
-        raise DataError(f"{shard} holds no file; pack it again, or leave it out of {COUNT}")
+        raise DataError(f"{shard} contains no file; pack it again, or leave it out of {COUNT}")
     parts = {*IMAGES, *suffixes}
     left_out = [own for own in keys.values() if not parts & own.keys()]
     for one in (member for own in left_out for member in own.values()):
         if one.suffix.rpartition(".")[2] in IMAGES:
-            why = f"a key ends at the first dot, so that '{one.suffix}' is the suffix of this one"
+            why = f"a key ends at the first dot, so the suffix here is '{one.suffix}'"
             raise DataError(f"{shard}: {one.key}.{one.suffix}: {why}; pack it without other dots")
     examples = [_pack(path, shard, own, suffixes) for own in keys.values() if parts & own.keys()]
     return Shard(examples, len(left_out))
@@ -189,7 +191,7 @@ def _pack(path: Path, shard: str, own: Mapping[str, Member], suffixes: Mapping[s
     where = f"{shard}: {next(iter(own.values())).key}"
     if len(images) != 1:
         which = " and ".join(one.suffix for one in images) or f"no {', '.join(IMAGES)}"
-        raise DataError(f"{where} has {len(images)} images ({which}); wanted is one")
+        raise DataError(f"{where} has {len(images)} images ({which}); it needs one")
     (image,) = images
     digest = encoded_digest(_content(path, image, where, MOST_IMAGE), where)
     texts = {suffix: _text(path, own, suffix, where, most) for suffix, most in suffixes.items()}
@@ -203,12 +205,12 @@ def _text(path: Path, own: Mapping[str, Member], suffix: str, where: str, most: 
     try:
         return _content(path, own[suffix], named, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{named} is no UTF-8: byte {error.start}") from error
+        raise DataError(f"{named} is not UTF-8: byte {error.start}") from error
 
 
 def _content(path: Path, member: Member, where: str, most: int) -> bytes:
     if member.size > most:
-        raise DataError(f"{where} holds {member.size} bytes; at most {most} are read")
+        raise DataError(f"{where} contains {member.size} bytes; at most {most} are read")
     return read_part(path, member.start, member.size, where)
 
 
@@ -228,7 +230,7 @@ def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOption
     """
     for folder in splits.values():
         what, place = f"the folder of tar shards {folder}", root / folder
-        require_folder(what, "whoever packed them", place, place / "0.tar")
+        require_folder(what, "the people who packed them", place, place / "0.tar")
     begin(options)
     columns = columns_of(options, label="cls", item=KEY)
     classes = _class_names(root) if "label" in columns else None
@@ -276,13 +278,13 @@ def _rows(root: Path, folder: str, columns: Columns) -> Rows:
         for one in held.examples:
             if one.key in rows:
                 other = shards[places[3 * rows[one.key]]]
-                raise DataError(f"{shard}: the key {one.key} is in {other}, too")
+                raise DataError(f"{shard}: the key {one.key} is also in {other}")
             rows[one.key] = len(rows)
             texts.append(one.texts)
             places.extend((number, one.start, one.size))
             digests.append(one.digest)
     if not rows:
-        raise DataError(f"{folder}: no shard has an image ({', '.join(IMAGES)})")
+        raise DataError(f"{folder}: no shard contains an image ({', '.join(IMAGES)})")
     keys = list(rows)
     stored = _Images(root, shards, keys, np.array(places, np.int64).reshape(-1, 3))
     where = partial(_name_row, shards, places, keys)
@@ -314,7 +316,7 @@ def _value(text: str, kind: str, where: str) -> Any:
     if kind != "label":
         return text.rstrip("\r\n")
     if not is_number(text.strip()):
-        raise DataError(f"{where} holds {text!r:.40}, no class number")
+        raise DataError(f"{where} contains {text!r:.40}, not a class number")
     return int(text)
 
 
@@ -322,28 +324,30 @@ def _shards(root: Path, folder: str) -> list[str]:
     """Return the shards of a folder, relative to the root. Raises DataError where one is absent."""
     named = f"{folder}/{COUNT}"
     if not (root / named).is_file():
-        raise DataError(f"{named} is absent: it says how many shards there are")
+        raise DataError(f"{named} is missing; it gives the number of shards")
     text = read_text(root / named, named).strip()
     if not is_number(text) or int(text) < 1:
-        raise DataError(f"{named}: {text!r:.40} is no number of shards")
+        raise DataError(f"{named}: {text!r:.40} is not a number of shards")
     files = [file.name for file in (root / folder).iterdir() if file.suffix == ".tar"]
     there = {name for name in files if not name.startswith(".")}
     names = [f"{number}.tar" for number in range(min(int(text), len(there) + 1))]
     lacking = next((name for name in names if name not in there), None)
     if lacking:
-        raise DataError(f"{folder}/{lacking} is absent; {named} says {text} shards")
+        raise DataError(f"{folder}/{lacking} is missing; {named} declares {text} shards")
     if others := sorted(there.difference(names)):
-        raise DataError(f"{folder}/{others[0]} is one more than {named} says ({text} shards)")
+        raise DataError(f"{folder}/{others[0]} is beyond the {text} shards that {named} declares")
     return [f"{folder}/{name}" for name in names]
 
 
 def _class_names(root: Path) -> list[str]:
     """Return the names of the classes. Raises DataAbsent or DataError."""
-    require_files(f"{CLASSES}, one class a line", "whoever packed the shards", root / CLASSES)
+    require_files(
+        f"{CLASSES}, one class per line", "the people who packed the shards", root / CLASSES
+    )
     names = lines_of(read_text(root / CLASSES).rstrip("\n"))
     for number, name in enumerate(names or [""], 1):
         if not name.strip():
-            raise DataError(f"{CLASSES}, line {number}, is no name of a class")
+            raise DataError(f"{CLASSES}, line {number}, is not the name of a class")
     return names
 
 

@@ -96,7 +96,7 @@ def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
     path = PurePosixPath(sound_text(entry["image_path"]))
     options = entry["caption_options"]
     if not isinstance(options, list) or len(options) != 4:
-        raise ValueError(f"{options!r:.80} are not four captions")
+        raise ValueError(f"{options!r:.80} must be four captions")
     caption, *foils = map(said, options)
     prepositions = IN_NAMES[subset]
     places = [place for place in prepositions if f"_{place}_" in path.stem]
@@ -112,11 +112,11 @@ def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
 def _asked(subset: str, entry: Sequence[Any]) -> Foiled:
     """Return an item of an image of COCO or Visual Genome."""
     if not isinstance(entry, list) or len(entry) != 3:
-        raise ValueError(f"{entry!r:.80} is not an id and two captions")
+        raise ValueError(f"{entry!r:.80} must be an id and two captions")
     number, caption, foil = entry
     digits = str(number)
     if type(number) not in (int, str) or not is_number(digits):
-        raise ValueError(f"{number!r:.40} is no id of an image")
+        raise ValueError(f"{number!r:.40} is not an id of an image")
     name = f"{digits:0>12}.jpg" if subset.startswith("coco") else f"{digits}.jpg"
     return Foiled(name, said(caption), [said(foil)], _preposition(subset, caption))
 

@@ -24,10 +24,14 @@ def read_visual_words(path: Path) -> dict[str, str]:
     for number, line in enumerate(_lines(path), 1):
         wnid, tab, word = line.partition("\t")
         if not tab or not word.strip():
-            raise DataError(f"{path.name}, line {number}: wanted a wnid, a tab, a word: {line!r}")
+            raise DataError(
+                f"{path.name}, line {number}: must be a wnid, a tab, a word, not {line!r}"
+            )
         word = word.strip().lower()
         if (first := words.setdefault(wnid.strip(), word)) != word:
-            raise DataError(f"{path.name}, line {number}: {wnid} is {word!r}, and {first!r} above")
+            raise DataError(
+                f"{path.name}, line {number}: {wnid} is {word!r}, and {first!r} in an earlier line"
+            )
     return words
 
 
@@ -42,7 +46,7 @@ def read_questions(path: Path) -> list[Question]:
             questions.append(Question(section, words))
         else:
             wanted = "': section', then lines of four words"
-            raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
+            raise DataError(f"{path.name}, line {number}: must be {wanted}, not {line!r}")
     return questions
 
 
@@ -65,7 +69,7 @@ def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
             continue
         if not is_pair:
             wanted = f"word, {between}, word, {between}, number"
-            raise DataError(f"{path.name}, line {number}: wanted {wanted}, not {line!r}")
+            raise DataError(f"{path.name}, line {number}: must be {wanted}, not {line!r}")
         pairs.append((parts[0], parts[1], float(parts[2])))
     return pairs
 

@@ -119,7 +119,7 @@ def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tupl
     wanted = COLUMNS if columns is None else tuple(columns)
     if len(wanted) != len(COLUMNS):
         what = f"{len(wanted)} columns ({', '.join(wanted)})"
-        raise DataError(f"{where}: {what}; wanted are three, of two words and a score")
+        raise DataError(f"{where}: {what}; three are needed, for two words and a score")
     if set(wanted) <= set(cells):
         return [cells.index(name) for name in wanted], True
     numbers = ("1", "2", "3") if columns is None else wanted
@@ -130,7 +130,7 @@ def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tupl
 
 def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> Judged:
     if max(places) >= len(cells):
-        raise DataError(f"{where}: {len(cells)} cells; column {max(places) + 1} is wanted")
+        raise DataError(f"{where}: {len(cells)} cells; column {max(places) + 1} is needed")
     first, second, score = (cells[place] for place in places)
     if not (first and second):
         raise DataError(f"{where}: a word is empty")
@@ -139,6 +139,6 @@ def _judged(where: str, cells: Sequence[str], places: Sequence[int]) -> Judged:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        hint = "`columns` says which columns hold two words and a score"
-        raise DataError(f"{where}: the score is {score!r:.40}, no number; {hint}")
+        hint = "give the columns of the two words and the score as `columns`"
+        raise DataError(f"{where}: the score is {score!r:.40}, not a number; {hint}")
     return Judged(first, second, value)

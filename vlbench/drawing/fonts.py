@@ -55,6 +55,9 @@ def _characters(file: str) -> frozenset[int]:
 @cache
 def _name(signs: str) -> None:
     LOGGER.warning(
-        "figures show boxes for %s: no installed font has them; install one, such as Noto Sans CJK",
+        (
+            "figures show boxes for %s: no installed font has these characters; install a font "
+            "that does, such as Noto Sans CJK"
+        ),
         printed(signs[:20]),
     )

@@ -19,7 +19,7 @@ from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge,
 Way = Literal["likelihood", "letter", "words", "recorded"]
 
 # What a row says of a model that always needs an image.
-CANNOT = "the model cannot be asked without an image: its own priors are no floor here"
+CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
 
@@ -41,7 +41,7 @@ def way_of(model: Any, asked: Literal["", Way]) -> Way:
     way: Way = asked or ("likelihood" if isinstance(model, AnswerScorer) else "letter")
     needed = AnswerScorer if way == "likelihood" else Answerer
     if not isinstance(model, needed):
-        raise CannotDo(f"it is no {needed.__name__}, which `asked: {way}` needs")
+        raise CannotDo(f"it does not implement {needed.__name__}, which `asked: {way}` needs")
     return way
 
 
@@ -76,14 +76,16 @@ def look_up(
             _require_fit(reply, item)
     kept = [row for row, own in enumerate(found) if own]
     if not kept:
-        raise DataError(f"nothing is recorded of any of {len(rows)} items, such as {names[0]:.80}")
+        raise DataError(f"the recording has none of the {len(rows)} items, such as {names[0]:.80}")
     return rows.select(kept), [found[row] for row in kept]
 
 
 def _require_fit(reply: Reply, item: Asked) -> None:
     count = len(item.texts)
     if sorted(reply.order) != [*range(count)]:
-        raise DataError(f"{item.image:.80}: the order {reply.order} is none of {count} options")
+        raise DataError(
+            f"{item.image:.80}: the order {reply.order} is not an order of {count} options"
+        )
     if not isinstance(reply.said, str) and len(reply.said) != count:
         raise DataError(f"{item.image:.80}: {len(reply.said)} scores for {count} options")
 
@@ -208,7 +210,7 @@ class Asker:
 
     def _require(self, fits: bool, what: str) -> None:
         if not fits:
-            raise ValueError(f"{self._name} gave other than one of {what} for each question")
+            raise ValueError(f"{self._name} must give one of {what} for each question")
 
     def _pictures(self, asked: Sequence[Sequence[Any]]) -> list[Picture]:
         """Return the picture of each; that of a row is opened once."""

@@ -182,7 +182,7 @@ class Engine:
         """
         known = self._known.get(id(model))
         if known is None or known.untrained is None:
-            raise CannotDo("no line of models.yaml says how to make the model")
+            raise CannotDo("models.yaml does not list the model")
         network, identity = known.untrained()
         self._identities = {**self._identities, id(network): identity}
         named = KnownModel(f"{known.name} with random weights")
@@ -334,7 +334,7 @@ class Engine:
         def vectors(pictures: Sequence[Picture]) -> list[Tensor]:
             own = [picture.regions for picture in pictures if picture.regions]
             if len(own) < len(pictures):
-                raise DataError("a picture has no regions that could be encoded")
+                raise DataError("a picture has no regions to encode")
             encoded = encode(pictures, [regions.boxes for regions in own])
             return [one.float().cpu() for one in encoded]
 

@@ -50,7 +50,7 @@ def count_processes(asked: int | None, device: str) -> int:
     if any(name in os.environ for name in OF_LAUNCHERS) or number_in(OF_SLURM, 1) > 1:
         started = number_in("WORLD_SIZE", 1)
         if asked not in {None, started}:
-            why = f"a launcher has started {started}; leave --processes out"
+            why = f"a launcher has started {started}; leave out --processes"
             raise UnknownNameError(f"--processes is {asked}, but {why}")
         return started
     kind, _, number = device.partition(":")
@@ -62,7 +62,7 @@ def count_processes(asked: int | None, device: str) -> int:
     if asked > 1 and number:
         raise UnknownNameError(f"--processes is {asked}, but --device {device} is one device")
     if asked > gpus > 0:
-        raise UnknownNameError(f"--processes is {asked}, but visible GPUs are {gpus}")
+        raise UnknownNameError(f"--processes is {asked}, but the number of visible GPUs is {gpus}")
     return asked
 
 

@@ -152,7 +152,7 @@ class PairScorer:
             image = self.rows[shown].examples().ids[row]
             raise DataError(
                 f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
-                f"text {text!r:.80}; a score is a finite number"
+                f"text {text!r:.80}; a score must be a finite number"
             )
         return values.tolist()
 
@@ -180,7 +180,7 @@ def other_images(rows: int | Split, seed: int) -> list[int]:
     """
     images = [[row] for row in range(rows)] if isinstance(rows, int) else same_images(rows)
     if len(images) < 2:
-        raise TooFewRows(f"{counted(len(images), 'image')}; the control of another image needs two")
+        raise TooFewRows(f"{counted(len(images), 'image')}; the another-image control needs two")
     others = derangement(len(images), seed).tolist()
     drawn = {
         row: images[other][0] for own, other in zip(images, others, strict=True) for row in own

@@ -29,7 +29,7 @@ SOME = 2
 SMALLEST = 1e-15
 
 CHANGES_PIXELS = (
-    "changes the pixels that it is given; copy them before, for example pixels = pixels - mean "
+    "changes the pixels that it is given; copy them first, for example pixels = pixels - mean "
     "instead of pixels -= mean"
 )
 
@@ -39,9 +39,9 @@ NORMALISES = "Move Normalize from preprocess into encode_images."
 PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
 
 WAY_OUT = (
-    "an output depends on its own example alone: call model.eval(), keep the order of the batch, "
-    "and draw nothing at random (a model that computes in half precision says so with --dtype; one "
-    "whose own library lets padding count runs with --batch-size 1)"
+    "an output must depend only on its own example: call model.eval(), keep the batch's order, "
+    "and draw nothing at random (for half precision, pass --dtype; if the model's library does "
+    "not mask padding, pass --batch-size 1)"
 )
 
 
@@ -72,7 +72,7 @@ def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
     pixels = preprocess(image)
     if wrong := wrong_pixels(pixels):
         found, _, way_out = wrong.partition(". ")
-        why = f"preprocess gave {found}; wanted float32 [3, H, W] in [0, 1]"
+        why = f"preprocess gave {found}; return float32 [3, H, W] in [0, 1]"
         raise SpecError(f"{defined_at(preprocess)}: {why}{way_out and f'. {way_out}'}")
     return pixels
 
@@ -91,7 +91,7 @@ def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image
     for image in images:
         first, second = pixels_of(preprocess, image), pixels_of(preprocess, image)
         if not torch.equal(first, second):
-            why = "preprocess gave other pixels of one image; draw nothing at random"
+            why = "preprocess gave different pixels for the same image; draw nothing at random"
             raise SpecError(f"{defined_at(preprocess)}: {why}")
 
 
@@ -102,7 +102,9 @@ def first_outside(rows: Tensor) -> tuple[int, str] | None:
     if not outside.any():
         return None
     i = int(outside.nonzero()[0])
-    problem = f"values of up to {float(largest[i]):.3g}, whose squares float32 does not hold"
+    problem = (
+        f"values of up to {float(largest[i]):.3g}, whose squares overflow or underflow float32"
+    )
     return i, f"{problem}; scale them into {SMALLEST:g} to {1 / SMALLEST:g}"
 
 
@@ -132,7 +134,7 @@ def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
     apart = (x - y).abs().max().item()
     if apart <= tolerance * scale:
         return ""
-    return f"values differ by {apart:.3g}, where the largest is {scale:.3g}"
+    return f"values differ by {apart:.3g}; the largest is {scale:.3g}"
 
 
 class Repeating:
@@ -211,7 +213,9 @@ class Repeating:
         outputs = self._method(*values)
         beside = self._copy([outputs[i] for i in places]) if is_mixed and _count(outputs) else []
         if len(beside) == len(places) or not is_mixed:
-            among = f"for examples of its first batch after {self._batches} batches, beside others"
+            among = (
+                f"for examples of its first batch, put among others after {self._batches} batches"
+            )
             self._compare(among, [*expected, *beside], repeated)
         return outputs
 
@@ -241,7 +245,7 @@ class Repeating:
         else:
             why = f"{len(repeated)} finite outputs for {len(whole)}"
         if why:
-            raise SpecError(f"{self._name} gives other outputs {among}: {why}; {WAY_OUT}")
+            raise SpecError(f"{self._name} gives different outputs {among}: {why}; {WAY_OUT}")
 
     @property
     def _name(self) -> str:

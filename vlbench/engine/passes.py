@@ -74,7 +74,7 @@ class Encode:
             sizes = sorted({tuple(value.shape) for value in values})
             where = defined_at(self.adapter.preprocess)
             raise SpecError(
-                f"{where}: preprocess gave sizes {sizes}; make one, or set ragged = True"
+                f"{where}: preprocess gave sizes {sizes}; return one size, or set ragged = True"
             )
         return self._by_size(values)
 
@@ -98,7 +98,7 @@ def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
     """
     if values.ndim != 2 or len(values) != len(rows):
         shape = list(values.shape)
-        raise ValueError(f"{name} gave {shape} for {len(rows)} rows; wanted [N, D]")
+        raise ValueError(f"{name} gave {shape} for {len(rows)} rows; return [N, D]")
     if not values.is_floating_point() or values.shape[1] == 0:
         raise ValueError(f"{name} gave {values.dtype} {list(values.shape)}; wanted float32")
     # A copy, because an adapter may use its memory again for the next batch.

@@ -76,7 +76,7 @@ class Processes:
             self.rank, self.size = self._state.process_index, self._state.num_processes
             if self.size != wanted:
                 raise RuntimeError(
-                    f"{wanted} processes were launched, {self.size} found each other"
+                    f"{wanted} processes were launched, but only {self.size} connected"
                 )
             self._hosts = self._gather(socket.gethostname())
 
@@ -94,7 +94,9 @@ class Processes:
         if ends:
             raise EndedElsewhere(ends[0])
         if len({isinstance(m, Ended) for m in messages}) > 1:
-            raise RuntimeError("processes went different ways: one has ended what others still do")
+            raise RuntimeError(
+                "processes diverged: one has finished a step that others are still in"
+            )
         return messages
 
     def attempt(self, work: Callable[[], Any]) -> list[Any]:

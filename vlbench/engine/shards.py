@@ -122,7 +122,9 @@ class StoredRows:
     def _locate(self, number: int) -> StoredValue:
         located = self._store.locate(self._key, f"{number:06d}", "values")
         if located is None:
-            raise OutputError(f"{self._store.root} has lost features of this run; run it again")
+            raise OutputError(
+                f"{self._store.root} lacks features that this run wrote; run it again"
+            )
         rows, values = (located.value[name] for name in ("rows", "values"))
         self._width = values.shape[1]
         return located._replace(value=torch.as_tensor(rows).numpy())
@@ -152,7 +154,9 @@ def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tu
         for number, outputs in _ready(parts, dict(left), alone=waited > PATIENCE):
             yield number, pack([outputs[row] for row in left.pop(number)])
         if left and not waited:
-            logging.getLogger(__name__).info("waiting for a run that computes the same")
+            logging.getLogger(__name__).info(
+                "waiting for another run that computes the same features"
+            )
         waited = PAUSE if len(left) < before else waited + PAUSE
         time.sleep(PAUSE if left else 0)
 

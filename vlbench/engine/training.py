@@ -15,7 +15,7 @@ from vlbench.engine.progress import Progress
 from vlbench.engine.shards import PATIENCE
 from vlbench.engine.store import Store
 
-ONE_TRAINING = "one training: intervals leave out that another seed would score otherwise"
+ONE_TRAINING = "one training: intervals leave out the variation between seeds"
 
 # What a killed run loses at most, in seconds, and one step.
 CHECKPOINT_SECONDS = 30.0

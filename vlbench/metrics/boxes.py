@@ -72,9 +72,9 @@ def _intersections(first: Tensor, second: Tensor) -> Tensor:
 def _in_float64(boxes: Tensor) -> Tensor:
     """Return boxes in float64, where no product of two float32 is rounded."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise ValueError(f"boxes have shape {list(boxes.shape)}; wanted [N, 4]")
+        raise ValueError(f"boxes have shape {list(boxes.shape)}; they must be [N, 4]")
     bad = (~boxes.isfinite()).any(1) | (boxes[:, 2:] < boxes[:, :2]).any(1)
     if bad.any():
         row = int(bad.nonzero()[0])
-        raise ValueError(f"box {row} is {boxes[row].tolist()}; wanted x1 <= x2 and y1 <= y2")
+        raise ValueError(f"box {row} is {boxes[row].tolist()}; it needs x1 <= x2 and y1 <= y2")
     return boxes.double()

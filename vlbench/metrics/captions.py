@@ -62,7 +62,9 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
     words += ["-preserveLines", "-lowerCase"]
     lines_out = run_java("words of captions", words, lines, texts=len(lines)).split("\n")
     if len(lines_out) != len(lines) + 1:
-        raise DataError(f"words of captions: Java told {len(lines_out) - 1} lines of {len(lines)}")
+        raise DataError(
+            f"words of captions: Java returned {len(lines_out) - 1} of {len(lines)} lines"
+        )
     return [_without_punctuation(line) for line in lines_out[:-1]]
 
 
@@ -188,14 +190,14 @@ def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]
 def _check(captions: Captions, references: Captions) -> None:
     for image, given in captions.items():
         if isinstance(given, str) or len(given) != 1:
-            raise DataError(f"image {image!r} has {len(given)} captions; wanted a list of one")
+            raise DataError(f"image {image!r} has {len(given)} captions; give a list of one")
         if isinstance(references.get(image), str) or not references.get(image):
             raise DataError(f"image {image!r} has no list of references")
     silent = [image for image in references if image not in captions]
     if silent:
         raise DataError(
-            f"{counted(len(silent), 'image')} with references and without a caption, "
-            f"{silent[0]!r} first; leave out their references"
+            f"{counted(len(silent), 'image')} with references but no caption, {silent[0]!r} "
+            "first; leave out their references"
         )
     if len(captions) < 2:
         raise TooFewRows(f"metrics of captions need two images; there are {len(captions)}")

@@ -62,7 +62,7 @@ class Evaluated:
             (named,) = numbers.values()
         if named is None or not math.isfinite(named):
             returned = ", ".join(f"{k}: {v!r:.20}" for k, v in results.items())
-            raise DataError(f"{self.name} returned no number of its own ({returned:.200})")
+            raise DataError(f"{self.name} did not return its number ({returned:.200})")
         return named
 
 

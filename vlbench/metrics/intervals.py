@@ -50,7 +50,9 @@ def wilson(successes: float, n: int) -> Estimate:
         ([0.49, 0.943], 0.1265)
     """
     if n < 1 or not -ROUNDING <= successes <= n * (1 + ROUNDING):
-        raise ValueError(f"{successes} successes of {n} items; wanted 0 <= successes <= n, n >= 1")
+        raise ValueError(
+            f"{successes} successes of {n} items; it needs 0 <= successes <= n, n >= 1"
+        )
     value = min(max(successes / n, 0.0), 1.0)
     low, high = _wilson_ends(value, n, Z95)
     stderr = math.sqrt(value * (1 - value) / n) or (high - low) / (2 * Z95)
@@ -230,7 +232,7 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
     """
     if credit.ndim != 2 or credit.size == 0:
         raise ValueError(
-            f"credit has shape {list(credit.shape)}; wanted [trials, items], not empty"
+            f"credit has shape {list(credit.shape)}; it must be [trials, items], not empty"
         )
     credit = credit[:, ~np.isnan(credit).all(0)].astype(np.float64)
     trials, items = credit.shape
@@ -360,7 +362,7 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
         [-0.419, 1.419]
     """
     if not len(wholes) or wholes.sum() <= 0:
-        raise ValueError(f"no ratio: the counts of {len(wholes)} clusters sum to 0")
+        raise ValueError(f"the ratio is undefined: the counts of {len(wholes)} clusters sum to 0")
     return estimate_of_sums(np.stack([parts, wholes], 1), ratio)
 
 

@@ -138,7 +138,7 @@ def item_table(
     if not np.isfinite(values[kept]).all():
         raise ValueError(f"{metric}: the credit of an item is not finite")
     if len(set(examples.ids)) != n:
-        raise ValueError(f"{metric}: the id of an item stands twice")
+        raise ValueError(f"{metric}: the id of an item occurs twice")
     trial, place = np.nonzero(np.atleast_2d(kept))
     size, absent = len(place), pa.nulls(len(place), _TEXT)
     columns = {

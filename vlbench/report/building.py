@@ -224,7 +224,7 @@ def why_no_summary(output: Path, tasks: Sequence[str]) -> str:
     boards = [board for task in tasks if (board := read_board(board_file(output, task)))]
     for board in boards:
         if len(names := published_by_data(board.results)) > 1:
-            return f"no mean, for {board.task} has several data sets: {', '.join(sorted(names))}"
+            return f"no mean: {board.task} has several data sets: {', '.join(sorted(names))}"
     return f"no model has all of {', '.join(tasks)}"
 
 

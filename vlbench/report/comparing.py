@@ -80,7 +80,9 @@ def compare_models(
         for label, rows in sets.items():
             without = [name for name, row in rows.items() if ITEMS not in row.artifacts]
             if without and not any(ITEMS in row.artifacts for row in board.results):
-                no_means.append(f"{board.task}: no row keeps items; scores are no means of some")
+                no_means.append(
+                    f"{board.task}: no row has items, because the scores are not means over items"
+                )
                 continue
             for name in without:
                 lacking.setdefault(name, []).append(board.task)
@@ -160,7 +162,10 @@ def _why(folders: Mapping[str, Path], board: Board, models: Sequence[str]) -> st
         for file in [board_file(folders[model], board.task), *sorted(older)]:
             old = read_board(file)
             if old and model in {row.model for row in _ok(old)}:
-                return f"{model} has scores of version {old.version}, the others of {board.version}"
+                return (
+                    f"{model} has scores of version {old.version}; the other models have version "
+                    f"{board.version}"
+                )
         return f"{model} has no row"
     first, *others = (ok[model].provenance for model in models)
     differ = [

@@ -88,7 +88,7 @@ def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Res
     if len(ok) > 1:
         names = data_names(rows)
         named = {names[row.comparable] for row in ok}
-        why = "their parameters or regions differ; keep one of them in a folder of its own"
+        why = "their parameters or regions differ; move one of them to another folder"
         why = _way_out(named) if len(named) > 1 else why
         raise UnknownNameError(f"{model} has {len(ok)} rows on {task}: {why}")
     return ok[0]

@@ -71,7 +71,9 @@ class Evidence(NamedTuple):
         """Return a model's row of a task, as `counted_row` does."""
         spec = self.catalog.tasks[task]
         if is_drawn(spec, self.catalog):
-            return Lack(model, task, "drawings prove nothing; findings are judged on real data")
+            return Lack(
+                model, task, "synthetic images are not evidence; findings are judged on real data"
+            )
         row = counted_row(self.boards[task], spec, model)
         voids = [] if isinstance(row, Lack) else [VOID[n] for n in VOID if row.counts.get(n)]
         return Lack(model, task, voids[0]) if voids else row
@@ -105,7 +107,7 @@ def _why_not(results: Sequence[Result], model: str) -> str:
     if len(ok) > 1:
         data = sorted({names[row.comparable] for row in ok})
         of = f" of {', '.join(data)}" if len(data) > 1 else ""
-        return f"{len(ok)} rows{of}, and nothing says which one counts"
+        return f"{len(ok)} rows{of}, so it is not known which to use"
     return "a row of random weights"
 
 

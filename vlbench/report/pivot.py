@@ -23,10 +23,10 @@ EMBEDDED = "embedded"
 
 # Beside a score, and what they mean.
 BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
-BEST_NOTE = "* told apart from every other model at 5 % (paired tests, corrected for all pairs)."
-APART_NOTE = "# not comparable with the others of its column: other regions or parameters."
-TRAINED_NOTE = "^ of a model that was trained on the task's data set, or a part of it."
-CONTROL_NOTE = "Controls know nothing of their inputs."
+BEST_NOTE = "* differs from every other model at 5 % (paired tests, corrected for all pairs)."
+APART_NOTE = "# not comparable with the rest of its column: other regions or parameters."
+TRAINED_NOTE = "^ the model was trained on the task's data set, or on part of it."
+CONTROL_NOTE = "Controls ignore their inputs."
 CHANCE = "chance"
 # How many steps there are from chance to the best of a column.
 SHADES = 5

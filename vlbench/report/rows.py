@@ -125,8 +125,8 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
     absent = [name for name in names if name not in there]
     if absent or not there:
         if not there:
-            raise UnknownNameError(f"no board at all in {output}")
-        groups = "; those of groups are made by vlbench leaderboard build"
+            raise UnknownNameError(f"no boards in {output}")
+        groups = "; vlbench leaderboard build makes the boards of groups"
         whys = [f"{unknown(f'board in {output}', name, there)}{groups}" for name in absent]
         raise UnknownNameError("\n".join(whys))
     return [there[name] for name in dict.fromkeys(names or there)]
@@ -149,7 +149,7 @@ def folder_of(output: Path, model: str, task: str = "") -> Path:
 
 def lent(model: str) -> str:
     """Return how a user is told that a model's rows are not those of the output."""
-    return f"{model}: of the boards that vlbench ships"
+    return f"{model}: from the boards shipped with vlbench"
 
 
 def models_of_ones_own(folder: Path) -> list[str]:

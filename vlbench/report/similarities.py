@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 SEED = 0
 # The bounds of a noise ceiling, as scores.
 CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
-NO_CHANCE = "a bound of the correlation beside it, which no model reaches by guessing"
+NO_CHANCE = "an upper bound of the correlation beside it; guessing does not reach it"
 
 
 class Member(NamedTuple):
@@ -85,9 +85,9 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
             if isinstance(member, str):
                 left_out[name] = member
             elif row.comparable != common[0][0]:
-                left_out[name] = f"not comparable with the most rows of {board.task}"
+                left_out[name] = f"not comparable with most rows of {board.task}"
             elif members and _classes(member) != _classes(members[0]):
-                others = f"other {kind.over} than that of {members[0].name}"
+                others = f"its {kind.over} differ from those of {members[0].name}"
                 left_out[name] = f"its matrix is over {others}"
             else:
                 members.append(member)

@@ -82,7 +82,7 @@ def require_splits(task: Task, data: Data) -> None:
             rows = data.splits[name]
         except DataAbsent as error:
             root = task.loader_arguments.get("root")
-            where = f"where {task.spec.data['loader'].rpartition(':')[2]}'s others come from"
+            where = f"where {task.spec.data['loader'].rpartition(':')[2]}'s other data come from"
             raise DataAbsent(error.what, where, str(root)) if root else error from None
         if not len(rows):
             raise DataError(f"the split '{name}' of {task.spec.data['loader']} has no rows")

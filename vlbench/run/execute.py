@@ -159,7 +159,7 @@ def with_saturated(outcome: Outcome, count: int) -> Outcome:
         return outcome
     note = (
         f"{count:,} of the probabilities compared are exactly 0 or 1, and tied with each other: "
-        'an adapter that returns log-odds (score_kind = "logit") keeps them apart'
+        'an adapter that returns log-odds (score_kind = "logit") avoids these ties'
     )
     counts, notes = {**outcome.counts, "saturated": count}, [*outcome.notes, note]
     return replace(outcome, counts=counts, notes=notes)

@@ -80,10 +80,14 @@ def encode(
     values.
     """
     if source.column.kind not in ENCODERS:
-        raise CannotDo(f"a column of {source.column.kind}s has no features; name one of images")
+        raise CannotDo(
+            f"a column of {source.column.kind}s has no features; name a column of images"
+        )
     capability, tower = ENCODERS[source.column.kind]
     if not has(model.adapter, capability, model.spec.without):
-        raise CannotDo(f"{model.name} is no {capability.__name__}: it has no {tower.encode}")
+        raise CannotDo(
+            f"{model.name} does not implement {capability.__name__}: it has no {tower.encode}"
+        )
     adapter = live.get(model).adapter
     assert options.cache_dir
     engine = Engine(

@@ -52,6 +52,6 @@ def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
     if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):
         known = f"{', '.join(OF_BOARD)}, or {', '.join(OF_ROW)}"
         raise SpecError(
-            f"{where()}: a figure takes {known}: the first of these, and what it needs of the "
-            f"others; '{name}' takes {', '.join(sorted(wanted)) or 'nothing'}"
+            f"{where()}: a figure takes {known}: the first, and any of the others; '{name}' takes "
+            f"{', '.join(sorted(wanted)) or 'nothing'}"
         )

@@ -129,10 +129,10 @@ def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
     if row.version != job.task.spec.version:
         return f"the row is of version {row.version} of the task"
     if not str(row.provenance.get("data", "")).endswith(job.data.digest()):
-        return "the data are not those of the row"
+        return "the data are not the data of the row"
     if any(model.may_change for model in job.models()):
-        return "a server may have other weights than those of the row; --name says that it has not"
-    return "parameters, weights or code are not those of the row"
+        return "the server's weights may have changed since the row; pass --name if they have not"
+    return "parameters, weights or code have changed since the row"
 
 
 def _attempt(job: Job, work: Callable[[], Job]) -> Job:
@@ -170,7 +170,7 @@ def _require_data(job: Job, datasets: DataSets) -> Job:
 def require_file(key: str, path: Path) -> None:
     """Raise DataAbsent for a file that a key of a task's params names and that is not there."""
     if not path.exists():
-        raise DataAbsent(f"what '{key}' of the task names", "whoever made it", str(path))
+        raise DataAbsent(f"what '{key}' of the task names", "the people who made it", str(path))
 
 
 def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:

@@ -258,7 +258,7 @@ def _find_adapter(spec: ModelSpec, options: Options) -> type:
     where = partial(spec.document.where, spec.name)
     found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
     if not isinstance(found, type):
-        raise SpecError(f"{where()}: an adapter is a class; '{spec.adapter}' is {found!r}")
+        raise SpecError(f"{where()}: an adapter must be a class; '{spec.adapter}' is {found!r}")
     return found
 
 
@@ -270,9 +270,7 @@ def _of_object(model: Any, options: Options) -> Model:
     if isinstance(model, dict | types.FunctionType | torch.nn.Module) and not offered(kind):
         raise UnknownNameError(_no_model(kind))
     if isinstance(model, type) or given:
-        raise UnknownNameError(
-            f"{model!r}: give a model's name with its arguments, or an object made with them"
-        )
+        raise UnknownNameError(f"{model!r}: give a model's name with arguments, or an object")
     return Model(
         name=name + _format_overrides(options.model_args) if options.name is None else name,
         spec=spec,
@@ -291,7 +289,7 @@ def _no_model(kind: type) -> str:
         "none of the methods of a capability: an ImageEncoder has preprocess and encode_images, a "
         "TextEncoder encode_texts, an ImageTextScorer score_pairs"
     )
-    return f"a {kind.__qualname__} is no model: {lacks or f'it has {wanted}'}"
+    return f"a {kind.__qualname__} is not a model: {lacks or f'it has {wanted}'}"
 
 
 def _of_file(model: str) -> ModelSpec:

@@ -56,7 +56,7 @@ def model_args(text: str) -> dict[str, Any]:
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     for key, equals, _ in pairs:
         if not equals:
-            raise UnknownNameError(f"--model-args wants k=v,...; '{key}' has no '='")
+            raise UnknownNameError(f"--model-args must be k=v,...; '{key}' has no '='")
     return {key.strip(): Word(value) for key, _, value in pairs}
 
 

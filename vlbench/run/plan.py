@@ -156,6 +156,6 @@ def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Optio
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnknownNameError(
-            f"two models would have rows named {', '.join(twice)}; run them apart"
+            f"two models would have rows named {', '.join(twice)}; run them separately"
         )
     require_known(options.data_dir, {task.spec.name: task.spec.data["loader"] for task in tasks})

@@ -33,8 +33,8 @@ from vlbench.schema import map_leaves, parameters
 UNKNOWN = "unknown"
 
 _COPIES = (
-    "data: {} images of {} are copies of others of it, under other names; "
-    "scores with items have the intervals of distinct images"
+    "data: {} images of {} are copies of other images under other names; scores with items have "
+    "the intervals of distinct images"
 )
 
 
@@ -225,7 +225,7 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
         *_interval_notes(scored),
         *(_COPIES.format(n, split) for split, n in copied.items()),
         *(
-            f"data: {n} of {len(job.data.splits[one])} rows of {one} are in {other}, too"
+            f"data: {n} of {len(job.data.splits[one])} rows of {one} are also in {other}"
             for (one, other), n in shared.items()
         ),
         *_argument_notes(job),
@@ -256,23 +256,25 @@ def with_width(score: Score) -> Score:
 def _tie_notes(row: Result) -> list[str]:
     """Return a note with the number of tied choices, if most are tied."""
     ties, choices = row.counts["ties"], row.counts.get("choices", row.counts["n"])
-    note = f"{ties:,} of {choices:,} choices are tied, and a tied choice earns what guessing does"
+    note = f"{ties:,} of {choices:,} choices are tied; a tied choice scores at chance"
     return [note] if row.is_mostly_tied else []
 
 
 def _interval_notes(row: Result) -> list[str]:
     """Return a note that names scores whose interval is all that a score can be."""
     whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
-    why = "an interval of the whole range: too few items or seeds to say more"
+    why = "the interval is the whole range: there are too few items or seeds"
     return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
 def _argument_notes(job: Job) -> list[str]:
     """Return a note for each adapter argument of the task that this adapter lacks."""
     asked, made = job.task.spec.model, job.model.base.instance is None
-    why = "the adapter has no `{}`" if made else "the adapter came as an object, without `{}`"
+    why = (
+        "the adapter has no argument `{}`" if made else "the adapter is an object made without `{}`"
+    )
     return [
-        f"{why.format(key)}: its own preprocessing holds"
+        f"{why.format(key)}: its own preprocessing is used"
         for key in asked
         if not job.model.base.takes(key)
     ]
@@ -312,7 +314,7 @@ def _model_notes(job: Job) -> list[str]:
 def _server_notes(job: Job) -> list[str]:
     """Return a note for each model of a job that a server has."""
     names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
-    why = "the weights are not known, so that this row cannot be computed again"
+    why = "the weights are not known, so this row cannot be recomputed"
     return [f"served: {shown(name)}: {why}" for name in names]
 
 

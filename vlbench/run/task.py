@@ -70,7 +70,7 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
     for name in filter(None, names):
         if name not in known:
             why = unknown("selected task, or loader of one,", name, known)
-            wanted = "wants the name of a task that is to run, or of its loader, not a tag"
+            wanted = "must be the name of a selected task or of its loader, not a tag"
             raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
         meant = [loader for loader in used if name in loader_names(loader)]
         if len(meant) > 1:
@@ -236,12 +236,14 @@ def _read_params(
             arguments = read_arguments(probe, _expand(spec.params, options), PROBE_FILLED)
         lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
         if lacking_names:
-            raise SpecError(f"a probe takes model, data, engine; this lacks {lacking_names}")
+            raise SpecError(
+                f"a probe must take model, data, engine; this probe lacks {lacking_names}"
+            )
     arguments = {key: _resolve(spec, value, "params", key) for key, value in arguments.items()}
     metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
     foreign = [one for one in metrics if not _is_own_script(one, spec)]
     if foreign and not options.trust:
-        code = "runs code of others; allow it with --trust"
+        code = "runs other people's code; allow it with --trust"
         lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
     return arguments
 
@@ -303,7 +305,9 @@ def _read_data(
         known = parameters(loader)
         returned = loader if isinstance(loader, type) else hints(loader).get("return", Data)
         if returned not in (Data, Any):
-            raise SpecError(f"a loader returns Data; {spec.data['loader']} returns {returned!r}")
+            raise SpecError(
+                f"a loader must return Data; {spec.data['loader']} returns {returned!r}"
+            )
     if "regions" in spec.data and "regions" not in known:
         raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
     # Paths in a task's file are relative to it; a run's own are relative to where it was started.

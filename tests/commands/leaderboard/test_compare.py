@@ -75,7 +75,7 @@ def test_json_has_the_numbers(output):
 def test_where_no_row_keeps_items_nobody_is_sent_to_make_some(tmp_path):
     write(tmp_path, board(result("a", score(0.5)), result("b", score(0.4))))
     (problem,) = asked(tmp_path, "a", "b").problems
-    assert problem == "t: no row keeps items; scores are no means of some"
+    assert problem == "t: no row has items, because the scores are not means over items"
 
 
 def test_three_models_are_three_tables(output):
@@ -88,7 +88,7 @@ def test_three_models_are_three_tables(output):
 def test_few_clusters_are_said(tmp_path):
     rows = [measured(tmp_path, m, [1, 0, c]) for m, c in (("a", 1), ("b", 0))]
     found = asked(write(tmp_path, board(*rows)), "a", "b")
-    assert found.shown[1:] == ["t: 3 clusters, fewer than 20: interval and p are rough"]
+    assert found.shown[1:] == ["t: 3 clusters, fewer than 20: the interval and p are approximate"]
 
 
 def test_where_the_board_says_otherwise_it_says_why(tmp_path):
@@ -98,7 +98,7 @@ def test_where_the_board_says_otherwise_it_says_why(tmp_path):
     output = write(tmp_path, board(*rows))
     # McNemar's mid-p of 7 losses is 1 / 2**7 = .0078, which is .078 of 10 pairs of five models.
     (said,) = asked(output, "a", "b").shown[1:]
-    assert said.startswith("t: its board does not tell them apart, p 0.078: it is corrected for")
+    assert said.startswith("t: on the board this pair does not differ (p 0.078 after correction")
     assert asked(output, "a", "c").shown[1:] == []
 
 
@@ -106,7 +106,7 @@ def test_a_model_without_items_is_told_how_to_get_them(tmp_path):
     rows = [result("a b", score()), result("c", score()), measured(tmp_path, "d", [1, 0])]
     found = asked(write(tmp_path, board(*rows)), "a b", "c")
     assert found.problems[0].endswith("vlbench --model 'a b' --tasks t --overwrite")
-    assert (found.problems[0].startswith("a b keeps no items on t: only means"), found.code) == (
+    assert (found.problems[0].startswith("a b has no items on t: only means"), found.code) == (
         True,
         1,
     )

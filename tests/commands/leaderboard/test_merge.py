@@ -25,7 +25,7 @@ def test_new_rows_are_told_and_the_next_command(boards):
     news, rest = merge(boards, "1", "2").shown
     assert news == "t: 2 new rows (m, n), 2 in all"
     assert rest == f"next: vlbench leaderboard build --output {out}"
-    assert merge(boards, "1").shown == [f"nothing new; {out} has all of these rows"]
+    assert merge(boards, "1").shown == [f"nothing new; {out} already has all these rows"]
 
 
 def test_rows_that_stood_before_are_not_new_and_few_names_are_told(boards):

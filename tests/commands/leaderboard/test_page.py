@@ -31,7 +31,7 @@ def test_a_figure_that_is_out_of_date_is_named_and_left_out(tmp_path):
     found = answer(
         Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[], images=False)
     )
-    assert found.problems[0].startswith("t: its figure is left out, since the board has changed;")
+    assert found.problems[0].startswith("t: its figure is left out because the board has changed;")
 
 
 def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):

@@ -61,8 +61,8 @@ def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 asked for"),
-        ([], "the key of the sheets is absent"),
+        (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 requested"),
+        ([], "the key of the sheets not found"),
     ],
 )
 def test_what_cannot_be_judged_is_said(given, tmp_path, capsys, words, why):

@@ -22,7 +22,7 @@ def test_without_names_models_stand_by_tasks_in_a_table_for_each_data_set(tmp_pa
     assert [str(column.header) for column in other.columns] == ["model", "T"]
     cells = [[str(cell) for cell in column.cells] for column in other.columns]
     assert cells == [["a", "chance", "c (control)"], ["50.0 %", "25.0 %", "20.0 %"]]
-    assert note.startswith("Controls know nothing")
+    assert note.startswith("Controls ignore")
 
 
 def test_boards_without_scores_are_no_tables(tmp_path):
@@ -43,6 +43,6 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
 
 def test_the_board_of_a_group_that_was_never_built_is_told_with_the_command(tmp_path):
     write(tmp_path, board(result("a", score())))
-    told = r"is named 'both'; there are t; those of groups are made by vlbench leaderboard build"
+    told = r"is named 'both'; there are t; vlbench leaderboard build"
     with pytest.raises(UnknownNameError, match=told):
         answer(Namespace(output=tmp_path, tasks=["both"], include_path=[]))

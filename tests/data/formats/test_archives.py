@@ -62,7 +62,9 @@ def test_a_small_archive_of_gigabytes_is_refused(tmp_path, little_memory):
     assert file.stat().st_size < 100_000
     with (
         little_memory(),
-        pytest.raises(ValueError, match=r"^x\.npy holds 6\d+ bytes, over 67108864$"),
+        pytest.raises(
+            ValueError, match=r"^x\.npy contains 6\d+ bytes; at most 67108864 are allowed$"
+        ),
     ):
         read_npz(file, ["x"])
 
@@ -78,7 +80,7 @@ def test_an_archive_that_hides_its_size_is_read_no_further(tmp_path, little_memo
 
 
 def test_an_archive_that_is_packed_otherwise_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^x\.npy is compressed in another way than NumPy's$"):
+    with pytest.raises(ValueError, match=r"^x\.npy is not compressed as NumPy does it$"):
         read_npz(put_zip(tmp_path, npy((0,)), zipfile.ZIP_BZIP2), ["x"])
 
 
@@ -98,7 +100,7 @@ def test_an_archive_is_held_to_what_the_caller_expects(tmp_path):
     file = zipped(tmp_path / "w.zip", b"0123456789" * 100)
     with open_zip(file) as archive:
         assert archive.read("words") == b"0123456789" * 100
-    with pytest.raises(ValueError, match="made to fill the memory"):
+    with pytest.raises(ValueError, match="malicious"):
         open_zip(file, times=1).__enter__()
 
 

@@ -33,11 +33,11 @@ def test_base64_that_python_wrote_as_bytes_is_read(tmp_path, line):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ((butd("1"), butd("2")[:-10]), r"^features\.tsv, line 2: features do not hold 2 vectors"),
+        ((butd("1"), butd("2")[:-10]), r"^features\.tsv, line 2: the features are not 2 vectors"),
         ((butd("1"), butd("2")[:9]), r"^features\.tsv, line 2: 4 columns, not 6 or 10"),
         (
             (butd("1"), lxmert(vectors=torch.eye(2))),
-            r"line 2: vectors 2 wide, those above are 3 wide",
+            r"line 2: vectors 2 wide, but the rows above are 3 wide",
         ),
         ((butd("1"), butd("1")), r"^features\.tsv, line 2: a second row of image 1$"),
         ((butd().replace("\t40\t", "\twide\t"),), r"^features\.tsv, line 1: img_w is not a number"),

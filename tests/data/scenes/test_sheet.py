@@ -28,7 +28,7 @@ def test_a_contact_sheet_shows_an_enlarged_image_and_its_boxes(rows):
 
 
 def test_a_contact_sheet_of_nothing_is_refused(rows):
-    with pytest.raises(ValueError, match="a contact sheet of 0 images; ask for 1 or more"):
+    with pytest.raises(ValueError, match="a contact sheet of 0 images; it needs 1 or more"):
         contact_sheet(rows, 0)
 
 

@@ -32,7 +32,7 @@ def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
 
 
 def test_no_seed_is_refused():
-    with pytest.raises(ValueError, match="0 seeds; favourites are those of one training or more"):
+    with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
         collect(Likes(len), DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
 
 
@@ -108,5 +108,8 @@ def test_references_are_captions_without_any_captioner():
 
 def test_references_beside_a_file_of_captions_are_refused(tmp_path):
     file = results(tmp_path, CAPTIONS)
-    with pytest.raises(ValueError, match=r"originals are references, but captions.json has others"):
+    with pytest.raises(
+        ValueError,
+        match=r"the original captions are references, but captions.json has different references;",
+    ):
         find_captions(THREE, ENGINE, Images(), "references", file, Captioner(), None)

@@ -96,25 +96,25 @@ def test_the_vocabulary_of_another_captioner_is_refused(theirs):
 def test_a_vocabulary_of_the_same_length_is_refused_where_the_folder_says_which_is_right(ours):
     words = {"ix_to_word": {"1": "a", "2": "hat", "3": "cat"}}
     (ours / "cocotalk.json").write_text(json.dumps(words))
-    with pytest.raises(WeightsError, match="that of another captioner"):
+    with pytest.raises(WeightsError, match="belongs to another captioner"):
         read_captioner(ours)
 
 
 def test_without_its_vocabulary_a_captioner_is_refused_and_the_pickle_is_not_read(theirs):
     (theirs / "cocotalk.json").unlink()
-    with pytest.raises(WeightsError, match=r"put the cocotalk\.json .* are not read"):
+    with pytest.raises(WeightsError, match=r"put the captioner's cocotalk\.json .* are not read"):
         read_captioner(theirs)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "holds no object"),
+        ("[]", "does not contain a JSON object"),
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("{}", "has no words under 'ix_to_word'"),
         ('{"ix_to_word": ["a"]}', "has no words"),
-        ('{"ix_to_word": {"1": "a", "3": "hat"}}', "number 2 of 'ix_to_word' is no word"),
+        ('{"ix_to_word": {"1": "a", "3": "hat"}}', "number 2 of 'ix_to_word' is not a word"),
         ('{"ix_to_word": {"1": "a", "2": "b c"}}', "number 2"),
         ('{"ix_to_word": {"1": "a", "2": 5}}', "number 2"),
         ('{"ix_to_word": {"1": "a", "2": "a"}}', "a word twice"),
@@ -133,7 +133,7 @@ def test_a_folder_without_weights_says_what_is_wanted(tmp_path):
 
 def test_weights_of_another_network_are_refused(theirs):
     torch.save({"weight": torch.ones(2)}, theirs / "model-best.pth")
-    with pytest.raises(WeightsError, match=r"no FC captioner \(caption_model: newfc\)"):
+    with pytest.raises(WeightsError, match=r"not an FC captioner \(caption_model: newfc\)"):
         read_captioner(theirs)
 
 
@@ -302,7 +302,9 @@ def test_long_captions_are_cut_to_sixteen_words_and_end():
 
 def test_captions_without_words_are_left_out_and_an_image_of_none_but_them_is_named():
     assert label(KNOWN, [["a", ""]]).first.tolist() == [0, 1]
-    with pytest.raises(DataError, match="image 1 of the training captions has none with a word"):
+    with pytest.raises(
+        DataError, match="image 1 of the training captions has no caption with a word"
+    ):
         label(KNOWN, [["a"], ["", "!"]])
 
 

@@ -343,7 +343,7 @@ def test_the_weights_before_the_last_fifth_of_the_steps_are_kept(taught):
 
 @pytest.mark.parametrize("budgets", [[], [0], [3, 1], [1, 1], [-1, 1]])
 def test_budgets_that_do_not_ascend_are_refused(taught, budgets):
-    with pytest.raises(ValueError, match="ascending to 1 or more"):
+    with pytest.raises(ValueError, match="0 or more to 1 or more"):
         rewarded(taught, likes(length), FEW._replace(budgets=budgets))
 
 

@@ -366,7 +366,9 @@ def test_a_scorer_named_twice_or_the_model_itself_stands_once(monkeypatch):
 
 
 def test_without_another_scorer_there_is_no_square():
-    with pytest.raises(ValueError, match=r"scorers \['nouns'\]: wanted another one than the model"):
+    with pytest.raises(
+        ValueError, match=r"scorers \['nouns'\]: a scorer must differ from the model"
+    ):
         crossed(COUNTS, COUNTS)
 
 

@@ -81,13 +81,13 @@ def test_a_plural_is_known_by_its_singular():
 
 def test_captions_without_tags_and_without_a_pipeline_are_absent():
     data = Data(splits={"train": Split({"captions": value_column([["a dog"]])})})
-    with pytest.raises(DataAbsent, match=r"no spaCy pipeline is given is absent; .*en_core_web_sm"):
+    with pytest.raises(DataAbsent, match=r"no spaCy pipeline is given not found; .*en_core_web_sm"):
         find(data)
 
 
 def test_a_pipeline_that_is_not_installed_is_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' is absent"):
+    with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' not found"):
         find(tagged("dog/NOUN"), pipeline="any")
 
 

@@ -299,7 +299,9 @@ def test_too_few_captions_with_nouns_are_told(tmp_path):
 
 def test_nouns_that_are_too_few_to_be_replaced_are_told(tmp_path):
     every = [["a boat car cat cup dog fish hat owl rose tree"]] * 2
-    with pytest.raises(TooFewRows, match="10 nouns, too few to draw 2 that an image does not show"):
+    with pytest.raises(
+        TooFewRows, match="10 nouns, too few to draw 2 nouns that an image does not show"
+    ):
         replaced(nothing, tmp_path, references=every)
 
 
@@ -380,10 +382,10 @@ def test_a_form_of_a_noun_that_is_shown_is_not_wrong():
 
 
 def test_nouns_without_another_and_words_without_another_are_told():
-    with pytest.raises(TooFewRows, match="too few to draw 1 that an image does not show"):
+    with pytest.raises(TooFewRows, match="too few to draw 1 nouns that an image does not show"):
         caption("a cat").with_wrong_nouns(TOLD, ["dogs", "hat"], rng())
     alone = Nouns({"a": "X", "dog": "NOUN"}, {"a": 9, "dog": 9})
-    with pytest.raises(TooFewRows, match="no word to draw in place of 'a'"):
+    with pytest.raises(TooFewRows, match="no word to replace 'a'"):
         caption("a dog", alone).with_other_words(alone, rng())
 
 

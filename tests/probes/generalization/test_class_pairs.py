@@ -68,7 +68,7 @@ both = pytest.mark.parametrize("accuracy", [by_classification, by_robustness])
 def test_names_are_paired_by_name(accuracy, classes, names, places):
     value, notes = accuracy(AlwaysRight(names, places), data_of(classes))
     assert value == 1
-    assert "outputs and classes are paired by name, not by place" in notes
+    assert "outputs and classes are paired by name, not by position" in notes
 
 
 @both
@@ -76,7 +76,7 @@ def test_names_are_paired_by_name(accuracy, classes, names, places):
 def test_numbers_are_paired_by_value(accuracy, names):
     value, notes = accuracy(AlwaysRight(names, list(map(int, AS_TEXT))), data_of(AS_TEXT))
     assert value == 1
-    assert "outputs and classes are paired by value, not by place" in notes
+    assert "outputs and classes are paired by value, not by position" in notes
 
 
 @both
@@ -85,7 +85,7 @@ def test_a_model_and_data_of_one_published_order_are_paired_by_place(accuracy):
     model = AlwaysRight(None, [0, 1, 2], "imagenet")
     value, notes = accuracy(model, data_of(cranes, "imagenet"))
     assert value == 1
-    assert "outputs and classes are paired by place: both have imagenet's order" in notes
+    assert "outputs and classes are paired by position: both have imagenet's order" in notes
 
 
 @both
@@ -94,7 +94,7 @@ def test_classes_are_numbers_of_outputs_where_the_task_says_so(accuracy, names):
     model = AlwaysRight(names, list(map(int, AS_TEXT)))
     value, notes = accuracy(model, data_of(AS_TEXT, "output numbers"))
     assert value == 1
-    assert "outputs and classes are paired by numbers of outputs, not by place" in notes
+    assert "outputs and classes are paired by numbers of outputs, not by position" in notes
 
 
 @both
@@ -102,14 +102,14 @@ def test_classes_are_numbers_of_outputs_where_the_task_says_so(accuracy, names):
     ("names", "classes", "message"),
     [
         (None, ANIMALS, r"nobody knows; give .* classes=FILE"),
-        (["LABEL_0", "LABEL_1", "LABEL_2"], ANIMALS, "no names but 'LABEL_0' and so on"),
+        (["LABEL_0", "LABEL_1", "LABEL_2"], ANIMALS, "only the names 'LABEL_0' and so on"),
         (ANIMALS, ["0", "1", "2"], "3 of 3 .* of the model 'bird', 'cat', 'dog'; of the data '0'"),
         (["0", "1", "2"], ANIMALS, r"class_numbers_are_outputs: true"),
         (["0", "1", "3"], ["0", "1", "2"], "of the model '3'; of the data '2'"),
         (["crane", "crane", "cat"], ["crane", "crane ", "cat"], "2 of 3 .*'crane', 'crane'; "),
         (["cat, dog", "eel", "fox"], ["cat", "dog", "eel"], r"'cat, dog', 'fox'; .* 'cat', 'dog'"),
         (["a", "b", "c", "d", "e"], [*"vwxyz"], "'a', 'b', 'c' and 2 more"),
-        ([*"abcd"], ANIMALS, "own classifier has 4 classes, the data 3"),
+        ([*"abcd"], ANIMALS, "own classifier has 4 classes, but the data have 3"),
     ],
 )
 def test_anything_else_is_refused_with_what_has_no_partner(accuracy, names, classes, message):

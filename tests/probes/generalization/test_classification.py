@@ -68,5 +68,5 @@ def test_images_of_some_categories_alone_are_classified():
 
 
 def test_a_classifier_of_other_classes_is_refused():
-    with pytest.raises(CannotDo, match="has 4 classes, the data 7"):
+    with pytest.raises(CannotDo, match="has 4 classes, but the data have 7"):
         run(ConstantModel([0.0] * 4))

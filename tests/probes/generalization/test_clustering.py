@@ -138,7 +138,7 @@ def test_an_interval_of_an_index_narrows_with_the_images():
 
 def test_fewer_images_than_classes_are_too_few():
     data = labelled_images(2, 2, 2, test=[1, 1, 0])
-    with pytest.raises(TooFewRows, match="the test split has 2 images, 3 clusters asked"):
+    with pytest.raises(TooFewRows, match="the test split has 2 images, fewer than 3 clusters"):
         probe(ReadsTheLabel(), data)
 
 

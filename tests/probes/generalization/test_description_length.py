@@ -162,7 +162,7 @@ def test_images_of_types_without_train_images_are_not_in_selectivity():
 
 def test_types_that_train_and_test_images_do_not_share_are_too_few():
     typed = with_types(labelled_images(10, 10), [*range(40)])
-    with pytest.raises(TooFewRows, match="0 types of 'type' in both train and test images"):
+    with pytest.raises(TooFewRows, match="0 types of 'type' in both train and test images;"):
         probe(ReadsTheLabel(), typed, types="type")
 
 
@@ -179,9 +179,9 @@ def test_each_score_says_what_it_takes_to_judge_it():
 
 
 def test_too_few_images_for_two_blocks_say_how_many_it_takes():
-    with pytest.raises(TooFewRows, match=r"3 train images in one block, 2 needed; .* 8 rows"):
+    with pytest.raises(TooFewRows, match=r"3 train images in one block; 2 are needed; .* 8 rows"):
         probe(ReadsTheLabel(), labelled_images(2, 1), percent=[25, 100])
-    with pytest.raises(TooFewRows, match=r"6 train images in one block, 2 needed$"):
+    with pytest.raises(TooFewRows, match=r"6 train images in one block; 2 are needed$"):
         probe(ReadsTheLabel(), labelled_images(3, 3), percent=[100])
 
 

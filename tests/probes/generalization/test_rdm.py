@@ -155,7 +155,7 @@ def test_dimensions_that_never_vary_are_divided_by_the_papers_millionth():
 
 def test_different_classes_without_deviation_are_named():
     features = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]])
-    with pytest.raises(ValueError, match="'a' and 'b' differ and have no deviation to divide by"):
+    with pytest.raises(ValueError, match="'a' and 'b' differ and have zero deviation; use"):
         rdm_of_classes(features, list(torch.arange(4).split(2)), ["a", "b"], "scalar")
 
 

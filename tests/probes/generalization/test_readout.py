@@ -116,7 +116,7 @@ def test_where_the_scores_are_the_best_stage_the_gap_is_exactly_0_and_a_note_say
     outcome = run(Stages(state[:, :CLASSES], output=drawn(len(LABEL), WIDTH, seed=1)))
     assert (value(outcome, "gap"), found(outcome, "gap").ci95) == (0, (0, 0))
     assert value(outcome, "read_best") == value(outcome, "said_fitted")
-    assert [note for note in outcome.notes if "nothing more is read" in note]
+    assert [note for note in outcome.notes if "error, so" in note]
 
 
 def test_of_stages_that_are_equally_good_the_scores_are_chosen():
@@ -262,7 +262,7 @@ def test_a_row_says_where_raw_pixels_are_read_as_well():
     state = torch.eye(WIDTH)[torch.arange(2).repeat_interleave(40).repeat(2)] + drawn(160, WIDTH)
     outcome = run(Deaf(state), data)
     assert value(outcome, "read_best") < 1
-    note = "raw pixels reach what is read at output: it is no knowledge of the model's"
+    note = "raw pixels reach the accuracy at output, so it does not show what the model learned"
     assert note in outcome.notes
 
 
@@ -276,14 +276,14 @@ def test_what_random_weights_read_is_a_floor_of_the_same_layer():
     assert "random_weights" in found(outcome, "read_best").floors
     assert "random_weights" not in found(outcome, "said_fitted").floors
     assert [note for note in outcome.notes if note.startswith("random weights reach")] == [
-        "random weights reach what is read at early: it is no knowledge of the model's"
+        ("random weights reach the accuracy at early, so it does not show what the model learned")
     ]
 
 
 def test_a_row_says_why_the_floor_of_random_weights_was_not_measured():
     outcome = run(Stages(states()[:, :CLASSES], output=states()))
     assert "random_weights" not in found(outcome, "read").floors
-    assert [note for note in outcome.notes if "no line of models.yaml says" in note]
+    assert [note for note in outcome.notes if "models.yaml does not list" in note]
 
 
 def test_the_best_stage_and_the_scores_are_read_of_parts_of_the_train_images():
@@ -309,7 +309,7 @@ def test_a_part_of_the_train_images_without_a_class_is_left_out():
 
 
 def test_a_model_that_scores_no_classes_cannot_be_read_out():
-    with pytest.raises(CannotDo, match="scores no classes"):
+    with pytest.raises(CannotDo, match="does not score classes, so there is"):
         run(PlantedFeatures(states()))
 
 

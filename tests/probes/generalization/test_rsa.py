@@ -183,7 +183,7 @@ def test_two_classes_have_no_correlation():
 
 
 def test_no_trials_are_refused():
-    with pytest.raises(ValueError, match="0 trials; wanted 1 or more"):
+    with pytest.raises(ValueError, match="0 trials; 1 or more"):
         probe(ReadsTheLabel(), labelled_images(2, 2, 2), trials=0)
 
 

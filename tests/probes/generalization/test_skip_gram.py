@@ -99,7 +99,7 @@ def test_a_long_document_comes_in_pieces_and_none_is_lost(tmp_path):
 
 @pytest.mark.parametrize("lines", [[""], ["1 2 3", "?"]])
 def test_a_corpus_without_words_is_refused(tmp_path, lines):
-    with pytest.raises(DataError, match=r"the corpus has no words, in \d documents"):
+    with pytest.raises(DataError, match=r"the corpus has no words in \d documents"):
         read(corpus(tmp_path, *lines))
 
 
@@ -111,13 +111,13 @@ def test_a_corpus_without_any_visual_word_is_refused(tmp_path):
 
 def test_broken_utf_8_is_named_before_anything_is_trained(tmp_path):
     (tmp_path / "wiki.txt").write_bytes(b"dog\n\xff\n")
-    with pytest.raises(DataError, match=r"wiki.txt, line 2, is no UTF-8"):
+    with pytest.raises(DataError, match=r"wiki.txt, line 2, is not UTF-8"):
         read(column(tmp_path / "wiki.txt"), visual=["dog"])
 
 
 def test_a_frozen_vector_that_moved_is_named():
     before, after = np.zeros((2, 3), np.float32), np.float32([[0, 0, 0], [0, 1e-30, 0]])
-    with pytest.raises(RuntimeError, match="the vector of 'dog' was to be frozen, and moved"):
+    with pytest.raises(RuntimeError, match="the vector of 'dog' changed, but it must be frozen"):
         require_unmoved(before, after, ["cat", "dog"])
 
 

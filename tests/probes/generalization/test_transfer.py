@@ -89,7 +89,7 @@ def test_a_constant_model_scores_chance_not_the_frequency_of_the_largest_class(a
     outcome = probe(ConstantModel(), labelled_images(1, 12, 2), augment=augment)
     assert [score.value for score in outcome.scores] == pytest.approx([1 / 3] * (2 - augment))
     assert outcome.counts == {"n": 15, "choices": 15, "ties": 15}
-    assert "the features of all test images are the same" in outcome.notes[0]
+    assert "all test images have identical features," in outcome.notes[0]
 
 
 def test_the_accuracy_is_that_of_the_probe_trained_on_the_train_images():

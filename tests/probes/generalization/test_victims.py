@@ -61,18 +61,18 @@ def find(model, data):
 def test_a_classifier_of_the_datas_classes_is_attacked_itself():
     victim = find(Own(), animals())
     assert torch.equal(victim.logits(PIXELS), PIXELS.flatten(1)[:, :3])
-    assert victim.notes == ["the model's own classifier is attacked"]
+    assert victim.notes == ["the attack is on the model's own classifier"]
 
 
 def test_its_outputs_are_put_in_the_order_of_the_datas_classes():
     victim = find(Own(("eel", "cat", "dog")), animals())
     assert torch.equal(victim.logits(PIXELS), PIXELS.flatten(1)[:, [1, 2, 0]])
-    assert victim.notes[1] == "outputs and classes are paired by name, not by place"
+    assert victim.notes[1] == "outputs and classes are paired by name, not by position"
 
 
 def test_a_classifier_of_more_classes_than_the_data_have_is_refused_with_both_numbers():
     model = Own([f"class {i}" for i in range(10)])
-    with pytest.raises(CannotDo, match="own classifier has 10 classes, the data 3"):
+    with pytest.raises(CannotDo, match="own classifier has 10 classes, but the data have 3"):
         find(model, animals())
 
 
@@ -87,7 +87,7 @@ class FlatLogits(Own):
 
 
 def test_logits_of_another_shape_are_refused_with_it():
-    with pytest.raises(ValueError, match=r"logits have shape \[3\]; wanted \[N, C\]"):
+    with pytest.raises(ValueError, match=r"logits have shape \[3\]; they must be \[N, C\]"):
         find(FlatLogits(), animals())
 
 
@@ -95,9 +95,7 @@ def test_logits_of_another_shape_are_refused_with_it():
 def test_a_model_without_a_classifier_gets_the_head_that_transfer_trains(model):
     data = animals()
     victim = find(model, data)
-    assert (
-        "a linear head is attacked, trained on the features of 60 train images" in victim.notes[0]
-    )
+    assert "a linear head, trained on the unscaled features of 60 train images:" in victim.notes[0]
     right = torch.arange(3).repeat_interleave(20)
     pixels = torch.stack([model.preprocess(image) for image in data.splits["test"]["image"]])
     (choice,) = victim.choices(pixels, right)

@@ -96,8 +96,8 @@ def test_shuffled_labels_are_found_by_chance():
     ("width", "n", "params", "error", "message"),
     [
         (3, 9, {"size": 4}, CannotDo, "features of 3 dimensions cannot be reduced to 4"),
-        (9, 6, {"size": 8}, TooFewRows, "PCA to 8 dimensions is to be fitted on 6 images"),
-        (9, 9, {"size": 4, "fitted_on": "classes"}, TooFewRows, "is to be fitted on 3 classes"),
+        (9, 6, {"size": 8}, TooFewRows, "PCA to 8 dimensions cannot be fitted on 6 images"),
+        (9, 9, {"size": 4, "fitted_on": "classes"}, TooFewRows, "cannot be fitted on 3 classes"),
     ],
 )
 def test_more_dimensions_than_there_can_be_are_refused(width, n, params, error, message):
@@ -107,12 +107,12 @@ def test_more_dimensions_than_there_can_be_are_refused(width, n, params, error, 
 
 
 def test_one_visual_word_is_refused():
-    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are wanted"):
+    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are needed"):
         visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)
 
 
 def test_as_many_points_as_dimensions_are_enough_for_a_pca():
     points = torch.eye(3, 4)
     assert _components(points, 3, "means").directions.shape == (4, 3)
-    with pytest.raises(TooFewRows, match="PCA to 3 dimensions is to be fitted on 2 means"):
+    with pytest.raises(TooFewRows, match="PCA to 3 dimensions cannot be fitted on 2 means"):
         _components(points[:2], 3, "means")

@@ -104,7 +104,9 @@ def test_too_few_classes_for_a_split_are_refused(n_classes, parts):
 
 def test_a_trial_without_images_is_refused():
     data = labelled_images(0, 0, 0, 9, test=[9, 0, 0, 0])
-    with pytest.raises(TooFewRows, match=r"trial \d+ has no train images of seen classes"):
+    with pytest.raises(
+        TooFewRows, match=r"trial \d+ has no train or no test images of seen classes"
+    ):
         probe(ReadsTheLabel(), data, Planted(randoms(4, 4)))
 
 

@@ -120,9 +120,9 @@ def test_questions_are_asked_by_the_likelihood_of_their_answers():
 @pytest.mark.parametrize(
     ("model", "columns", "params", "error", "match"),
     [
-        (Needs, asked, {}, CannotDo, "no AnswerScorer"),
-        (NeedsToAnswer, foils_and_scenes, {}, CannotDo, "no ImageTextScorer"),
-        (NeedsToAnswer, asked, {"best_heads": 1}, CannotDo, "no JointAttender"),
+        (Needs, asked, {}, CannotDo, "does not implement AnswerScorer"),
+        (NeedsToAnswer, foils_and_scenes, {}, CannotDo, "not an ImageTextScorer"),
+        (NeedsToAnswer, asked, {"best_heads": 1}, CannotDo, "not a JointAttender"),
         (Needs, unasked, {}, DataError, "no `caption` with `foils` and no `question`, but image"),
     ],
 )
@@ -164,9 +164,9 @@ def test_parts_of_one_size_share_their_random_parts():
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"each": (), "best_heads": 0, "windows": 0}, "nothing is taken away"),
-        ({"best_heads": 4}, "4 best heads asked; the model has 6"),
-        ({"windows": 3}, "windows of 3 layers asked; the model has 2"),
+        ({"each": (), "best_heads": 0, "windows": 0}, "no part is removed:"),
+        ({"best_heads": 4}, "4 best heads requested; the model has 6"),
+        ({"windows": 3}, "windows of 3 layers requested; the model has 2"),
     ],
 )
 def test_what_cannot_be_taken_away_is_refused(params, match):

@@ -187,7 +187,7 @@ def test_attention_of_the_wrong_shape_is_refused():
         def attend(self, pictures, texts):
             return [a._replace(boxes=a.boxes[:2]) for a in super().attend(pictures, texts)]
 
-    with pytest.raises(ValueError, match=r"attention has shape \[2, 3, 10, 4\]; wanted"):
+    with pytest.raises(ValueError, match=r"attention has shape \[2, 3, 10, 4\]; it must"):
         probe(Misfit(), data_of(SCENES))
 
 
@@ -207,7 +207,7 @@ def test_heads_that_all_look_away_leave_no_active_head_and_a_note():
 
     outcome = probe(Away(), data_of(SCENES))
     assert not [s for s in outcome.scores if s.metric == "best_active_head_accuracy"]
-    assert "no head gives the image over 20% of its attention" in outcome.notes
+    assert "no head gives more than 20% of its attention to the image" in outcome.notes
 
 
 def test_a_model_of_patches_scores_regions_by_the_patches_they_cover():
@@ -224,7 +224,7 @@ def test_a_model_of_patches_scores_regions_by_the_patches_they_cover():
     thing1 = (4 / 7 + 1 / 7) * 0 + (1 / 7 + 4 / 7) * 288 / 1024
     found = score(outcome, "attention_on_gold").value
     assert found == pytest.approx((thing0 + thing1) / 2)
-    assert any("patches of its own" in note for note in outcome.notes)
+    assert any("reads patches, not regions:" in note for note in outcome.notes)
 
 
 def test_only_the_first_images_are_read():

@@ -56,5 +56,5 @@ def test_texts_without_a_parser_are_refused(engine):
 
 def test_a_pipeline_that_is_not_installed_is_absent(monkeypatch, engine):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' is absent"):
+    with pytest.raises(DataAbsent, match="the spaCy pipeline 'any' not found"):
         syntactic_grounding.parse_captions(ROWS, "any", engine)

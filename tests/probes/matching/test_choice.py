@@ -230,7 +230,7 @@ def test_where_a_blind_rule_fails_there_is_no_chance_and_floors_of_the_same_item
     outcome = run(Likes("s"), data)
     (score,) = [s for s in outcome.scores if s.metric.endswith("where_blind_fails")]
     assert (score.chance, score.n) == (None, 2)
-    assert score.no_chance == "a blind rule of another taste beats chance; compare with the floors"
+    assert score.no_chance == "a blind rule can beat chance; compare with the floors"
     # Of "s" and "long", the shortest is right; "t" and "u" are as long.
     assert (score.floors["shortest_text"], score.floors["longest_text"]) == (0.75, 0.25)
 
@@ -315,8 +315,14 @@ def test_a_column_of_sets_that_is_none_is_named():
 
 def test_a_category_that_a_blind_floor_tells_is_named():
     data = rows(caption=["long"] * 4, foils=[["b"]] * 4, category=["p", "p", "q", "q"])
-    assert run(Always(), data).notes[0] == "text_accuracy: longest text alone is right in 100.0%"
-    assert "text_accuracy of q: longest text alone is right in 100.0%" in run(Always(), data).notes
+    assert (
+        run(Always(), data).notes[0]
+        == "text_accuracy: longest text, as the only rule, is right in 100.0%"
+    )
+    assert (
+        "text_accuracy of q: longest text, as the only rule, is right in 100.0%"
+        in run(Always(), data).notes
+    )
 
 
 class Brightest:
@@ -378,7 +384,7 @@ def test_all_items_of_a_cluster_see_the_same_other_image():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (rows(caption=["a", "b"]), DataError, "the rows ask for no choice: wanted is `foils`"),
+        (rows(caption=["a", "b"]), DataError, "the rows offer no choice: they need `foils`"),
         (rows(caption=["a", "b"], foils=[["c"], ["b"]]), DataError, "row 2: a wrong text is the"),
         (rows(caption=["a"], foils=[["b"]]), TooFewRows, "needs two"),
     ],
@@ -448,5 +454,5 @@ def test_twins_are_asked_by_likelihood_and_not_by_letter():
     found = choice(Answers(), twin_rows(), Engine.for_tests(), asked="likelihood")
     values = {s.metric: s.value for s in found.scores if not s.at}
     assert values["text_accuracy"] == 1.0
-    with pytest.raises(CannotDo, match="among texts for one image only"):
+    with pytest.raises(CannotDo, match="among texts for one image"):
         choice(Answers(), twin_rows(), Engine.for_tests(), asked="letter")

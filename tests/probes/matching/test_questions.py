@@ -108,7 +108,7 @@ POPE = {
     # A refusal is no answer, and yes by the published rule; so is one in its second sentence.
     "refuses": (["I see a car."] * 4, (0.0, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
     "no later": (["Well. No."] * 4, (0.5, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
-    "not": (["It is not there"] * 4, (0.0, 0.0, 0.0), (0.5, 0.0, 0.0)),
+    "not": (["It was not found:"] * 4, (0.0, 0.0, 0.0), (0.5, 0.0, 0.0)),
     # tp 1, fp 1, fn 1: F1 1/2.
     "half": (["yes", "yes", "no", "no"], (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }  # fmt: skip
@@ -167,11 +167,23 @@ def test_the_right_answer_is_the_text_or_the_letter_of_an_option(options, answer
 
 
 WRONG = {
-    "no option": (["cat", "dog"], ["cow"], "row 1: the right answer 'cow' is no option and no"),
-    "no letter": (["cat", "dog"], ["C"], "row 1: the right answer 'C' is no option and no letter"),
+    "neither an option": (
+        ["cat", "dog"],
+        ["cow"],
+        "row 1: the right answer 'cow' is neither an option nor",
+    ),
+    "nor the letter": (
+        ["cat", "dog"],
+        ["C"],
+        "row 1: the right answer 'C' is neither an option nor the letter",
+    ),
     "two options": (["B", "A"], ["B"], "row 1: the right answer 'B' means two options"),
-    "the same twice": (["cat", "cat", "dog"], ["dog"], "asks nothing: two options are the same"),
-    "all right": (["cat", "dog"], ["cat", "dog"], "asks nothing: every option is right"),
+    "the same twice": (
+        ["cat", "cat", "dog"],
+        ["dog"],
+        "is not a question: two options are the same",
+    ),
+    "all right": (["cat", "dog"], ["cat", "dog"], "is not a question: every option is right"),
 }
 
 

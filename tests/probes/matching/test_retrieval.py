@@ -156,7 +156,7 @@ def test_one_constant_tower_scores_chance_whatever_the_other_says(tower):
     way = "image" if tower == "features" else "text"
     found = [s for s in outcome.scores if s.at["retrieve"] == way]
     assert [s.value for s in found] == pytest.approx([s.chance for s in found])
-    assert "the same: none tells them apart" in outcome.notes[0]
+    assert "have identical vectors," in outcome.notes[0]
 
 
 def test_a_similarity_that_is_one_number_expanded_scores_chance():
@@ -358,7 +358,7 @@ def test_the_first_captions_of_an_image_alone_are_queries(which):
 
 @pytest.mark.parametrize("which", BOTH)
 def test_no_captions_and_a_prompt_without_a_place_are_refused(which):
-    with pytest.raises(ValueError, match="captions 0: wanted 1 or more"):
+    with pytest.raises(ValueError, match="captions 0: must be 1 or more"):
         probe(which, noise(12, 60), captioned(*FIVE), captions=0)
     with pytest.raises(ValueError, match=r"prompt 'a photo' has no \{\} for the caption"):
         probe(which, noise(12, 60), captioned(*FIVE), prompt="a photo")
@@ -389,7 +389,7 @@ def test_too_few_images_are_skipped():
 @pytest.mark.parametrize("params", [{"k": []}, {"k": [0]}, {"pool": 1}])
 @pytest.mark.parametrize("which", BOTH)
 def test_params_that_rank_nothing_are_refused(which, params):
-    with pytest.raises(ValueError, match="wanted k of 1 or more, and a pool of 2 or more"):
+    with pytest.raises(ValueError, match="k must be 1 or more, and the pool 2 or more"):
         probe(which, noise(12, 60), captioned(*FIVE), **params)
 
 

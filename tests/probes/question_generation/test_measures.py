@@ -135,7 +135,7 @@ def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():
 
 
 def test_every_image_must_be_asked_about(measures):
-    with pytest.raises(DataError, match="2 images with references and without a caption"):
+    with pytest.raises(DataError, match="2 images with references but no caption"):
         measures(System("2", "", [["a ?"]]))
 
 

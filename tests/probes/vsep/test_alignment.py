@@ -67,7 +67,7 @@ def test_a_set_without_images_is_refused(train, test, message):
 
 @pytest.mark.parametrize("objects", [(), (1, 2)])
 def test_fewer_than_two_objects_are_nothing_to_choose_from(objects):
-    with pytest.raises(ValueError, match="wanted numbers of 2 or more"):
+    with pytest.raises(ValueError, match="must be numbers of 2 or more"):
         sets_of([ONE], [TWO], objects)
 
 

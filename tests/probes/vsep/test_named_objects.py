@@ -124,20 +124,28 @@ def test_another_source_of_boxes_is_refused():
         objects(split_of([("dog", "dog")]), ObjectEncoders(WORDS, None, Boxes("silver")))
 
 
-DETECTED = "the surest with a category's label, from confidence 0.7"
+DETECTED = "the most confident with a category's label, from confidence 0.7"
 
 
 @pytest.mark.parametrize(
     ("encoder", "source", "note"),
     [
-        (None, "gold", f"those of the data, {DETECTED}"),
-        (Detects(None), "gold", f"those that the model detects, {DETECTED}"),
-        (ReadsRegions(), "gold", "the largest gold box of a category, encoded by the model"),
-        (ReadsRegions(), "detected", f"boxes of the data, {DETECTED}, encoded by the model"),
+        (None, "gold", f"regions of the data, {DETECTED}"),
+        (Detects(None), "gold", f"regions that the model detects, {DETECTED}"),
+        (
+            ReadsRegions(),
+            "gold",
+            "regions: the largest gold box of a category, encoded by the model",
+        ),
+        (
+            ReadsRegions(),
+            "detected",
+            f"regions: boxes of the data, {DETECTED}, encoded by the model",
+        ),
     ],
 )
 def test_a_row_notes_where_its_regions_come_from(encoder, source, note):
-    assert ObjectEncoders(WORDS, encoder, Boxes(source, 0.7)).note == f"regions: {note}"
+    assert ObjectEncoders(WORDS, encoder, Boxes(source, 0.7)).note == note
 
 
 DOG, HOT = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 4.0])
@@ -187,9 +195,7 @@ def test_no_names_have_no_vectors():
     assert vectors(StaticWords({})) == ({}, {}, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "note"), [(StaticWords({"dog": DOG}), "class names, since they")]
-)
+@pytest.mark.parametrize(("words", "note"), [(StaticWords({"dog": DOG}), "class names, which")])
 def test_a_row_notes_which_words_count(words, note):
     assert note in vectors(words, "dog").note
     in_context = PlantedWords(lambda text, _: torch.tensor([float(len(text))]))

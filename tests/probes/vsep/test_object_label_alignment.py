@@ -100,8 +100,8 @@ def test_both_ways_round_it_is_the_same_probe():
     assert one.scores == probe(words, data, epochs=3, batch_size=16).scores
     assert one.notes == [
         "regions: the largest gold box of a category, encoded by the model",
-        "words: the vectors of class names, since they are the same in any text",
-        "one training: intervals leave out that another seed would score otherwise",
+        "words: vectors of the class names, which are the same in any text",
+        "one training: intervals leave out the variation between seeds",
     ]
 
 
@@ -123,7 +123,7 @@ def test_the_floor_is_the_accuracy_of_another_region_encoder():
 def test_a_region_encoder_may_be_given_the_boxes_of_the_data():
     data, directions = planted((60, 30, 20, 10))
     outcome = probe(rotated(directions), data, regions=ReadsRegions(), source="detected", epochs=1)
-    assert outcome.notes[0].startswith("regions: boxes of the data, the surest")
+    assert outcome.notes[0].startswith("regions: boxes of the data, the most confident")
 
 
 def test_a_template_that_confuses_words_drops():

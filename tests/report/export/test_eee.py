@@ -95,7 +95,7 @@ def test_a_summary_is_no_record(tmp_path):
     write(tmp_path, board(planted(), task="a"), board(planted(), task="b"))
     (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, {})
     found = list(files(selection(tmp_path, read_board(file), catalog=CATALOG)))
-    assert {one.why for one in found} == {"it has no request, so no identity that lasts"}
+    assert {one.why for one in found} == {"it has no request, so it has no lasting identity"}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -132,7 +132,7 @@ def test_a_row_whose_items_are_gone_is_a_record_without_them(valid, tmp_path):
     (tmp_path / row.artifacts["items"]["file"]).unlink()
     left_out, file = exported(tmp_path, row)
     valid(file)
-    assert re.match("only its items: .* is absent; run the task again", left_out.why)
+    assert re.match("only its items: .* is missing; run the task again", left_out.why)
     assert "detailed_evaluation_results" not in record(file)
 
 
@@ -161,10 +161,10 @@ def test_the_time_is_that_of_the_row(tmp_path, finished):
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (planted(request=""), "it has no request, so no identity that lasts"),
-        (planted(run={}), "it does not say when it was finished"),
-        (planted(run={"finished": "lately"}), "it does not say when it was finished"),
-        (planted(run={"finished": 7}), "it does not say when it was finished"),
+        (planted(request=""), "it has no request, so it has no lasting identity"),
+        (planted(run={}), "it does not record when it finished"),
+        (planted(run={"finished": "lately"}), "it does not record when it finished"),
+        (planted(run={"finished": 7}), "it does not record when it finished"),
         (planted("m", score(-0.5)), "accuracy of -0.5 lies outside its range"),
     ],
 )
@@ -345,7 +345,7 @@ def test_items_of_a_corpus_score_are_left_out(tmp_path):
 
 def test_items_of_another_score_are_refused(tmp_path):
     table = item_table(EXAMPLES, "other", {"shots": 5}, [1.0, 0.0])
-    with pytest.raises(DataError, match="a score that the row lacks: other at"):
+    with pytest.raises(DataError, match="a score that the row does not have: other at"):
         lines_of(tmp_path, table)
 
 
@@ -354,7 +354,7 @@ def test_credit_that_is_no_number_is_refused(tmp_path, strange):
     table = items([1.0, 0.0])
     place = table.column_names.index("credit")
     broken = table.set_column(place, "credit", pa.array([strange, 0.0], pa.float64()))
-    with pytest.raises(DataError, match=r"items\.parquet has credit that is not finite"):
+    with pytest.raises(DataError, match=r"items\.parquet contains credit that is not finite"):
         lines_of(tmp_path, broken)
 
 

@@ -55,7 +55,7 @@ def test_a_row_without_a_time_has_no_date(tmp_path):
     ("row", "why"),
     [
         (mnist_row(provenance={"data": "mine:own sha256:1"}), "its data have no id on the hub"),
-        (mnist_row("m", score(metric="other")), "it lacks the primary score"),
+        (mnist_row("m", score(metric="other")), "it has no primary score"),
     ],
 )
 def test_a_row_that_cannot_be_one_says_why(tmp_path, row, why):
@@ -65,7 +65,7 @@ def test_a_row_that_cannot_be_one_says_why(tmp_path, row, why):
 
 def test_two_rows_of_a_model_that_may_not_be_compared_are_both_left_out(tmp_path):
     found = exported(tmp_path, mnist_row(), mnist_row(comparable="other"))
-    why = "another row of the model may not be compared with it"
+    why = "another row of the model is not comparable with it"
     assert [one.why for one in found] == [why, why]
 
 

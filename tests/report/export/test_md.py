@@ -53,7 +53,7 @@ def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
     text = md.text(compared(tmp_path, "a", "b", "c"))
     assert "| **a** | **90.0 %** |" in text
     assert "| b | 89.0 % |" in text
-    assert "Bold: told apart from every other model at 5 %" in text
+    assert "Bold: differs from every other model at 5 %" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):
@@ -95,8 +95,8 @@ def test_each_board_has_its_own_place(tmp_path):
         (b"none", f"README.md: has no markers for t; add these lines .*:\n{BEGIN}\n{END}"),
         (f"see {BEGIN} and {END}".encode(), "has no markers for t"),
         (f"{BEGIN}\n".encode(), "has no markers for t"),
-        (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "stand there more than once; leave one of each"),
-        (f"{END}\n{BEGIN}\n".encode(), "are crossed; put them in this order"),
+        (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "occur more than once; keep one of each"),
+        (f"{END}\n{BEGIN}\n".encode(), "are out of order; put them in this order"),
     ],
 )
 def test_markers_that_are_missing_doubled_or_crossed_are_said(tmp_path, content, match):

@@ -48,7 +48,7 @@ def test_the_best_is_bold_where_it_is_told_apart(tmp_path):
     text = tex.text(compared(tmp_path, "a", "b", "c"))
     assert r"\textbf{a} & \textbf{90.0 \%} &" in text
     assert "\nb & 89.0" in text
-    assert r"Bold: told apart from every other model at 5 \%" in text
+    assert r"Bold: differs from every other model at 5 \%" in text
 
 
 def test_a_tied_leader_is_not_bold(tmp_path):

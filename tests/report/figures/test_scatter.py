@@ -37,7 +37,7 @@ def test_better_correlates_with_better_where_lower_is_better():
 
 def test_few_models_and_equal_scores_have_no_correlation():
     few = pair_of(boards(dict([*VALUES.items()][:4])), ["x", "y"])
-    assert (few.correlation, few.verdict) == (None, "too few to tell a correlation")
+    assert (few.correlation, few.verdict) == (None, "too few for a correlation")
     same = dict.fromkeys(VALUES, (0.5, 0.5))
     assert pair_of(boards(same), ["x", "y"]).correlation is None
 

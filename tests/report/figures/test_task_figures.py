@@ -118,7 +118,7 @@ def test_a_table_that_is_not_its_rows_gives_no_figure_and_is_named(tmp_path, cap
     with caplog.at_level(logging.WARNING, "vlbench"):
         assert drawn(tmp_path, plain) == [f"t/b_plain.{kind}" for kind in ("svg", "png", "pdf")]
     assert "no plain: " in caplog.text
-    assert "is not the file that its row was written with" in caplog.text
+    assert "is not the file that was written with its row;" in caplog.text
 
 
 def test_a_figure_that_breaks_leaves_the_others(tmp_path, caplog):

@@ -67,11 +67,11 @@ def locate(kind: str, seen: TokenView) -> ImageTokens:
     places do not account for.
     """
     if kind not in LAYOUTS:
-        raise CannotDo(f"it is not known where in a picture the image tokens of {kind} lie")
+        raise CannotDo(f"the positions of {kind}'s image tokens in a picture are not known")
     views = LAYOUTS[kind](seen)
     counted = sum(view.rows * (view.columns + view.extra) for view in views)
     if counted != seen.tokens:
-        raise CannotDo(f"{counted} image tokens of {kind} have a place, of {seen.tokens}")
+        raise CannotDo(f"{counted} of {seen.tokens} image tokens of {kind} have a position")
     placed = [_place(view, seen.size) for view in views]
     return ImageTokens(*(torch.cat(parts) for parts in zip(*placed, strict=True)))
 

@@ -78,7 +78,7 @@ class Prompts:
         self.tokenizer = processor.tokenizer
         self.name = name
         if question.count("{}") != 1:
-            raise SpecError(f"question '{question}' needs {{}} once, in the place of the text")
+            raise SpecError(f"question '{question}' needs {{}} once, where the text goes")
         self._before, self._after = question.split("{}")
         self._form = form(processor, name)
         if not self.tokenizer.is_fast:
@@ -151,7 +151,7 @@ class Prompts:
                 inputs = dict(self.processor(images=[image], text=[prompt.given], **options))
         except (ValueError, TypeError, ZeroDivisionError, RuntimeError) as error:
             size = "{} x {}".format(*image.size)
-            raise DataError(f"{self.name} refuses an image of {size} pixels: {error}") from error
+            raise DataError(f"{self.name} rejects an image of {size} pixels: {error}") from error
         # Some processors add what a loss would be computed from.
         inputs.pop("labels", None)
         if inputs["input_ids"][0, -len(tail) :].tolist() != tail:
@@ -185,7 +185,9 @@ class Prompts:
         for one in self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids:
             if one in self._special:
                 token = self.tokenizer.convert_ids_to_tokens(one)
-                raise DataError(f"text {text[:40]!r} has {token}, a special token of {self.name}")
+                raise DataError(
+                    f"text {text[:40]!r} contains {token}, a special token of {self.name}"
+                )
 
     def cut(self, text: str, limit: int) -> str:
         """Return the text up to the end of its token number `limit`."""
@@ -236,7 +238,7 @@ class ChatTemplate:
             template = template.get("default")
         if not template:
             what = "has no chat template, so its prompts are unknown"
-            raise CannotDo(f"{name} {what}; put one into its folder as chat_template.jinja")
+            raise CannotDo(f"{name} {what}; add a chat_template.jinja to its folder")
         chats = [_chat(image=image), _chat(ANSWER, image=image)]
         variables = {**processor.tokenizer.special_tokens_map, "tools": None, "documents": None}
         request = {"template": template, "variables": variables, "chats": chats}
@@ -248,7 +250,7 @@ class ChatTemplate:
             raise CannotDo(f"the prompt of {name} changes the text: {QUESTION!r}")
         start = whole.find(ANSWER, len(prompt))
         if not whole.startswith(prompt) or start < 0:
-            what = "writes an answer elsewhere than after its generation prompt"
+            what = "does not put an answer after its generation prompt"
             raise CannotDo(f"the chat template of {name} {what}")
         lead = whole[len(prompt) : start]
         self._thought, self._blank = (lead, "") if lead.strip() else ("", lead)
@@ -283,6 +285,6 @@ def _render(request: str) -> list[str] | str:
         return f"takes more than {template_child.SECONDS} s"
     if done.returncode:
         end = done.stderr.strip().rpartition("\n")[2]
-        return f"ended the process that rendered it, with {done.returncode}: {end:.200}"
+        return f"ended the rendering process with {done.returncode}: {end:.200}"
     answer: list[str] | dict[str, str] = json.loads(done.stdout)
     return answer["error"] if isinstance(answer, dict) else answer

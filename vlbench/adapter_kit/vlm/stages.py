@@ -104,7 +104,7 @@ class Stages:
         """The prompt of every image, on the model's device."""
         model, side, name = self._model, self._view.size, self._prompts.name
         if "mm_encoder_outputs" not in inspect.signature(model.forward).parameters:
-            what = "reads no image tokens that were computed before"
+            what = "does not read precomputed image tokens"
             raise CannotDo(f"{name} {what}; leave language.* out of the layers")
         blank = PilImage.new("RGB", (side, side))
         inputs, _ = self._prompts.read(blank, self._question, tiles=False)

@@ -23,7 +23,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.report.building import begins, build, why_no_summary
 
     if not any(arguments.output.glob("*.json")):
-        raise UnknownNameError(f"no board at all in {arguments.output}")
+        raise UnknownNameError(f"no boards in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
     written = build(arguments.output, catalog, _figures(arguments, catalog))
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}

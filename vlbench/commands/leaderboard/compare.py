@@ -50,10 +50,12 @@ def add_options(compare: argparse.ArgumentParser) -> None:
         "models", type=row_name, nargs="+", metavar="MODEL", help="two models or more"
     )
     compare.add_argument(
-        "--tasks", metavar="TASK,...", help="default: every board with scores of all the models"
+        "--tasks",
+        metavar="TASK,...",
+        help="default: every board on which all the models have scores",
     )
     compare.add_argument(
-        "--all-scores", action="store_true", help="all scores, not only the primary one"
+        "--all-scores", action="store_true", help="all scores, not only the primary score"
     )
     compare.add_argument(
         "--format", choices=("csv", "json", "md", "tex"), help="default: for a terminal"
@@ -192,18 +194,18 @@ def _boards_say(report: Report) -> Iterator[str]:
     for one in report.compared:
         p = one.board_p
         if p is not None and (p < LEVEL) != (one.p_holm < LEVEL):
-            apart = "tells" if p < LEVEL else "does not tell"
+            board, here = ("differs", "does not") if p < LEVEL else ("does not differ", "does")
             yield (
-                f"{printed(one.task)}: its board {apart} them apart, p {_p(p)}: it is corrected "
-                "for all pairs of the board, whose leader is the best of the data"
+                f"{printed(one.task)}: on the board this pair {board} (p {_p(p)} after correction "
+                f"for all pairs, against its leader); here it {here}"
             )
 
 
 def _lacking(report: Report) -> list[str]:
     """Return which models keep no items, and the command that makes them."""
     return [
-        f"{model} keeps no items on {', '.join(tasks)}: only means over examples have some; a row "
-        "made before vlbench kept them gets them by "
-        f"vlbench --model {shlex.quote(model)} --tasks {','.join(tasks)} --overwrite"
+        f"{model} has no items on {', '.join(tasks)}: only means over examples have items; for a "
+        f"row from an older vlbench, run vlbench --model {shlex.quote(model)} --tasks "
+        f"{','.join(tasks)} --overwrite"
         for model, tasks in report.lacking.items()
     ]

@@ -36,7 +36,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--pivot",
         action="store_true",
-        help="models x tasks (md, tex, csv, json): a table for each data set, or one of the TASKs",
+        help="models x tasks (md, tex, csv, json): a table per data set, or of the TASKs",
     )
     export.add_argument(
         "--models",

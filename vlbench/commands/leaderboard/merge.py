@@ -27,7 +27,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if problems:
         return Answer(problems=[*problems, f"nothing is changed in {arguments.output}"], code=1)
     build = f"vlbench leaderboard build{output_option(arguments.output)}"
-    news = [*_news(written, before)] or [f"nothing new; {arguments.output} has all of these rows"]
+    news = [*_news(written, before)] or [
+        f"nothing new; {arguments.output} already has all these rows"
+    ]
     return Answer([*news, *([f"next: {build}"] if written else [])])
 
 

@@ -32,7 +32,7 @@ def add_options(page: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="OUT",
-        help="where index.html is written (default: page/ among the boards)",
+        help="the folder for index.html (default: page/ among the boards)",
     )
     page.add_argument(
         "--images",
@@ -40,8 +40,8 @@ def add_options(page: argparse.ArgumentParser) -> None:
         nargs="?",
         const=HERE,
         metavar="DIR",
-        help="show the images that models get wrong most often, of data that are here, and of your "
-        "own in DIR; their licences say whether they may be published",
+        help="show the images that models get wrong most often, if the data are here or, for "
+        "your own images, in DIR; check their licences before you publish the page",
     )
     add_data(page)
     add_trust(page)
@@ -56,7 +56,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.report.page.page import read_page, render
 
     if not any(arguments.output.glob("*.json")):
-        raise UnknownNameError(f"no board at all in {arguments.output}")
+        raise UnknownNameError(f"no boards in {arguments.output}")
     catalog, built = load_catalog(arguments.include_path), []
     findings = load_all_findings(catalog, arguments.include_path)
     if not any(arguments.output.glob("figures/*")):
@@ -73,7 +73,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
     problems = [
-        f"{one.name}: its figure is left out, since the board has changed; {BUILD}"
+        f"{one.name}: its figure is left out because the board has changed; {BUILD}"
         for one in page.sections
         if one.is_outdated
     ]

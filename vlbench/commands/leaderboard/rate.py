@@ -54,7 +54,7 @@ def add_options(rate: argparse.ArgumentParser) -> None:
         "--of",
         nargs=2,
         metavar=("TASK", "MODEL"),
-        help="write the sheets for this row; without it, read the filled sheets in OUT",
+        help="write the sheets for this row (default: read the filled sheets in OUT)",
     )
     rate.add_argument(
         "--steps",

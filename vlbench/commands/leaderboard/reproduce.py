@@ -25,8 +25,8 @@ from vlbench.report.texts import plain_table
 
 # Stands below the tables.
 NOTE = (
-    "A verdict is that of the weakest comparison, by its 95 % interval; over the models of a "
-    "finding, by Holm's rule. Drawings and controls are no evidence."
+    "A finding has the verdict of its weakest comparison, by its 95 % interval; over several "
+    "models, by Holm's rule. Drawings and controls are not evidence."
 )
 
 
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("csv", "md", "tex"),
-        help="default: for a terminal; csv also has what was not measured, and why",
+        help="default: for a terminal; csv also lists what was not measured, and why",
     )
     add_output(parser)
 

@@ -16,7 +16,9 @@ from vlbench.report.texts import plain_table
 
 def add_options(show: argparse.ArgumentParser) -> None:
     """Add the boards."""
-    show.add_argument("tasks", nargs="*", metavar="TASK", help="default: models x tasks of all")
+    show.add_argument(
+        "tasks", nargs="*", metavar="TASK", help="default: models x tasks of all boards"
+    )
     add_output(show, or_shipped=True)
 
 

@@ -61,9 +61,11 @@ def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
 def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
     # Only these two are unpacked piece by piece.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{member.filename} is compressed in another way than NumPy's")
+        raise ValueError(f"{member.filename} is not compressed as NumPy does it")
     if member.file_size > most:
-        raise ValueError(f"{member.filename} holds {member.file_size} bytes, over {most}")
+        raise ValueError(
+            f"{member.filename} contains {member.file_size} bytes; at most {most} are allowed"
+        )
     with archive.open(member) as file:
         return file.read(member.file_size)
 
@@ -108,9 +110,7 @@ def open_gzip(file: Path) -> IO[bytes]:
 
 def _too_large(file: Path, what: str) -> ValueError:
     size = file.stat().st_size
-    return ValueError(
-        f"it has {size} bytes and unpacks to {what}: it is broken, or made to fill the memory"
-    )
+    return ValueError(f"it has {size} bytes and unpacks to {what}: it is broken or malicious")
 
 
 class _Limited(io.RawIOBase):

@@ -57,7 +57,7 @@ class _Restricted(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return what takes the place of a class or function."""
         if (module, name) not in self._allowed:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}")
+            raise pickle.UnpicklingError(f"it loads {f'{module}.{name}'!r}")
         return self._allowed[module, name]
 
 

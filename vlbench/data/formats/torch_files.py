@@ -114,8 +114,8 @@ def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
                 return load(weights_only=False, pickle_module=PAST_PICKLES)
             # Torch's own message tells how to run what the file holds.
             named = re.search(r"GLOBAL (\S+)", str(error))
-            what = f"{named[1]}, which" if named else "damaged parts, or what"
-            message = f"it holds {what} is no part of a state dict"
+            what = f"{named[1]}, which is not part of a state dict" if named else "damaged parts"
+            message = f"it contains {what}"
             raise pickle.UnpicklingError(message) from error
 
 
@@ -133,7 +133,7 @@ def _check_old(file: Path) -> None:
     """Raise ValueError for an archive that is cut short, and for pickles as in `_check_zip`."""
     with file.open("rb") as stream:
         if stream.peek(2)[:2] == b"PK":
-            raise ValueError("it is an archive that is cut short or broken")
+            raise ValueError("its archive is cut off or broken")
         for _ in range(5):  # two numbers, the machine's, the content, the keys of its storages
             require_bounded(stream)
 
@@ -142,7 +142,7 @@ def _read_torchscript(file: Path) -> dict[str, torch.Tensor]:
     with file.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() not in OPENAI_ARCHIVES:
             raise ValueError(
-                "it is a TorchScript archive, whose code would run, and not one of OpenAI's; save "
+                "it is a TorchScript archive, which could run code, and not from OpenAI; save "
                 "its state_dict() with torch.save or as .safetensors"
             )
         stream.seek(0)

@@ -93,7 +93,9 @@ def region_features(
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if p.suffix in KINDS and is_visible(p.name))
     if not files or not files[0].is_file():
-        raise DataAbsent("region features", "whoever made them", f"{path} ({', '.join(KINDS)})")
+        raise DataAbsent(
+            "region features", "the people who made them", f"{path} ({', '.join(KINDS)})"
+        )
     begin_reading()
     if files[0].suffix not in KINDS:
         raise DataError(
@@ -137,7 +139,7 @@ def _with_labels(reader: Reader, words: list[str]) -> StoredRegions:
     if stored.objects is None:
         return stored
     if len(stored.objects) and not 0 <= min(stored.objects) <= max(stored.objects) < len(words):
-        raise DataError(f"{stored.where}: an object that {VOCABULARY} lacks")
+        raise DataError(f"{stored.where}: an object is not in {VOCABULARY}")
     return stored._replace(labels=[words[number] for number in stored.objects])
 
 
@@ -145,11 +147,11 @@ def _check(stored: StoredRegions, known: Size | None) -> Regions:
     """Return regions with boxes in pixels of their image, whose (W, H) is `known` or stored."""
     size = stored.size or known
     if size is None:
-        raise DataError(f"{stored.where} has no image size, nor has the data set")
+        raise DataError(f"{stored.where} has no image size, and neither has the data set")
     if known not in {None, size}:
         raise DataError(
-            f"{stored.where} is of an image of {size}, the data set's is {known}; make the regions "
-            "of the data set's own images"
+            f"{stored.where} is for an image of {size}, but the data set's image is {known}; "
+            "compute regions on the data set's images"
         )
     _require_shapes(stored)
     boxes = stored.boxes
@@ -158,14 +160,14 @@ def _check(stored: StoredRegions, known: Size | None) -> Regions:
     if not sound.all():
         region = int((~sound).nonzero()[0])
         raise DataError(
-            f"{stored.where}: region {region}, box {boxes[region].tolist()}: wanted x1 <= x2, "
-            "y1 <= y2 and finite numbers"
+            f"{stored.where}: region {region}, box {boxes[region].tolist()}: x1 <= x2, y1 <= y2 "
+            "and finite numbers are required"
         )
     sides = boxes.new_tensor([*size, *size])
     if not stored.is_relative and 0 < boxes.max() <= WHOLE < max(size):
         raise DataError(
-            f"{stored.where}: no box leaves the first pixel of an image of {size}, so these are "
-            "fractions under a name of pixels; multiply them by width and height, or write them as "
+            f"{stored.where}: no box is larger than the first pixel of an image of {size}, so "
+            "they are fractions, not pixels; multiply them by width and height, or write them as "
             "norm_bb of an npz file"
         )
     if stored.is_relative:
@@ -174,8 +176,8 @@ def _check(stored: StoredRegions, known: Size | None) -> Regions:
     if outside.any():
         region = int(outside.nonzero()[0])
         raise DataError(
-            f"{stored.where}: region {region}, box {boxes[region].tolist()} leaves the image of "
-            f"{size}; make the regions of the data set's own images"
+            f"{stored.where}: region {region}, box {boxes[region].tolist()} is partly outside the "
+            f"image of {size}; compute regions on the data set's images"
         )
     return Regions(boxes, stored.vectors, stored.scores, stored.labels, size)
 
@@ -189,4 +191,4 @@ def _require_shapes(stored: StoredRegions) -> None:
     if boxes.shape[1:] != (4,):
         raise DataError(f"{stored.where}: boxes of {list(boxes.shape)}, not [N, 4]")
     if scores is not None and not (len(scores) == len(boxes) and scores.isfinite().all()):
-        raise DataError(f"{stored.where}: not one finite score per region")
+        raise DataError(f"{stored.where}: each region needs one finite score")

@@ -41,7 +41,7 @@ def index_file(file: Path) -> Path:
 
 def _numbers(file: Path) -> dict[str, int]:
     """Return the row of each image by its name."""
-    require_files("the index of region features", "whoever made them", file)
+    require_files("the index of region features", "the people who made them", file)
     try:
         numbers = read_pickle(file, encoding="latin1")
     except UNREADABLE as error:
@@ -49,7 +49,7 @@ def _numbers(file: Path) -> dict[str, int]:
     if not isinstance(numbers, dict) or not all(type(row) is int for row in numbers.values()):
         raise DataError(f"{file.name} does not give each image the number of a row")
     if not all(isinstance(name, str | int) for name in numbers):
-        raise DataError(f"{file.name} names an image neither by a text nor by a number")
+        raise DataError(f"{file.name} must name images by texts or numbers")
     return {f"{name}": row for name, row in numbers.items()}
 
 
@@ -90,7 +90,7 @@ def _size(boxes: Array, fractions: Array) -> tuple[int, int]:
 
 def _damage(file: Path, error: Exception) -> DataError:
     why = f"{type(error).__name__}: {error}"
-    return DataError(f"{file.name} does not hold what BAN's files do ({why:.200}); fetch it again")
+    return DataError(f"{file.name} is not like BAN's files ({why:.200}); fetch it again")
 
 
 def _open(file: Path) -> Any:

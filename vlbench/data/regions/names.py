@@ -29,8 +29,8 @@ def image_names(names: Sequence[str]) -> list[str]:
     for name in names:
         if (other := owners.setdefault(image_name(name), name)) != name:
             raise DataError(
-                f"the images {other} and {name} share the name {image_name(name)}; give each image "
-                "a name of its own, such as an `item`"
+                f"the images {other} and {name} share the name {image_name(name)}; give each "
+                "image a different name, such as an `item`"
             )
     return [image_name(name) for name in names]
 

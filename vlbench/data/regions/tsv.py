@@ -38,7 +38,9 @@ def index(file: Path) -> dict[str, Reader]:
             row = _columns(line, where)
             row_width = _width(row, where)
             if width not in {0, row_width}:
-                raise DataError(f"{where}: vectors {row_width} wide, those above are {width} wide")
+                raise DataError(
+                    f"{where}: vectors {row_width} wide, but the rows above are {width} wide"
+                )
             name = _name(row, where)
             if name in readers:
                 raise DataError(f"{where}: a second row of image {name}")
@@ -50,7 +52,7 @@ def index(file: Path) -> dict[str, Reader]:
 def _columns(line: bytes, where: str) -> Row:
     values = line.rstrip(b"\r\n").split(b"\t")
     if len(values) not in COLUMNS:
-        raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut short")
+        raise DataError(f"{where}: {len(values)} columns, not 6 or 10: the row is cut off")
     row = dict(zip(COLUMNS[len(values)], values, strict=True))
     arrays = [name for name in row if name not in {"img_id", *INTEGERS}]
     row |= {name: _bare(row[name]) for name in arrays}
@@ -69,7 +71,7 @@ def _name(row: Row, where: str) -> str:
     try:
         return row["img_id"].decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: img_id is no UTF-8") from error
+        raise DataError(f"{where}: img_id is not UTF-8") from error
 
 
 def _width(row: Row, where: str) -> int:
@@ -77,7 +79,7 @@ def _width(row: Row, where: str) -> int:
     boxes, length = int(row["num_boxes"]), len(row["features"])
     size = length // 4 * 3 - row["features"][-2:].count(b"=")
     if length % 4 or not boxes or not size or size % (4 * boxes):
-        raise DataError(f"{where}: features do not hold {boxes} vectors: the row is cut short")
+        raise DataError(f"{where}: the features are not {boxes} vectors: the row is cut off")
     return size // (4 * boxes)
 
 

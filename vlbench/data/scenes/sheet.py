@@ -53,7 +53,7 @@ def contact_sheet(rows: Split, count: int) -> Image:
     Ground truth boxes are coloured, proposals thin and grey. Raises ValueError for a count below 1.
     """
     if count < 1:
-        raise ValueError(f"a contact sheet of {count} images; ask for 1 or more")
+        raise ValueError(f"a contact sheet of {count} images; it needs 1 or more")
     tiles = [_tile(rows, i) for i in range(min(count, len(rows)))]
     columns = min(COLUMNS, len(tiles))
     height = (len(tiles) + columns - 1) // columns * (TILE + TEXT)

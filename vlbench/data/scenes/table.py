@@ -127,7 +127,7 @@ def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: in
         versions = ", ".join(f"{name} {version}" for name, version in drawn_with().items())
         raise DataError(
             f"scenes/{folder.name}: {', '.join(different)} drawn with {versions} differ from the "
-            "pinned digests; run the command again, which takes the digests of what was drawn"
+            "pinned digests; run the command again to use the new digests"
         )
     rows = open_rows(folder)
     if rows.num_rows != length:

@@ -41,8 +41,8 @@ CIDER = (0.0, 10.0)
 ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexity": log_ends}
 
 # Why scores without a floor have no chance: by metric, else the last.
-DESCRIBES = "describes the captions: more of it is neither better nor worse"
-OWN_SCALE = "on the model's own scale; compare it with that of other captions"
+DESCRIBES = "describes the captions: a higher value is neither better nor worse"
+OWN_SCALE = "on the model's own scale; compare it with the score of other captions"
 
 UNITS = {"perplexity": "perplexity"}
 

@@ -44,9 +44,7 @@ class Images(NamedTuple):
         rows = data.splits[self.split]
         rows = rows.select(range(len(rows) if self.first is None else min(len(rows), self.first)))
         if len(rows) < 2:
-            raise TooFewRows(
-                f"{counted(len(rows), 'image')}; the control of another image needs two"
-            )
+            raise TooFewRows(f"{counted(len(rows), 'image')}; the another-image control needs two")
         return rows
 
     def alone(self, data: Data) -> Data:
@@ -82,7 +80,10 @@ def find_captions(
     """
     if originals == "references":
         if file is not None:
-            raise ValueError(f"originals are references, but {file.name} has others; give one")
+            raise ValueError(
+                f"the original captions are references, but {file.name} has different references; "
+                "give only one of the two"
+            )
         return [" ".join(texts[0].split()) for texts in references_of(images.of(data))]
     if file is not None:
         return result_captions(file, images.of(data))
@@ -151,9 +152,11 @@ def collect(
     TooFewRows for fewer than two images, and what `references_of` raises.
     """
     if plan.seeds < 1:
-        raise ValueError(f"{plan.seeds} seeds; favourites are those of one training or more")
+        raise ValueError(f"{plan.seeds} seeds; favourites need one training or more")
     if plan.encoder and engine.name_of(model) == engine.name_of(plan.encoder):
-        raise CannotDo("the captioner would see images through the model whose taste it learns")
+        raise CannotDo(
+            "the captioner would see images through the model whose preferences it learns"
+        )
     rows, captioner, encoder = plan.images.of(data), plan.captioner, plan.encoder
     chosen = replace(data, splits={**data.splits, "test": rows})
     chosen = with_regions(chosen, encoder, captioner, engine)

@@ -93,7 +93,7 @@ def image_features(split: Split, engine: Engine, settings: Captioner) -> Tensor:
         return _read_features(split, files, pool)
     if pool == "none":
         raise SpecError(
-            "the captioner sees nothing: give it regions: sum or mean, or files with features"
+            "the captioner has no input: give it regions: sum or mean, or files with features"
         )
     return _pool_regions(split, engine, pool)
 
@@ -109,8 +109,8 @@ def with_regions(
         return data
     if settings.regions == "none" or settings.features is not None:
         raise SpecError(
-            "the captioner sees no regions that its encoder could encode: give it regions: sum or "
-            "mean and no features, or take the encoder away"
+            "the captioner has an encoder but no regions: give it regions: sum or mean and no "
+            "features, or remove the encoder"
         )
     seen = {name: engine.encode_regions(encoder, rows) for name, rows in data.splits.items()}
     return replace(data, splits=seen)
@@ -120,8 +120,9 @@ def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
     """Return the sum or the mean of the vectors of each image's regions."""
     if "regions" not in split.columns:
         raise DataError(
-            f"the captioner asks for regions: {pool}, but the data have no regions, or with "
-            "compare_across_regions none that all models share; give it features, or an encoder"
+            f"the captioner has regions: {pool}, but the data have no regions (or, with "
+            "compare_across_regions, no regions common to all models); give it features or an "
+            "encoder"
         )
     function = _sums if pool == "sum" else _means
     return _stack(engine.map(function, split["regions"], key={"what": "pooled regions"}))
@@ -137,7 +138,7 @@ def _means(regions: Sequence[Regions]) -> list[Tensor]:
 
 def _vectors(regions: Regions) -> Tensor:
     if regions.vectors is None or not len(regions.vectors):
-        raise DataError("the captioner pools region vectors, but an image has none")
+        raise DataError("the captioner pools region vectors, but an image has no region vectors")
     return regions.vectors.float()
 
 
@@ -145,7 +146,7 @@ def _read_features(split: Split, files: Path, pool: Pool) -> Tensor:
     """Return the features of each image in a folder of .npy files or in region features."""
     names, keys = _image_names(split)
     if not files.exists():
-        raise DataAbsent("features of images", "whoever made them", str(files))
+        raise DataAbsent("features of images", "the people who made them", str(files))
     if files.is_dir() and not any(file.suffix in KINDS for file in files.iterdir()):
         return _stack([_read_array(files, *pair) for pair in zip(names, keys, strict=True)])
     stored = region_features(files, numbered="id" in split.columns)
@@ -164,7 +165,7 @@ def _image_names(split: Split) -> tuple[list[str], list[str]]:
     """
     picture = split["picture"]
     if not picture.names:
-        raise DataError("the images have no names by which their features could be found")
+        raise DataError("the images have no names, so their features cannot be found")
     names = [picture.names[row] for row in picture.rows]
     if "id" in split.columns:
         return names, [image_number(str(number)) for number in split["id"]]
@@ -192,7 +193,7 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
         raise DataError(f"features of images have different widths: {widths}")
     features = torch.stack(list(rows)).float()
     if not features.isfinite().all():
-        raise DataError("features of images have numbers that are not finite")
+        raise DataError("features of images contain numbers that are not finite")
     return features
 
 
@@ -330,8 +331,8 @@ def _require_words(vocabulary: Vocabulary, split: Split, folder: Path) -> None:
     known = vocabulary.known(text for i in some for text in split["captions"][i])
     if known < KNOWN:
         raise WeightsError(
-            f"the captioner in {folder} knows {known:.0%} of the words of the data's captions: its "
-            "vocabulary is that of another captioner, or of other data"
+            f"the captioner in {folder} knows {known:.0%} of the words of the data's captions: "
+            "its vocabulary belongs to another captioner or to other data"
         )
 
 

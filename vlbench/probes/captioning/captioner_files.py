@@ -144,7 +144,7 @@ def label(
     for image, texts in enumerate(captions):
         encoded = [words for words in map(vocabulary.encode, texts) if words]
         if not encoded:
-            raise DataError(f"image {image} of the training captions has none with a word")
+            raise DataError(f"image {image} of the training captions has no caption with a word")
         rows += [(words[:most] + [END] * (most + 1))[: most + 1] for words in encoded]
         counts.append(len(encoded))
     words = torch.tensor(rows, dtype=torch.int32).reshape(-1, most + 1)
@@ -208,19 +208,19 @@ def read_captioner(folder: Path) -> StoredCaptioner:
     """
     files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     if not files:
-        raise WeightsError(f"no captioner in {folder}; it has one of {', '.join(WEIGHTS)}")
+        raise WeightsError(f"no captioner in {folder}; it must contain one of {', '.join(WEIGHTS)}")
     vocabulary = read_vocabulary(folder / WORDS)
     about = _read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
     state = read_state_dict(files[0])
     sizes = _sizes(state, files[0])
     if sizes.words != len(vocabulary):
         raise WeightsError(
-            f"{folder / WORDS} has {len(vocabulary)} words, {files[0].name} {sizes.words}: it is "
-            "the vocabulary of another captioner"
+            f"{folder / WORDS} has {len(vocabulary)} words, {files[0].name} {sizes.words}: the "
+            "vocabulary belongs to another captioner"
         )
     if about and about.get("vocabulary") != digest(vocabulary.words):
         raise WeightsError(
-            f"{folder / WORDS} is not the vocabulary that {folder / ABOUT} names: it is that of "
+            f"{folder / WORDS} is not the vocabulary that {folder / ABOUT} names: it belongs to "
             "another captioner"
         )
     network = empty_captioner(sizes)
@@ -246,8 +246,8 @@ def read_vocabulary(file: Path) -> Vocabulary:
     """
     if not file.is_file():
         raise WeightsError(
-            f"no vocabulary at {file}: put the cocotalk.json that the captioner was trained with "
-            "beside its weights (the words in infos_*.pkl are not read)"
+            f"no vocabulary at {file}: put the captioner's cocotalk.json beside its weights (the "
+            "words in infos_*.pkl are not read)"
         )
     words = _read_json(file).get("ix_to_word")
     if not isinstance(words, dict) or not 0 < len(words) <= MOST_WORDS:
@@ -255,7 +255,7 @@ def read_vocabulary(file: Path) -> Vocabulary:
     listed = [words.get(str(i + 1)) for i in range(len(words))]
     gaps = [i + 1 for i, word in enumerate(listed) if not _is_word(word)]
     if gaps:
-        raise WeightsError(f"{file}: number {gaps[0]} of 'ix_to_word' is no word")
+        raise WeightsError(f"{file}: number {gaps[0]} of 'ix_to_word' is not a word")
     if len(set(listed)) < len(listed):
         raise WeightsError(f"{file}: 'ix_to_word' has a word twice")
     return Vocabulary(tuple(str(word) for word in listed))
@@ -273,8 +273,8 @@ def _sizes(state: dict[str, Any], file: Path) -> Sizes:
     ]
     if any(len(shape) != 2 or 0 in shape for shape in shapes):
         raise WeightsError(
-            f"{file} has no fc_embed.weight, embed.weight and logit.weight: it is no FC captioner "
-            "(caption_model: newfc) of ImageCaptioning.pytorch"
+            f"{file} has no fc_embed.weight, embed.weight and logit.weight: it is not an FC "
+            "captioner (caption_model: newfc) of ImageCaptioning.pytorch"
         )
     (embedding, features), (words, _), (_, hidden) = shapes
     return Sizes(features, words - 1, embedding, hidden)
@@ -286,7 +286,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, DataError) as error:
         raise WeightsError(f"{file} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise WeightsError(f"{file} holds no object of JSON")
+        raise WeightsError(f"{file} does not contain a JSON object")
     return content
 
 

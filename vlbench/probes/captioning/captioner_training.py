@@ -325,9 +325,7 @@ class SelfCriticalTraining(CaptionerTraining):
         """
         budgets = list(plan.budgets)
         if budgets != sorted({*budgets}) or not budgets or budgets[0] < 0 or budgets[-1] < 1:
-            raise ValueError(
-                f"budgets are {budgets}; wanted numbers from 0, ascending to 1 or more"
-            )
+            raise ValueError(f"budgets are {budgets}; they must ascend from 0 or more to 1 or more")
         count, images = len(features), plan.images
         super().__init__(
             taught.network, device, clip=plan.clip, seed=seed, count=count, images=images

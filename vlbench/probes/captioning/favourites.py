@@ -247,7 +247,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     named = {engine.name_of(one): one for one in [model, *scorers]}
     own = engine.name_of(model)
     if len(named) < 2:
-        raise ValueError(f"scorers {list(named)}: wanted another one than the model")
+        raise ValueError(f"scorers {list(named)}: a scorer must differ from the model")
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)

@@ -202,9 +202,9 @@ def collapse_part(subjects: Subjects) -> Outcome:
     different = [len(set(captions)) for captions in subjects.favourites]
     collapsed = [number for number in different if number * COLLAPSED < images]
     note = (
-        f"{len(collapsed)} of {len(different)} runs collapsed: their favourites of {images} images "
-        f"are {', '.join(map(str, collapsed))} different sentences, fewer than a tenth; they show "
-        "what the model likes, and no finding is judged on them"
+        f"{len(collapsed)} of {len(different)} runs collapsed: their favourites of {images} "
+        f"images are {', '.join(map(str, collapsed))} different sentences, fewer than a tenth; "
+        "they show what the model prefers, and no finding is judged on them"
     )
     counts = {"collapsed_runs": len(collapsed)}
     return Outcome([], counts=counts, notes=[note] if collapsed else [])
@@ -232,8 +232,8 @@ def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
     """Return a note where any choice of a share is tied."""
     share_name = " ".join([metric, *map(str, at.values())])
     note = (
-        f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices (within "
-        "1e-6), and share the credit"
+        f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices "
+        "(within 1e-6); tied choices share the credit"
     )
     return [note] if found.ties else []
 

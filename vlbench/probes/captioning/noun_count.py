@@ -68,7 +68,7 @@ def noun_count(
         seed: seed that draws another image for each image, and nouns that an image does not show.
     """
     if len(k) < 2 or list(k) != sorted({*k}) or k[0] < 1:
-        raise ValueError(f"k is {list(k)}; wanted two or more numbers of nouns, ascending from 1")
+        raise ValueError(f"k is {list(k)}; give two or more numbers of nouns, ascending from 1")
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     named = [ranked_nouns(tagger, captions) for captions in rows["captions"]]
     kept = [i for i, nouns_of_image in enumerate(named) if len(nouns_of_image) >= k[-1]]

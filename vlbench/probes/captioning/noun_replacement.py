@@ -95,7 +95,7 @@ def _another(word: str, tagger: Nouns, rng: Generator) -> str:
     """Return a word that is drawn from those that are no nouns, but not this one."""
     words = tagger.other_words
     if not set(words) - {word}:
-        raise TooFewRows(f"the training captions have no word to draw in place of '{word}'")
+        raise TooFewRows(f"the training captions have no word to replace '{word}'")
     while (drawn := words[int(rng.integers(len(words)))]) == word:
         pass
     return drawn

@@ -111,7 +111,9 @@ class Nouns:
                 break
         if len(drawn) < count:
             vocabulary = f"the training captions have {len(self.vocabulary)} nouns"
-            raise TooFewRows(f"{vocabulary}, too few to draw {count} that an image does not show")
+            raise TooFewRows(
+                f"{vocabulary}, too few to draw {count} nouns that an image does not show"
+            )
         return list(drawn.values())
 
     @cached_property

@@ -26,7 +26,7 @@ from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 # Why how often a choice is tied has no chance.
-TIED = "how often no choice is made, which says how far the share beside it can be read"
+TIED = "how often no choice is made; the more often, the less the fraction beside it means"
 
 # The unit of matching scores, which is each model's own.
 UNIT = "score"
@@ -221,8 +221,8 @@ def report(
     ties = sum(round(score.value * score.n) for score in tied)
     choices = sum(score.n for score in tied)
     note = (
-        f"{share}: the best scores are tied in {ties} of {choices} choices"
-        " (within 1e-6), and share the credit"
+        f"{share}: the best scores are tied in {ties} of {choices} choices (within 1e-6); tied "
+        "choices share the credit"
     )
     notes = [note] if ties else []
     notes += _range_notes([one.score for one in measured if one.score.metric == share])
@@ -238,7 +238,10 @@ def _range_notes(scores: Sequence[Score]) -> list[str]:
     assert least.ci95
     assert most.ci95
     ends = " to ".join(f"{one.value:.1%} ({one.at['template']})" for one in (least, most))
-    note = f"{least.metric} ranges over templates from {ends}: read each by itself, not their mean"
+    note = (
+        f"{least.metric} ranges over templates from {ends}: read each template's score, not their "
+        "mean"
+    )
     return [note] if least.ci95[1] < most.ci95[0] else []
 
 

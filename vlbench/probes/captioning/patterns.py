@@ -176,7 +176,7 @@ def mine(captions: Sequence[Tagged]) -> Pattern:
     words = [without_punctuation(tagged) for tagged in captions]
     prefix = _prefix(words)
     if not prefix:
-        raise ValueError("no caption has a word: there is no pattern")
+        raise ValueError("no caption has a word, so there is no pattern")
     places = [_after(one, prefix) for one in words]
     rests = [letters(one[k:]) for one, k in zip(words, places, strict=True) if k is not None]
     groups = [some for n in range(len(BEFORE) + 1) for some in combinations(BEFORE, n)]

@@ -81,7 +81,7 @@ def of_classes(data: Data, names: Sequence[str]) -> Data:
     """
     _require_once(names)
     if len(names) < 2:
-        raise ValueError(f"categories {list(names)}: nothing to choose from; name 2 or more")
+        raise ValueError(f"categories {list(names)}: name 2 or more")
     known = {name: i for i, name in enumerate(data.classes)}
     absent = [name for name in names if name not in known]
     if absent:

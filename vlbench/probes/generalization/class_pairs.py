@@ -28,7 +28,7 @@ SHOWN = 3
 
 WAYS_OUT = (
     "give the outputs' names with --model-args classes=FILE, one per line; or, where the data's "
-    "folders are numbers of outputs, say class_numbers_are_outputs: true in the task's data"
+    "folders are numbers of outputs, set class_numbers_are_outputs: true in the task's data"
 )
 
 
@@ -56,15 +56,17 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     for logits of another shape.
     """
     if logits.ndim != 2:
-        raise ValueError(f"logits have shape {list(logits.shape)}; wanted [N, C]")
+        raise ValueError(f"logits have shape {list(logits.shape)}; they must be [N, C]")
     classes, count = list(data.classes), logits.shape[1]
     if count != len(classes):
-        raise CannotDo(f"the model's own classifier has {count} classes, the data {len(classes)}")
+        raise CannotDo(
+            f"the model's own classifier has {count} classes, but the data have {len(classes)}"
+        )
     order = getattr(model, "class_order", "")
     if order == ANY_ORDER:
         return Pairs(None, "")
     if order and order == data.class_order:
-        return Pairs(None, f"outputs and classes are paired by place: both have {order}'s order")
+        return Pairs(None, f"outputs and classes are paired by position: both have {order}'s order")
     by_value = _numbers(classes)
     if by_value and data.class_order == OUTPUT_NUMBERS:
         outputs = _pairs([[str(i)] for i in range(count)], [[str(i)] for i in by_value])
@@ -105,8 +107,8 @@ def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> li
         return list(given)
     raise ValueError(
         f"class_names {_quote(given)} are not the names of the data's classes {_quote(classes)}, "
-        "which have no order but that of texts; give the name of each class, such as "
-        f"class_names: {{{classes[0]}: {given[0]}}}"
+        "which are sorted only as texts; give the name of each class, such as class_names: "
+        f"{{{classes[0]}: {given[0]}}}"
     )
 
 
@@ -151,7 +153,9 @@ def _names(model: Classifier, count: int) -> list[str]:
     if len(names) != count:
         raise ValueError(f"{len(names)} class names for {count} logits")
     if all(map(GENERIC.fullmatch, names)):
-        raise CannotDo(f"the model's outputs have no names but '{names[0]}' and so on; {WAYS_OUT}")
+        raise CannotDo(
+            f"the model's outputs have only the names '{names[0]}' and so on; {WAYS_OUT}"
+        )
     return names
 
 
@@ -164,12 +168,12 @@ def _make_pairs(
         used = set(outputs.values())
         left = [name for i, name in enumerate(names) if i not in used]
         both = f"of the model {_quote(left)}; of the data {_quote(lonely)}"
-        why = f"{len(lonely)} of {len(classes)} have no partner or several: {both}"
+        why = f"{len(lonely)} of {len(classes)} have no partner or several partners: {both}"
         raise CannotDo(f"the model's classes are not the data's: {why}; {WAYS_OUT}")
     order = [outputs[i] for i in range(len(classes))]
     if order == list(range(len(order))):
         return Pairs(None, "" if how == "by name" else f"outputs and classes are paired {how}")
-    return Pairs(order, f"outputs and classes are paired {how}, not by place")
+    return Pairs(order, f"outputs and classes are paired {how}, not by position")
 
 
 def _quote(names: Sequence[str]) -> str:

@@ -50,10 +50,10 @@ ROWS = 64
 # Eigenvalues of 0..1 that are closer than this are equal.
 EQUAL = 1e-9
 
-PARALLEL_NOTE = "all features point the same way: no clustering is better than another, so chance"
-FEW_NOTE = "fewer than two images for each cluster: intervals say nothing of other clusters"
+PARALLEL_NOTE = "all features point the same way, so every clustering is at chance"
+FEW_NOTE = "fewer than two images per cluster: intervals do not cover other clusterings"
 DISCONNECTED_NOTE = (
-    "the graph of affinities is not connected: clusters may be arbitrary within its parts"
+    "the affinity graph is not connected: clusters within its components may be arbitrary"
 )
 
 
@@ -139,7 +139,9 @@ def clustering(
     require_classes(data)
     test, k = data.splits["test"], len(data.classes)
     if len(test) < k:
-        raise TooFewRows(f"the test split has {counted(len(test), 'image')}, {k} clusters asked", k)
+        raise TooFewRows(
+            f"the test split has {counted(len(test), 'image')}, fewer than {k} clusters", k
+        )
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
     tested = TestImages(test["image"].examples(), data.classes, label)
     if all_parallel(features):

@@ -201,7 +201,7 @@ def _ends(n: int, percent: Sequence[float], classes: int) -> list[int]:
     ends = block_ends(n, percent, least=classes)
     if len(ends) < 2:
         rows = math.ceil(100 * classes / percent[-2]) if len(percent) > 1 else None
-        raise TooFewRows(f"{counted(n, 'train image')} in one block, 2 needed", rows)
+        raise TooFewRows(f"{counted(n, 'train image')} in one block; 2 are needed", rows)
     return ends
 
 
@@ -330,7 +330,7 @@ def _selectivity(
     tested = kinds[n:][seen].numpy()
     if len(np.unique(tested)) < 2:
         common = counted(len(np.unique(tested)), "type")
-        raise TooFewRows(f"{common} of '{types}' in both train and test images, 2 needed")
+        raise TooFewRows(f"{common} of '{types}' in both train and test images; 2 are needed")
     task, controls = problem.answer(whole, problem.right).credit[seen], []
     for seed in seeds:
         control = control_labels(kinds, problem.label, np.random.default_rng(seed))

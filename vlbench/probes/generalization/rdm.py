@@ -147,8 +147,8 @@ def _by_class(squares: Tensor, errors: Tensor, names: Sequence[str]) -> Tensor:
         if len(undefined):
             i, j = torch.triu_indices(len(errors), len(errors), 1)[:, int(undefined[0])].tolist()
             raise ValueError(
-                f"classes '{names[i]}' and '{names[j]}' differ and have no deviation to divide by; "
-                "take the rule 'cosine'"
+                f"classes '{names[i]}' and '{names[j]}' differ and have zero deviation; use the "
+                "rule 'cosine'"
             )
         sums.masked_fill_(squares == 0, 1.0)
     return squares.div_(sums).sqrt_()

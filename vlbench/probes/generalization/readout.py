@@ -110,12 +110,12 @@ PARTS = (8, 4, 2)
 # The width and height that images are resized to for the floor of raw pixels.
 PIXELS = 16
 
-NO_CHANCE = "the images are those whose class a probe reads, or does not: guessing depends on both"
+NO_CHANCE = "the images are chosen by whether a probe reads their class, so chance is not defined"
 NOTHING_MORE = (
-    "no layer is read better than the scores of all classes by more than a standard error: nothing "
-    "more is read, and the gap is 0"
+    "no layer is read better than the scores of all classes by more than a standard error, so "
+    "the gap is 0"
 )
-FEW_NOTE = f"fewer than {FEW} train images chose the best stage: a better stage may be missed"
+FEW_NOTE = f"fewer than {FEW} train images chose the best stage: it may not be the best"
 UNMEASURED = "the floor of random weights was not measured: "
 
 RAW_PIXELS, RANDOM_WEIGHTS = "raw_pixels", "random_weights"
@@ -165,7 +165,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
         seed: seed that draws the train images that are held out, and parts of the train images.
     """
     if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
-        raise CannotDo("the model scores no classes: nothing that it says can be compared")
+        raise CannotDo("the model does not score classes, so there is nothing to compare")
     require_classes(data)
     right = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
     require_train_images(right["train"], right["test"], data.classes)
@@ -460,7 +460,10 @@ def _notes_of_floors(read: Mapping[str, Choice], floors: Floors, examples: Examp
             if not is_above(read[layer].credit, credit, examples):
                 reached.setdefault(floor.replace("_", " "), []).append(layer)
     return [
-        f"{floor} reach what is read at {', '.join(layers)}: it is no knowledge of the model's"
+        (
+            f"{floor} reach the accuracy at {', '.join(layers)}, so it does not show what the "
+            "model learned"
+        )
         for floor, layers in reached.items()
     ]
 

@@ -51,8 +51,8 @@ from vlbench.probes.generalization.victims import (
 from vlbench.results import Outcome, Positive, Score
 
 BLIND_NOTE = (
-    "the gradient of the first {} images is 0 everywhere: descent is blind, so that a low success "
-    "does not show a robust model"
+    "the gradient of the first {} images is 0 everywhere: the attack has no gradient to follow, "
+    "so low success does not mean the model is robust"
 )
 
 
@@ -120,7 +120,10 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     ]
     predictions: dict[Attack | None, Predictions] = {None: (clean := run.predictions(None))}
     if not clean.right.any():
-        raise CannotDo(f"the model classifies none of {len(test)} images rightly: none to attack")
+        raise CannotDo(
+            f"the model classifies none of {len(test)} images correctly, so there is nothing to "
+            "attack"
+        )
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
     tested = TestImages(test, data.classes)
     measured = [_clean_accuracy(clean, tested)]
@@ -154,7 +157,7 @@ def _draw_sample(test: Split, sample: Sample | None) -> Split:
     if sample is None:
         return test
     if not 1 <= sample.images <= len(test):
-        present = f"the test split has {counted(len(test), 'image')}, {sample.images} asked"
+        present = f"the test split has {counted(len(test), 'image')}, {sample.images} requested"
         raise TooFewRows(present, sample.images)
     # The paper's code draws from NumPy's older generator.
     order = np.random.RandomState(sample.seed).permutation(len(test))
@@ -217,7 +220,7 @@ def _success(
         n=n,
         chance=chance,
         higher_is_better=False,
-        no_chance="" if chance else "nothing moves at epsilon 0, so that what was right stays so",
+        no_chance="" if chance else "epsilon 0 changes no image, so right answers stay right",
         **wilson(float((credit * weight).sum() / weight.sum()) * n, n)._asdict(),
     )
 
@@ -226,13 +229,13 @@ def _refuse_attacks(
     epsilons: Mapping[str, Sequence[float]], goals: Sequence[str], descent: Descent
 ) -> None:
     if not goals or len(set(goals)) < len(goals) or not set(goals) <= set(GOALS):
-        raise ValueError(f"goals are {list(goals)}; wanted some of {', '.join(GOALS)}")
+        raise ValueError(f"goals are {list(goals)}; use some of {', '.join(GOALS)}")
     for norm, sizes in epsilons.items():
         if norm not in ATTACKS:
             raise ValueError(f"no norm is named '{norm}'; there are {', '.join(ATTACKS)}")
         finite = all(0 <= size < np.inf for size in sizes)
         if not sizes or not finite or list(sizes) != sorted(set(sizes)):
-            raise ValueError(f"epsilons of {norm} are {sizes}; wanted some of 0 or more, ascending")
+            raise ValueError(f"epsilons of {norm} are {sizes}; use some of 0 or more, ascending")
     if not epsilons:
         raise ValueError(f"no epsilons; give some under {' or '.join(ATTACKS)}")
     steps, rel_stepsize, batch_size, _ = descent
@@ -243,6 +246,6 @@ def _refuse_attacks(
 
 def _refuse_model(model: Classifier | ImageEncoder) -> None:
     if not getattr(model, "differentiable", True):
-        raise CannotDo("no gradient flows through this model, which says differentiable = False")
+        raise CannotDo("this model has no gradient (differentiable = False)")
     if getattr(model, "ragged", False):
-        raise CannotDo("this model keeps each picture's size; a batch is attacked at one size")
+        raise CannotDo("this model keeps each picture's size, but a batch is attacked at one size")

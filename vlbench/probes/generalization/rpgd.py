@@ -100,11 +100,11 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
             (gradient,) = torch.autograd.grad(loss, moving, allow_unused=True)
     if gradient is None:
         raise ValueError(
-            "no gradient reaches the pixels: the logits do not depend on them in a way that "
-            "torch can follow; an adapter that has none says differentiable = False"
+            "no gradient reaches the pixels: torch cannot trace the logits back to them; if the "
+            "adapter has no gradient, set differentiable = False"
         )
     if not gradient.isfinite().all():
-        raise ValueError("the gradient at the pixels is NaN or infinite: nothing can be attacked")
+        raise ValueError("the gradient at the pixels is NaN or infinite, so no attack is possible")
     return gradient
 
 

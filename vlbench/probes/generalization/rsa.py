@@ -54,7 +54,7 @@ FEWEST_CLASSES = 3
 # One that is left out must leave two, between which there are distances.
 FEWEST_CATEGORIES = 3
 
-CONSTANT_NOTE = "all distances are the same: the matrix tells no classes apart, so chance"
+CONSTANT_NOTE = "all distances are the same, so the correlation is at chance"
 
 
 @layered()
@@ -82,7 +82,7 @@ def rsa(
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if trials < 1:
-        raise ValueError(f"{trials} trials; wanted 1 or more")
+        raise ValueError(f"{trials} trials; 1 or more are needed")
     test, names = data.splits["test"], data.classes
     _require_classes(data)
     rows = _rows(labels(test), same_images(test), names, 4 if rdm == "per_dimension" else 2)
@@ -244,7 +244,7 @@ def _outcome(score: Score, matrix: Tensor, data: Data, counts: dict[str, int]) -
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
         Score("n_classes", len(names), len(names), unit="classes"),
     ]
-    others = [replace(one, no_chance="counts what the matrix is over") for one in others]
+    others = [replace(one, no_chance="counts the rows of the matrix") for one in others]
     constant = not standardised([matrix.numpy()], 1).any()
     return Outcome(
         scores=[score, *others],

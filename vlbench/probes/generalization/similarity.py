@@ -49,15 +49,14 @@ MOST_IMAGES = 1_000
 
 # Measured in benchmarks/coverage.py.
 WIDTH_NOTE = (
-    "intervals: that of mutual_knn is up to 1.7 times as wide as it need be; that of "
-    "rdm_correlation holds the truth in only 88 to 90 % of draws if the lengths of vectors are "
-    "heavy-tailed"
+    "intervals: for mutual_knn up to 1.7 times as wide as necessary; for rdm_correlation, they "
+    "contain the true value in only 88 to 90 % of draws if vector lengths are heavy-tailed"
 )
 
 # What encodes a column, and its name, of each of two sides.
 Sides = Sequence[tuple[Callable[[Any], Tensor], str]]
 
-OWN_COMPANION_NOTE = "the model is its own companion, to which it is similar by definition"
+OWN_COMPANION_NOTE = "the model is compared with itself, so they are similar by definition"
 SIZE_NOTE = "mutual_knn depends on the number of images: {:,} here, 1,024 in arXiv:2405.07987"
 
 
@@ -253,7 +252,7 @@ def scores_of(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Scor
 def _notes(x: Tensor, y: Tensor) -> list[str]:
     """Return what a row says of its intervals, of n, and of vectors that are all equal."""
     equal = [
-        f"the vectors of the {name} are all the same, so chance"
+        f"the vectors of the {name} are all the same, so the similarity is at chance"
         for name, vectors in (("model", x), ("companion", y))
         if all_equal(vectors)
     ]

@@ -166,7 +166,7 @@ def require_unmoved(before: Any, after: Any, words: Sequence[str]) -> None:
     """Raise RuntimeError where a row of [N, D] differs in any bit."""
     moved = (before != after).any(1).nonzero()[0]
     if len(moved):
-        raise RuntimeError(f"the vector of '{words[moved[0]]}' was to be frozen, and moved")
+        raise RuntimeError(f"the vector of '{words[moved[0]]}' changed, but it must be frozen")
 
 
 def _count(
@@ -180,7 +180,7 @@ def _count(
         counts.update(words)
         n_pieces += 1
     if not counts:
-        raise DataError(f"the corpus has no words, in {n_documents} documents")
+        raise DataError(f"the corpus has no words in {n_documents} documents")
     if not any(word in counts for word in visual_words):
         some = ", ".join(visual_words[:3])
         raise DataError(

@@ -57,9 +57,7 @@ BLIND_RATE = 0.03
 INTERPOLATION = "bicubic"
 
 NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
-EQUAL_FEATURES_NOTE = (
-    "the features of all test images are the same: none tells classes apart, so chance"
-)
+EQUAL_FEATURES_NOTE = "all test images have identical features, so accuracy is at chance"
 
 
 def augmented_features(
@@ -226,7 +224,7 @@ def _measure(metric: str, choices: Sequence[Choice], data: Data, split: str) -> 
 def _refuse_training(training: LinearTraining, *, augment: bool) -> None:
     require_known("optimizer", [training.optimizer], ["adam", "lbfgs"])
     if training.optimizer == "lbfgs" and (augment or training.seeds > 1):
-        raise ValueError("lbfgs sees the same images in every pass, and draws nothing from a seed")
+        raise ValueError("lbfgs sees the same images in every pass and ignores the seed")
     if min(training.epochs, training.batch_size) < 1:
         given = f"epochs {training.epochs} and batch_size {training.batch_size}"
         raise ValueError(f"{given}: both must be 1 or more")

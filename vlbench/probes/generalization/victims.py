@@ -30,10 +30,10 @@ from vlbench.probes.generalization.linear import (
 )
 from vlbench.probes.generalization.rpgd import Attack, perturb
 
-OWN_NOTE = "the model's own classifier is attacked"
+OWN_NOTE = "the attack is on the model's own classifier"
 HEAD_NOTE = (
-    "a linear head is attacked, trained on the features of {} train images as they are: {} epochs "
-    "of Adam, learning rate {}, weight decay {}, batch size {}"
+    "the attack is on a linear head, trained on the unscaled features of {} train images: {} "
+    "epochs of Adam, learning rate {}, weight decay {}, batch size {}"
 )
 
 

@@ -57,7 +57,7 @@ def visual_words(
     """
     words = sorted(set(word) - {""})
     if len(words) < 2:
-        raise TooFewRows(f"the images have {len(words)} visual words; 2 or more are wanted")
+        raise TooFewRows(f"the images have {len(words)} visual words; 2 or more are needed")
     named = torch.tensor([bool(one) for one in word])
     right = torch.from_numpy(np.searchsorted(words, [one for one in word if one]))
     # PCA of equal features would be PCA of their rounding.
@@ -111,7 +111,7 @@ def _components(points: Tensor, size: int, what: str) -> Components:
     if width < size:
         raise CannotDo(f"features of {width} dimensions cannot be reduced to {size}")
     if n < size:
-        raise TooFewRows(f"PCA to {size} dimensions is to be fitted on {n} {what}")
+        raise TooFewRows(f"PCA to {size} dimensions cannot be fitted on {n} {what}")
     mean = torch.stack([x.double().sum(0) for x in torch.split(points, BLOCK)]).sum(0) / n
     if n <= width:
         _, _, rows = torch.linalg.svd(points.double() - mean, full_matrices=False)

@@ -57,7 +57,7 @@ CONSTANT = 1e-6
 # The nearest to 1 that a correlation is on Fisher's scale, where 1 is infinite.
 NEAREST = 1 - 1e-12
 
-CONSTANT_NOTE = "all cosines are the same: the vectors tell no words apart, so chance"
+CONSTANT_NOTE = "all cosines are the same, so the correlation is at chance"
 
 
 def word_similarity(

@@ -71,7 +71,7 @@ BLOCK = 1 << 20
 # The number of guesses that `accuracy_top5` allows.
 GUESSES = 5
 
-EQUAL_VECTORS_NOTE = "the vectors of all images are the same: none tells classes apart, so chance"
+EQUAL_VECTORS_NOTE = "all images have identical vectors, so accuracy is at chance"
 
 
 def zero_shot(
@@ -392,7 +392,9 @@ def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> 
     if isinstance(given, str) and given not in NAME_SETS:
         raise unknown("set of class names", given, NAME_SETS)
     if isinstance(given, str) and data.class_order != "imagenet":
-        raise ValueError(f"{given} names ImageNet's classes in their order, which the data lack")
+        raise ValueError(
+            f"{given} names ImageNet's classes in their order; the data do not have this order"
+        )
     if not isinstance(given, str):
         return spoken_names(names_of_classes({} if given is None else given, data))
     names = _from_open_clip(NAME_SETS[given])

@@ -35,9 +35,7 @@ from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Positive, Score
 from vlbench.threads import single_thread
 
-EQUAL_FEATURES_NOTE = (
-    "the features of all test images are the same: none tells classes apart, so chance"
-)
+EQUAL_FEATURES_NOTE = "all test images have identical features, so accuracy is at chance"
 
 
 class ProjectionTraining(NamedTuple):
@@ -228,7 +226,7 @@ def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial
     n_seen = int(fraction * n_classes)
     if min(n_seen, n_classes - n_seen) < 2:
         parts = f"{n_seen} seen and {n_classes - n_seen} unseen"
-        raise ValueError(f"{n_classes} classes are {parts}; 2 or more of each are wanted")
+        raise ValueError(f"{n_classes} classes are {parts}; 2 or more of each are needed")
     rng = np.random.default_rng(seed)
     orders = [rng.permutation(n_classes) for _ in range(trials)]
     return [
@@ -246,7 +244,7 @@ def _require_images(drawn: Sequence[Trial], features: Features) -> None:
     train, test = features.train.label, features.test.label
     for number, trial in enumerate(drawn, 1):
         if not np.isin(train, trial.seen).any() or not np.isin(test, trial.unseen).any():
-            raise TooFewRows(f"trial {number} has no train images of seen classes, or no test ones")
+            raise TooFewRows(f"trial {number} has no train or no test images of seen classes")
 
 
 def _score(credit: Tensor, floor: Tensor, label: Tensor, drawn: Sequence[Trial]) -> Score:

@@ -61,8 +61,8 @@ Head = tuple[int, int]
 Item = TypeVar("Item")
 
 CAVEAT = (
-    "a drop is what the model loses without a part: parts that stand in for each other hide it, "
-    "and a model without a part may be worse because it never ran so"
+    "a drop is the loss of accuracy without a part: redundant parts hide it, and a model may be "
+    "worse only because it was never trained without that part"
 )
 
 
@@ -144,7 +144,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         if source in positions:
             parts += _windows(source, windows, len(heads), draws, seed)
     if not parts:
-        raise SpecError("nothing is taken away: set each, best_heads or windows")
+        raise SpecError("no part is removed: set each, best_heads or windows")
     cuts = [*dict.fromkeys(chain.from_iterable((one.cut, *one.controls) for one in parts))]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
     whole = asks.choose(model)
@@ -187,7 +187,7 @@ def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> As
         have = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
     if not isinstance(model, ImageTextScorer):
-        raise CannotDo("it is no ImageTextScorer, which choosing among captions needs")
+        raise CannotDo("it is not an ImageTextScorer, which is needed to choose among captions")
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     sizes = [*map(len, texts)]
     places = np.repeat(range(len(sizes)), sizes).tolist()
@@ -206,13 +206,13 @@ def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[
     Raises CannotDo for a model that shows no attention.
     """
     if not isinstance(model, JointAttender):
-        raise CannotDo("it is no JointAttender, which `best_heads` needs")
+        raise CannotDo("it is not a JointAttender, which `best_heads` needs")
     sums = head_sums(AttentionReader(model, 1), rows["picture"], entity_queries(rows), engine)
     (group,) = groups_of(sums, [{}], 0)
     right = group.measures["accuracy"].sum(0)
     if count > len(right) // 2:
-        have = f"the model has {len(right)}, of which as many others are to be left"
-        raise SpecError(f"{count} best heads asked; {have}")
+        have = f"the model has {len(right)}, and as many random heads must remain"
+        raise SpecError(f"{count} best heads requested; {have}")
     places = np.argsort(-right, kind="stable")[:count].tolist()
     return [divmod(place, group.shape[1]) for place in places]
 
@@ -240,7 +240,7 @@ def _heads(heads: Sequence[int]) -> list[Part]:
 
 def _windows(source: str, width: int, layers: int, draws: int, seed: int) -> list[Part]:
     if width > layers:
-        raise SpecError(f"windows of {width} layers asked; the model has {layers}")
+        raise SpecError(f"windows of {width} layers requested; the model has {layers}")
 
     def blind(some: Sequence[int]) -> Cut:
         return Cut(looks=tuple(Look(source, "image", (i, i + 1)) for i in some))

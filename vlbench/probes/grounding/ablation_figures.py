@@ -21,7 +21,7 @@ ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Drop]]
 COLUMNS = ("metric", "cut", "layer", "head", "value", "low", "high")
 
 # Heads, or layers, whose interval of the drop beyond random parts holds no 0.
-TOLD = "told apart from random {} (95 %)"
+TOLD = "different from random {} (95 %)"
 RING: Any = {"s": 26, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2}
 
 

@@ -80,7 +80,7 @@ def head_sums(
     rows = engine.map(read, pictures, queries, key=key)
     with_regions = [row for row in rows if row["heads"] is not None]
     if not with_regions:
-        raise CannotDo("no picture has regions among which the model could choose")
+        raise CannotDo("no picture has regions for the model to choose from")
     heads = np.zeros((len(rows), *with_regions[0]["heads"].shape), np.float32)
     for i, row in enumerate(rows):
         if row["heads"] is not None:

@@ -264,4 +264,4 @@ def _refuse_misfit(attention: JointAttention) -> None:
     shape = list(attention.weights.shape)
     wanted = [len(attention.spans), len(attention.boxes)]
     if len(shape) != 4 or shape[2:] != wanted:
-        raise ValueError(f"attention has shape {shape}; wanted [layers, heads, *{wanted}]")
+        raise ValueError(f"attention has shape {shape}; it must be [layers, heads, *{wanted}]")

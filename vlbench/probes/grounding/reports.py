@@ -26,17 +26,18 @@ from vlbench.probes.grounding.scores import (
 from vlbench.results import Outcome
 
 OWN_PATCHES = (
-    "the model looks at patches of its own: a region scores the attention to patches, each times "
-    "the share of it that the region covers; compare with models that read regions by pointing"
+    "the model reads patches, not regions: a region's score is the attention to patches, "
+    "weighted by the fraction of each patch that it covers; compare with models that read "
+    "regions by pointing"
 )
 IMAGE_ALONE = (
-    "attention is a softmax over the image alone: the rule that a head is active above "
+    "attention is a softmax over the image only: the rule that a head is active above "
     f"{ACTIVE:.0%} does not apply"
 )
 AMONG_THINGS = (
-    f"a head chooses among regions of things, which overlap a gold box by {OVERLAP:g} or more"
+    f"a head chooses among regions of objects, which overlap a gold box by {OVERLAP:g} or more"
 )
-NO_CONFIDENCE = "regions have no scores: there is no baseline of the most confident region"
+NO_CONFIDENCE = "regions have no scores, so there is no baseline of the most confident region"
 
 
 class Queries(NamedTuple):
@@ -97,7 +98,7 @@ def _counts(groups: Sequence[Group]) -> dict[str, int]:
 
 def _best(groups: Sequence[Group]) -> str:
     named = ", ".join(" ".join([*g.at.values(), g.named(g.best)]) for g in groups)
-    return f"best head, chosen where it is tested, layer-head from 0: {named}"
+    return f"best head, chosen on the test images, layer-head from 0: {named}"
 
 
 def _notes(sums: HeadSums) -> list[str]:
@@ -114,4 +115,8 @@ def _inactive(groups: Sequence[Group]) -> list[str]:
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")
     where = f" for {names}" if names else ""
-    return [f"no head gives the image over {ACTIVE:.0%} of its attention{where}"] if idle else []
+    return (
+        [f"no head gives more than {ACTIVE:.0%} of its attention to the image{where}"]
+        if idle
+        else []
+    )

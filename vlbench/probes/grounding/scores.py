@@ -199,7 +199,7 @@ def _summary(group: Group) -> Iterable[Score]:
     if group.best_active is not None:
         yield _score(group, "best_active_head_accuracy", right[group.best_active])
     bound = clustered_fraction(group.stats["upper_bound"], group.sizes)
-    why = "a bound: how often there is a region to choose that would be right"
+    why = "an upper bound: how often a right region is among the choices"
     yield Score("upper_bound", at=dict(group.at), n=group.n, no_chance=why, **bound._asdict())
 
 

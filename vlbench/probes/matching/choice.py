@@ -140,7 +140,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     asks = questions.asked(floors or {}, seed)
     if not asks:
         columns = ", ".join(sorted(rows.columns))
-        raise DataError(f"the rows ask for no choice: wanted is {WANTED}; they have {columns}")
+        raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
     counts |= count_truncated(model, questions.texts)
     counts |= {"unparsed": questions.judged.unparsed} if questions.judged else {}
     grouped = [
@@ -164,7 +164,7 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
     Raises CannotDo where rows have several images.
     """
     if "foils" not in rows.columns or len(_suffixes(rows)) > 1:
-        raise CannotDo("in words, it can choose among texts for one image only")
+        raise CannotDo("in words, it can choose only among texts for one image")
     return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
 
 

@@ -32,7 +32,7 @@ MOST_CATEGORIES = 150
 TOLD = 0.5
 
 
-BEYOND_CHANCE = "a blind rule of another taste beats chance; compare with the floors"
+BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
 
 
 class MetricItems(NamedTuple):
@@ -261,7 +261,8 @@ def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
             if value - chance > TOLD * (1 - chance):
                 of = f" of {category}" if category else ""
                 notes.append(
-                    f"{asked.metric}{of}: {name.replace('_', ' ')} alone is right in {value:.1%}"
+                    f"{asked.metric}{of}: {name.replace('_', ' ')}, as the only rule, is "
+                    f"right in {value:.1%}"
                 )
     return notes
 

@@ -41,7 +41,7 @@ from vlbench.probes.question_items import QuestionItems, place_of, read_question
 from vlbench.results import Outcome, Positive, Score
 
 FREQUENT = "frequent_answer"
-NO_DIRECTION = "a share is neither good nor bad by itself"
+NO_DIRECTION = "a fraction is neither good nor bad in itself"
 
 
 def questions(  # noqa: PLR0913 - tasks fill them by name
@@ -79,7 +79,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     """
     rows, way = data.splits["test"], way_of(model, asked)
     if positive and way == "letter":
-        raise SpecError("`positive` answers are asked by likelihood or in words, not by letter")
+        raise SpecError("`positive` needs answers by likelihood or in words, not by letter")
     items, known, counts = read_questions(rows), list[list[Reply]](), dict[str, int]()
     if isinstance(model, Recording):
         answered, known = look_up(model, rows, items.asked)

@@ -71,7 +71,7 @@ TEXT, IMAGE = "text", "image"
 
 SplitRows = Annotated[Data, "split"]
 
-_EQUAL = "the vectors of all {} are the same: none tells them apart, so chance"
+_EQUAL = "all {} have identical vectors, so recall is at chance"
 
 
 def retrieval(  # noqa: PLR0913 - tasks fill them by name
@@ -161,11 +161,9 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
 
 def _require_params(k: Sequence[int], pool: int | None, captions: int | None, prompt: str) -> None:
     if not k or min(k) < 1 or (pool is not None and pool < 2):
-        raise ValueError(
-            f"k {list(k)}, pool {pool}: wanted k of 1 or more, and a pool of 2 or more"
-        )
+        raise ValueError(f"k {list(k)}, pool {pool}: k must be 1 or more, and the pool 2 or more")
     if captions is not None and captions < 1:
-        raise ValueError(f"captions {captions}: wanted 1 or more per image, or all")
+        raise ValueError(f"captions {captions}: must be 1 or more per image, or all")
     if "{}" not in prompt:
         raise ValueError(f"prompt '{prompt}' has no {{}} for the caption")
 

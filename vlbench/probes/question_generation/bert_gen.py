@@ -147,7 +147,7 @@ class BertGen(nn.Module):
         positions = getattr(module.base_model.embeddings, "position_embeddings", None)
         if not isinstance(positions, nn.Embedding):
             kind = type(module).__name__
-            raise CannotDo(f"{kind} has no learned positions, which regions are given")
+            raise CannotDo(f"{kind} has no learned positions, which regions need")
         # RoBERTa keeps its first positions for padding.
         padding = positions.padding_idx
         self.first_position = 0 if padding is None else padding + 1

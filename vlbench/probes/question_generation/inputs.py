@@ -90,7 +90,7 @@ def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
     ]
     rows = [row for row, texts in enumerate(questions) if texts]
     if len(rows) < 2:
-        raise TooFewRows(f"{counted(len(rows), 'image')} with a question; two are wanted")
+        raise TooFewRows(f"{counted(len(rows), 'image')} with a question; two are needed")
     kept = split.select(rows)
     images = AskedImages(
         kept,
@@ -279,6 +279,6 @@ def require_room(
     longest = max(2 + n + len(own) for n, own in zip(sizes, captions, strict=True))
     if longest + most > network.limit:
         raise CannotDo(
-            f"an image and its caption are {longest} tokens, and {most} of a question follow; the "
-            f"model has {network.limit} positions: ask with a lower max_question, or a longer model"
+            f"an image and its caption have {longest} tokens, and a question {most}; the model "
+            f"has {network.limit} positions: lower max_question, or use a longer model"
         )

@@ -117,7 +117,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     """
     longest, things = questions
     if longest < 1 or not seeds:
-        raise ValueError(f"max_question {longest}, seeds {list(seeds)}: wanted 1 or more")
+        raise ValueError(f"max_question {longest}, seeds {list(seeds)}: must be 1 or more")
     tokenizer, _ = model.masked_lm()
     texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
     given = [data.splits["train"], _first_rows(data.splits["test"], images)]

@@ -45,8 +45,8 @@ GAINS = {
 
 # Why a score has neither chance nor floor.
 NO_CHANCE = {
-    "questions": "describes the questions: more of it is neither better nor worse",
-    "people": "what people reach, which the steps are compared with",
+    "questions": "describes the questions: a higher value is neither better nor worse",
+    "people": "people's rating, which the steps are compared with",
 }
 
 SIMILARITY = "cls_similarity"

@@ -120,7 +120,7 @@ def gather(
     image, CannotDo where the model has no vector for any word.
     """
     if min(objects, default=0) < 2:
-        raise ValueError(f"objects {list(objects)}: wanted numbers of 2 or more")
+        raise ValueError(f"objects {list(objects)}: must be numbers of 2 or more")
     names = dict.fromkeys([*splits.train, *splits.test])
     classes = sorted({n.word for name in names for row in data.splits[name]["named"] for n in row})
     vectors = name_vectors(encoders.words, classes, engine)

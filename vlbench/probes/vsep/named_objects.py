@@ -52,7 +52,7 @@ class NameVectors(NamedTuple):
     def note(self) -> str:
         """Return a row's note on the words."""
         if self.static:
-            return "words: the vectors of class names, since they are the same in any text"
+            return "words: vectors of the class names, which are the same in any text"
         return "words: their vectors in the caption"
 
 
@@ -152,11 +152,11 @@ class ObjectEncoders(NamedTuple):
     def note(self) -> str:
         """Return a row's note on the regions."""
         confidence = self.boxes.confidence
-        detected = f"the surest with a category's label, from confidence {confidence:g}"
+        detected = f"the most confident with a category's label, from confidence {confidence:g}"
         if self.regions is None:
-            return f"regions: those of the data, {detected}"
+            return f"regions of the data, {detected}"
         if isinstance(self.regions, Detector):
-            return f"regions: those that the model detects, {detected}"
+            return f"regions that the model detects, {detected}"
         if self.boxes.source == "gold":
             return "regions: the largest gold box of a category, encoded by the model"
         return f"regions: boxes of the data, {detected}, encoded by the model"

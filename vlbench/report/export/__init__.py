@@ -23,7 +23,7 @@ from vlbench.report.texts import number, one_line
 from vlbench.results import Result
 
 # The note below a table with a model in bold.
-BOLD = "Bold: told apart from every other model at 5 % (paired tests, corrected for all pairs)."
+BOLD = "Bold: differs from every other model at 5 % (paired tests, corrected for all pairs)."
 
 
 class LeftOut(NamedTuple):

@@ -161,7 +161,7 @@ def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str
         trials.setdefault((trial.metric, trial.at, trial.id), []).append(trial)
     for metric, at, _ in trials:
         if (metric, at) not in scores.ids:
-            raise DataError(f"its items have a score that the row lacks: {metric} at {at}")
+            raise DataError(f"its items have a score that the row does not have: {metric} at {at}")
     yield from (_line(scores, found) for found in trials.values())
 
 
@@ -230,9 +230,9 @@ def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterato
 def _unfit(row: Result) -> str:
     """Return why a row can be no record; nothing where it can."""
     if not row.request:
-        return "it has no request, so no identity that lasts"
+        return "it has no request, so it has no lasting identity"
     if _seconds_at_end(row) is None:
-        return "it does not say when it was finished"
+        return "it does not record when it finished"
     strange = [s for s in row.scores if not s.is_possible]
     return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
 

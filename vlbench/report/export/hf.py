@@ -42,9 +42,9 @@ def files(selection: Selection) -> Iterator[File | LeftOut]:
         if data is None:
             yield LeftOut(entry.row, "its data have no id on the hub")
         elif entry.primary is None:
-            yield LeftOut(entry.row, "it lacks the primary score")
+            yield LeftOut(entry.row, "it has no primary score")
         elif places[place] > 1:
-            yield LeftOut(entry.row, "another row of the model may not be compared with it")
+            yield LeftOut(entry.row, "another row of the model is not comparable with it")
         else:
             text = yaml.safe_dump([_entry(entry, entry.primary, data)], sort_keys=False)
             yield File(place, text.encode())

@@ -95,7 +95,7 @@ def _places(content: bytes, line: str) -> list[re.Match[bytes]]:
 def _problem(task: str, begins: int, ends: int) -> str:
     lines = "\n".join(_markers(task))
     if begins > 1 or ends > 1:
-        return f"the markers of {task} stand there more than once; leave one of each:\n{lines}"
+        return f"the markers of {task} occur more than once; keep one of each:\n{lines}"
     if begins and ends:
-        return f"the markers of {task} are crossed; put them in this order:\n{lines}"
-    return f"has no markers for {task}; add these lines where its table shall stand:\n{lines}"
+        return f"the markers of {task} are out of order; put them in this order:\n{lines}"
+    return f"has no markers for {task}; add these lines where its table should be:\n{lines}"

@@ -70,9 +70,9 @@ class Pair(NamedTuple):
     def verdict(self) -> str:
         """How the scores correlate, if that can be told."""
         if len(self.scores) < LEAST:
-            return "too few to tell a correlation"
+            return "too few for a correlation"
         if (found := self.correlation) is None:
-            return "all with the same score of a task"
+            return "all have the same score on a task"
         return f"Spearman's correlation {found.r:.2f}, {probability(found.p)} by permutation"
 
 

@@ -149,10 +149,10 @@ def set_cell(line, column, value):
         (set_cell(5, 2, "6"), r"question 4: the answer is '6'; answer from 1 to 5$"),
         (set_cell(5, 2, "2.5"), r"question 4: the answer is '2\.5'; answer from 1 to 5$"),
         (set_cell(5, 2, "good"), r"question 4: the answer is 'good'; answer from 1 to 5$"),
-        (set_cell(2, 1, "why?"), r"question 1, 'why\?' is not that of the key"),
-        (set_cell(2, 0, "99"), r"wanted is each question from 1 to \d+, once$"),
-        (set_cell(3, 0, "1"), r"wanted is each question from 1 to \d+, once$"),
-        (lambda rows: rows.pop(4), r"wanted is each question from 1 to \d+, once$"),
+        (set_cell(2, 1, "why?"), r"question 1, 'why\?' is not the question of the key"),
+        (set_cell(2, 0, "99"), r"must list each question from 1 to \d+ once$"),
+        (set_cell(3, 0, "1"), r"must list each question from 1 to \d+ once$"),
+        (lambda rows: rows.pop(4), r"must list each question from 1 to \d+ once$"),
         (lambda rows: rows[4].append("x"), r"cannot be read as CSV: .*line 5"),
         (set_cell(1, 2, "Antwort"), r"the columns are not number, question, answer; save it as"),
     ],
@@ -165,13 +165,15 @@ def test_what_is_wrong_with_a_sheet_is_said_with_its_place(folder, edit, message
 
 def test_a_sheet_in_another_encoding_is_named(folder):
     (folder / "filled/ben/caption_relevance.csv").write_bytes("number;\xe4".encode("latin-1"))
-    with pytest.raises(DataError, match=r"^filled/ben/caption_relevance\.csv is no UTF-8: byte 7$"):
+    with pytest.raises(
+        DataError, match=r"^filled/ben/caption_relevance\.csv is not UTF-8: byte 7$"
+    ):
         read_ratings(folder)
 
 
 def test_a_sheet_that_is_not_there_is_named(folder):
     (folder / "filled/ben/image_relevance.csv").unlink()
-    with pytest.raises(DataAbsent, match=r"^the sheet filled/ben/image_relevance\.csv is absent"):
+    with pytest.raises(DataAbsent, match=r"^the sheet filled/ben/image_relevance\.csv not found"):
         read_ratings(folder)
 
 
@@ -179,13 +181,13 @@ def test_one_rater_is_too_few(tmp_path):
     folder = sheets(tmp_path)
     filled(folder, "readability", lambda _: "1", raters=["anna"])
     with pytest.raises(
-        DataAbsent, match=r"a second rater's folder of sheets \(1 in filled/\) is absent"
+        DataAbsent, match=r"a second rater's folder of sheets \(1 in filled/\) not found"
     ):
         read_ratings(folder)
 
 
 def test_without_a_key_nothing_is_read(tmp_path):
-    with pytest.raises(DataAbsent, match=r"^the key of the sheets is absent; get it from vlbench"):
+    with pytest.raises(DataAbsent, match=r"^the key of the sheets not found; get it from vlbench"):
         read_ratings(tmp_path)
 
 

@@ -48,9 +48,9 @@ def test_an_image_that_a_step_has_no_question_about_is_not_drawn(tmp_path):
     ("steps", "images", "error", "message"),
     [
         (["1", "4"], 3, UnknownNameError, "no step is named '4'; .*1, 2, 3"),
-        (["1", "1"], 3, UnknownNameError, "--steps takes different steps"),
-        (["human"], 3, UnknownNameError, "--steps takes different steps, and not 'human'"),
-        (STEPS, 5, TooFewRows, "m on t has questions about 4 images, 5 asked for"),
+        (["1", "1"], 3, UnknownNameError, "--steps must be different steps"),
+        (["human"], 3, UnknownNameError, "--steps must be different steps, without 'human'"),
+        (STEPS, 5, TooFewRows, "m on t has questions about 4 images, 5 requested;"),
         (STEPS, 1, TooFewRows, "pass --images N, at least 2"),
     ],
 )

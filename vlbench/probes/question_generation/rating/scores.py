@@ -86,7 +86,9 @@ def read_key(file: Path) -> Key:
     except (ValueError, RecursionError, SpecError) as error:
         raise SpecError(f"{file}: is not a key of sheets: {error}") from error
     if key.schema != SCHEMA or set(key.sheets) != {sheet.name for sheet in SHEETS}:
-        raise SpecError(f"{file}: is not a key of schema {SCHEMA}, the one that this vlbench reads")
+        raise SpecError(
+            f"{file}: is not a key of schema {SCHEMA}, the only schema that this vlbench reads"
+        )
     for name, lines in key.sheets.items():
         pairs = sorted((line.image, line.system) for line in lines)
         images = sorted({line.image for line in lines})
@@ -114,13 +116,13 @@ def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
     rows = table[(table != "").any(axis=1)].set_index(NUMBER, drop=False)
     lines = key.sheets[sheet.name]
     if sorted(rows.index) != sorted(str(line.number) for line in lines):
-        raise DataError(f"{where}: wanted is each question from 1 to {len(lines)}, once")
+        raise DataError(f"{where}: must list each question from 1 to {len(lines)} once")
     images = {name: i for i, name in enumerate(sorted({line.image for line in lines}))}
     ratings = np.zeros((len(images), len(key.systems)), np.int64)
     for line in lines:
         row = rows.loc[str(line.number)]
         if row[QUESTION] != cells_of(sheet, line)[-1]:
-            what = f"{row[QUESTION]!r:.60} is not that of the key"
+            what = f"{row[QUESTION]!r:.60} is not the question of the key"
             raise DataError(f"{where}: question {line.number}, {what}")
         if (answer := str(row[ANSWER]).strip()) not in ANSWERS:
             what = f"the answer is {answer!r:.20}; answer from 1 to 5"

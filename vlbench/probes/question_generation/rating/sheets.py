@@ -75,13 +75,13 @@ def sample_questions(
     images.
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
-        raise UnknownNameError(f"--steps takes different steps, and not '{HUMAN}': {steps}")
+        raise UnknownNameError(f"--steps must be different steps, without '{HUMAN}': {steps}")
     asked = _by_step(questions)
     require_known("step", steps, asked)
     common = [name for name in asked[steps[0]] if all(name in asked[step] for step in steps)]
     if len(common) < images or images < 2:
         there = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
-        raise TooFewRows(f"{there}, {images} asked for; pass --images N, at least 2")
+        raise TooFewRows(f"{there}, {images} requested; pass --images N, at least 2")
     rng = np.random.default_rng(seed)
     drawn = sorted(rng.permutation(len(common))[:images].tolist())
     return [_sample_image([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
