@@ -14,6 +14,8 @@ from vlbench.cli import main
         (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
         (["ls", "tasks", "--jsn"], "did you mean --json?"),
         (["leaderboard", "show", "--outptu", "x"], "did you mean --output?"),
+        (["items", "few_shot_scenes", "tiny-rn", "--format", "json"], "did you mean --json?"),
+        (["leaderboard", "compare", "a", "b", "--json"], "did you mean --format?"),
     ],
 )
 def test_a_word_that_is_not_known_is_an_error_with_what_was_meant(words, hint, capsys):

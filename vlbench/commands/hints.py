@@ -12,6 +12,9 @@ from typing import Any, NoReturn
 
 from vlbench.errors import printed
 
+# What other commands call the same.
+ALSO = {"--format": "--json", "--json": "--format", "--to": "--file", "--file": "--to"}
+
 
 class HintingParser(argparse.ArgumentParser):
     """A parser whose errors name what was probably meant.
@@ -58,5 +61,6 @@ class HintingParser(argparse.ArgumentParser):
 def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     options = re.findall(r"^ .*?(--[a-z][a-z-]*)", parser.format_help(), re.MULTILINE)
     names = [word.partition("=")[0] for word in words if word.startswith("--")]
-    near = [close for name in names for close in get_close_matches(name, options, 1)]
+    same = [ALSO[name] for name in names if ALSO.get(name) in options]
+    near = same or [close for name in names for close in get_close_matches(name, options, 1)]
     return [f"did you mean {name}?" for name in near]
