@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from vlbench.code.functions import load_object
+from vlbench.code.functions import find_object, load_object
 from vlbench.code.plugins import load_file
 from vlbench.errors import SpecError
 
@@ -117,3 +117,11 @@ def test_an_object_that_is_not_there_suggests_the_nearest():
 def test_an_object_like_no_other_is_named():
     with pytest.raises(SpecError, match=r"'math' has no 'zzzzzz'$"):
         load_object("math:zzzzzz", [])
+
+
+@pytest.mark.parametrize("name", ["bright.py:fig", "../probes/bright.py:fig", "/x/bright.py:fig"])
+def test_a_file_in_place_of_its_module_is_told_what_to_write(tmp_path, name):
+    (tmp_path / "bright.py").write_text("fig = 1\n")
+    told = "^task.yaml: '.*bright.py:fig' names a file; write 'bright:fig'$"
+    with pytest.raises(SpecError, match=told):
+        find_object(lambda: "task.yaml", name, [tmp_path], trusted=())

@@ -30,7 +30,10 @@ def find_object(
     Anything else must lie in the packages `trusted`; None: in any. What is not trusted is refused
     before it is imported. Raises SpecError with `where()`, the place of the name, in front.
     """
-    module = name.partition(":")[0]
+    module, _, attribute = name.partition(":")
+    stem = PurePosixPath(module).stem
+    if module.endswith(".py") and any((folder / f"{stem}.py").is_file() for folder in folders):
+        raise SpecError(f"{where()}: '{name}' names a file; write '{stem}:{attribute}'")
     try:
         beside = any((folder / f"{module}.py").is_file() for folder in folders)
         if not beside and name in moved.MOVED:
