@@ -249,7 +249,7 @@ def extract_features(
     """Return a model's features of examples, of a task's `column` in a `split`, or of a folder.
 
     A text is a task's name, or else a folder, whose images are found at any depth, and whose labels
-    are the names of the folders that they lie in. `layers` are names, or `all` alone. What the
+    are the names of the folders that they lie in. `layers` are names, or only `all`. What the
     store has is not computed again. Raises CannotDo for a model that does not encode such values,
     UnknownNameError for what is neither a task nor a folder, and DataAbsent.
     """
@@ -348,7 +348,7 @@ def probe(
 ) -> Outcome:
     """Return what a probe of image features finds in features [N, D] of one's own, with labels [N].
 
-    `name` is that of a probe that asks for images alone, such as few_shot, transfer, clustering,
+    `name` is that of a probe that asks only for images, such as few_shot, transfer, clustering,
     knn or rsa; `params` are its own, as a task's file has them. `test` and `test_labels` are those
     to test on; without them, a half of each class that the seed draws. Raises CannotDo for a probe
     that asks for more than features, and SpecError for parameters that it does not take.

@@ -170,7 +170,7 @@ def described(error: BaseException) -> str:
     """Return an error's message with its type, and the line that it is to be looked for in.
 
     That is the last line of the user's own code, such as an adapter's, on the way to where it was
-    raised; without any, the line that raised it. Errors of vlbench have their message alone.
+    raised; without any, the line that raised it. Errors of vlbench have only their message.
     """
     if isinstance(error, VlbenchError):
         return str(error)

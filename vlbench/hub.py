@@ -125,7 +125,7 @@ def why_failed(error: BaseException) -> str:
 def checked_downloads(kind: type[VlbenchError]) -> Iterator[None]:
     """Check what came from the hub in the last day when this context ends, each file once.
 
-    huggingface_hub compares sizes alone, and names each file of its cache by its ETag: its digest,
+    huggingface_hub compares only sizes, and names each file of its cache by its ETag: its digest,
     if the hub is no mirror. Raises an error of a kind for a file of another digest, and removes it.
     """
     try:

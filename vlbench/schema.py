@@ -228,7 +228,7 @@ def is_record(kind: Any) -> bool:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """Return A and B of `A | B`, or the annotation alone."""
+    """Return A and B of `A | B`, or only the annotation."""
     if typing.get_origin(annotation) in {UnionType, typing.Union}:
         return list(typing.get_args(annotation))
     return [annotation]

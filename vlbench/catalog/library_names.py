@@ -35,7 +35,7 @@ READERS = {
     "hf_text:HfText": ("TEXT_ENCODING", "MASKED_LM", "CAUSAL_LM"),
 }
 
-# Adapters of one architecture alone, by the class that saved the checkpoint.
+# Adapters of only one architecture, by the class that saved the checkpoint.
 READERS_OF_CLASS = {
     "BlipForImageTextRetrieval": "blip:Blip",
     "DetrForObjectDetection": "detr:Detr",

@@ -12,7 +12,7 @@ from vlbench.errors import SpecError, unknown
 
 
 def is_loader(node: ast.FunctionDef) -> bool:
-    """Return whether a function is a loader: it returns Data, and takes keywords alone, as of YAML.
+    """Return whether a function is a loader: it returns Data, and takes only keywords, as of YAML.
 
     What takes its arguments by place is a part of one.
     """

@@ -97,7 +97,7 @@ class TaskSpec:
     its source, and those of the tasks that it extends. Its loader is `module:function`, also where
     the file has a bare name.
     With `compare_across_regions`, the regions that a model reads are how it sees an image and not
-    what is measured: the probe finds them in pictures alone, and rows of all kinds are comparable.
+    what is measured: the probe finds them only in pictures, and rows of all kinds are comparable.
     """
 
     name: str

@@ -99,7 +99,7 @@ def _own_attributes(adapter: Any) -> dict[str, Any] | None:
         return None
     held = getattr(adapter, "__dict__", None)
     try:
-        # A device is counted by its kind alone, by who asks.
+        # A device is counted only by its kind, by who asks.
         rest = {k: v for k, v in (held or {}).items() if not isinstance(v, torch.device)}
         made = {name: _make(value) for name, value in rest.items()}
         digest(made)

@@ -38,7 +38,7 @@ IGNORED = frozenset(
 # Any value depends on these, whether its code imports them or not.
 ALWAYS = ("torch", "numpy", "PIL")
 
-# What has a docstring, and what statements lie in: a walk over these alone is short.
+# What has a docstring, and what statements lie in: a walk over only these is short.
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
@@ -165,7 +165,7 @@ def _drop_docstrings(node: ast.AST) -> None:
 
 
 def _imports(node: ast.AST, below: type | tuple[type, ...]) -> Iterator[Import]:
-    """Yield every import in nodes of some kinds, but those for type checkers alone."""
+    """Yield every import in nodes of some kinds, but those only for type checkers."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, below):
             continue

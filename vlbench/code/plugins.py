@@ -126,6 +126,6 @@ def _is_there(folder: Path, name: str) -> bool:
     return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
-# At import: a process that unpickles what a file defines imports this module by its name alone.
+# At import: a process that unpickles what a file defines imports this module only by its name.
 # Before Python's own finders, which would execute a file without the `__import__` above.
 sys.meta_path.insert(0, _Finder())

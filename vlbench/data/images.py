@@ -195,7 +195,7 @@ def require_whole(encoded: bytes, name: str) -> None:
 
 @contextmanager
 def _opened(source: Path | BytesIO, name: str) -> Iterator[Image]:
-    """Open an image, whose header alone is read. Raises DataError with its name, also later."""
+    """Open an image; only its header is read. Raises DataError with its name, also later."""
     try:
         with PIL.Image.open(source, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
@@ -263,7 +263,7 @@ def named_images(
 
 @dataclass(frozen=True, eq=False)
 class _AbsentImages(Sequence[Any]):
-    """Images that are known by their names alone."""
+    """Images that are known only by their names."""
 
     number: int
     absent: DataAbsent

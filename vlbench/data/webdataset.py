@@ -81,7 +81,7 @@ def members(path: Path, named: str) -> Iterator[Member]:
     last = "its beginning"
     try:
         with path.open("rb") as file:
-            # What tarfile reads are headers alone: data are skipped by seeking.
+            # tarfile reads only headers: data are skipped by seeking.
             with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
                 while (info := archive.next()) is not None:
                     # Otherwise it keeps all of them.

@@ -213,7 +213,7 @@ class TextScorer:
 def words_of(text: str) -> list[str]:
     """Return the words between white space in lower case, without punctuation around them.
 
-    What is punctuation alone is an empty word, so that each word keeps its position.
+    A word of punctuation only is an empty word, so that each word keeps its position.
 
     Example:
         >>> words_of('"A dog" - he said.')

@@ -326,7 +326,7 @@ def _outcomes(by_item: Floats) -> Outcomes:
 
 
 def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Return the sums [C, K] over clusters of [N, K] values; NaN where a cluster has NaN alone."""
+    """Return the sums [C, K] over clusters of [N, K] values; NaN if a cluster has only NaN."""
     there = ~np.isnan(table)
     sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
     counts = [np.bincount(codes, column) for column in there.T]

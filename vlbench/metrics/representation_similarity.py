@@ -317,7 +317,7 @@ def _neighbours(
 
 
 def _many_neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `_neighbours` does, by float64 alone."""
+    """Return what `_neighbours` does, by float64 only."""
     similarity = _product(unit[rows], unit.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
     count, is_final = k + MORE, torch.zeros(())

@@ -1,1 +1,1 @@
-"""What is made from boards alone: tables, summaries and figures."""
+"""What is made only from boards: tables, summaries and figures."""

@@ -1,7 +1,7 @@
 """The table of a board: comparable rows, best first, with what it takes to judge each score.
 
 The terminal, the exports and the page print it: which rows share a table, in which order, and what
-their cells say is decided here alone.
+their cells contain is decided only here.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Out
 
 
 class OverSeeds(NamedTuple):
-    """A score: its estimate, or its value alone, and its value under each seed."""
+    """A score: its estimate, or only its value, and its value under each seed."""
 
     estimate: Estimate | Value
     draws: list[float]

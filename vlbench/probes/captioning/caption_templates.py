@@ -3,7 +3,7 @@
 `caption_templates` pours the nouns of a caption into five templates. `accuracy` is how often the
 caption outscores all five, or one of them, `selection_rate` how often each of them is the one that
 is preferred. A trigram model tells sentences from broken ones: that a score depends on the image,
-gains from the image alone can say. Where the paper is silent: a noun that occurs twice is poured
+only gains from the image can show. Where the paper is silent: a noun that occurs twice is poured
 once, and a template ends with the last noun. A caption without a noun is counted and left out.
 """
 

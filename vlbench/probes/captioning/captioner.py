@@ -1,6 +1,6 @@
 """The captioner of the captioning probes: what it sees, how it is trained, and what it says.
 
-First taught by cross-entropy, on the data alone; then, for each model under test, by the model's
+First taught by cross-entropy, only on the data; then, for each model under test, by the model's
 own matching score (SCST, arXiv:2210.09550), which makes it say the model's favourite captions.
 """
 

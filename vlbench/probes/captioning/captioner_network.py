@@ -2,7 +2,7 @@
 
 `newfc` of ImageCaptioning.pytorch, with its names of weights: the features of the image are step 0
 of a one-layer LSTM whose cell input is the larger of two linear candidates, without tanh (maxout);
-dropout acts on the output alone. Word 0 begins, ends and pads a caption, and is an ordinary class
+dropout acts only on the output. Word 0 begins, ends and pads a caption, and is an ordinary class
 of the softmax.
 """
 

@@ -1,6 +1,6 @@
 """Which output of a classifier is which class of the data: by name, by number or by a known order.
 
-Never by place alone: outputs and classes may be as many, and still be in another order.
+Never only by place: outputs and classes may be as many, and still be in another order.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _quote(names: Sequence[str]) -> str:
 
 
 def _normal(name: str) -> str:
-    """Return a name in lower case, its words of letters and digits alone, one blank between."""
+    """Return a name in lower case, only its words of letters and digits, one blank between."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join(re.findall(r"[^\W_]+", folded))
 

@@ -159,7 +159,7 @@ def _choices(queries: Tensor, length: Tensor, means: Tensor, right: Tensor) -> l
     norms = means.norm(dim=1)
     squares = norms.square()
     cosines = dots / norms.masked_fill(norms == 0, 1.0)
-    # |x|^2 is the same for every class, so it matters for the scale alone.
+    # |x|^2 is the same for every class, so it matters only for the scale.
     nearness = (2 * dots).sub_(squares)
     return [
         choose(dots, right, scale=length * norms.amax()),

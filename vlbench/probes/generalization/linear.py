@@ -40,7 +40,7 @@ class LinearTraining(NamedTuple):
     """How linear probes are trained; a seed draws the first weights and the order of images.
 
     There are `seeds` seeds, from `seed` on: a score is the mean over their probes. The `optimizer`
-    is adam, or lbfgs, which draws nothing and takes the weight decay alone.
+    is adam, or lbfgs, which draws nothing and takes only the weight decay.
     """
 
     epochs: Positive = 20

@@ -7,8 +7,8 @@ that a companion reads, and `text_similarity` a model's captions with a companio
 distances between up to 1,000 images. Chance is the mean over all permutations of the companion's
 rows, which is exact for all. That of CKA and of the distances is 0, so that they need no
 calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
-quality: how much it says depends on the companion. Of images that are copies of each other the
-first counts alone: any two models find copies alike, so that they would look similar.
+quality: how much it says depends on the companion. If images are copies of each other, only the
+first counts: any two models find copies alike, so that they would look similar.
 
 `similarity` and `text_similarity` keep the kernel of up to 1,000 images, or of their captions, the
 artifact `kernel`, and which they are, by which `vlbench leaderboard build` compares all models with

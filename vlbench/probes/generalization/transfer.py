@@ -76,7 +76,7 @@ def augment_images(images: Column, size: tuple[int, int], *, seed: int, epoch: i
 
     The augmentation of an image depends on the seed, the epoch and its row, not on earlier reads.
     """
-    # The engine knows a column by its key alone, so the library's version belongs in it.
+    # The engine knows a column only by its key, so the library's version belongs in it.
     how = [MARGIN, INTERPOLATION, version("torchvision")]
     key = digest(["augmented", images.key, size, seed, epoch, *how])
     return Column(key, images.kind, AugmentedImages(images.stored, size, seed, epoch), images.rows)

@@ -52,7 +52,7 @@ def visual_words(
     """Return the visual words of images with features [N, D], a label [N] and a word each.
 
     A word's vector is the mean of its classes' means, in `size` dimensions. An image whose word is
-    "" counts for PCA alone. Raises TooFewRows for fewer than two words, or for fewer images or
+    "" counts only for PCA. Raises TooFewRows for fewer than two words, or for fewer images or
     classes than dimensions, and CannotDo for features of fewer dimensions.
     """
     words = sorted(set(word) - {""})

@@ -113,7 +113,7 @@ def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
 
 def similarity(vectors: Any, pairs: Path) -> Agreement:
     """Return the agreement of cosines with the judgements in a file of pairs, ignoring case."""
-    # Of words that differ in case alone the first counts, as in gensim.
+    # Of words that differ only in case the first counts, as in gensim.
     names = {word.upper(): word for word in reversed(vectors.index_to_key)}
     judged = [
         (names[a.upper()], names[b.upper()], score)

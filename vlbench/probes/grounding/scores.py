@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 # A head is active where more than this fraction of its attention, on average, goes to the image.
 ACTIVE = 0.2
 
-# With more scores than this, those of layers or heads are in the table alone.
+# With more scores than this, those of layers or heads are only in the table.
 MOST_SCORES = 200
 
 COLUMNS = (*COUNTED, *STATS)

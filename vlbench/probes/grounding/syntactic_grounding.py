@@ -6,7 +6,7 @@ should look at the boxes of w1's phrase; w2 may be in the same phrase. The rest 
 relation's w2. The relations are those with the most such pairs. Where the paper is silent: w1 is
 the last word of its phrase, and the attention of w2 is that of its last sub-word. Relations are
 Stanford's; those of a parser are converted.
-Departure: in `syntactic_grounding_things` a head chooses among the regions of things alone.
+Departure: in `syntactic_grounding_things` a head chooses only among the regions of things.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ NO_CHANCE = {
 
 SIMILARITY = "cls_similarity"
 
-# With more scores than this, or more items, similarity is scored at the last layer alone.
+# With more scores than this, or more items, similarity is scored only at the last layer.
 MOST_SCORES, MOST_ITEMS = 200, 9_000_000
 
 

@@ -2,7 +2,7 @@
 
 `accuracy` is the fraction of regions that fit their own word best among the words of their image.
 The word of a static encoder (one that gives words the same vectors in any text) is the name of the
-fine-grained class; `accuracy_caption_form`, for such encoders alone, has the words as captions
+fine-grained class; `accuracy_caption_form`, only for such encoders, has the words as captions
 write them, in training and in test. `accuracy_hungarian` gives each word to one region,
 `accuracy_no_layer_norm` leaves layer normalisation out (table 1), `accuracy_template` has the class
 in "A photo of a {label}" in place of the caption, and `template_drop` is the accuracy lost by that

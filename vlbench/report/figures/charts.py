@@ -34,7 +34,7 @@ from vlbench.errors import spaced
 from vlbench.files import write_whole
 from vlbench.report.texts import condition
 
-# A fixed salt makes the identifiers inside an SVG depend on what is drawn alone.
+# A fixed salt makes the identifiers inside an SVG depend only on what is drawn.
 STYLE: Any = {
     "svg.hashsalt": "vlbench",
     "svg.fonttype": "none",

@@ -1,4 +1,4 @@
-"""Figures of scores, one for each board and each group, made from boards and summaries alone.
+"""Figures of scores, one for each board and each group, made only from boards and summaries.
 
 The same rule draws the figures of arXiv:2104.08313 (few-shot, clustering and transfer per data set
 and on average, robustness by epsilon) and those of all other boards. A condition with a text as its

@@ -39,7 +39,7 @@ def draw_task_figures(
 ) -> list[Path]:
     """Write the figures of each task that has a board, and return the files.
 
-    A function of a `board` is given its publishable rows alone, and draws `figures/<task>_<name>`;
+    A function of a `board` is given only its publishable rows, and draws `figures/<task>_<name>`;
     one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
     the function's, or the key of each of several; of the key "" there is no `_<name>`. If a board
     has several data sets, or a model several rows, `_<data>` follows the task or the model. If it

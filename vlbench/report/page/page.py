@@ -28,7 +28,7 @@ from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
 from vlbench.report.texts import bare_number, condition, score_name
 from vlbench.results import Result, Score
 
-# With more scores than this, the pages of models list the primary ones alone, and the others are
+# With more scores than this, the pages of models list only the primary scores, and the others are
 # only in the tables of the tasks: the file must stay small enough to open.
 MOST_SCORES = 20_000
 
