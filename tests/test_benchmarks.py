@@ -62,6 +62,7 @@ SMALL = {
         [],
     ),
     "store.py": ({"ROWS": 600, "ROUNDS": 1}, []),
+    "threads.py": ({}, ["--rounds", "1", "--sizes", "40x8", "--probes", "knn"]),
     "transfer.py": ({"TEST": 50, "WIDTH": 8, "ROUNDS": 1}, ["200"]),
     "vlm.py": ({"ROUNDS": 1}, ["2"]),
     "vsep.py": ({"PAIRS": 600, "ROUNDS": 1}, ["1"]),

@@ -182,7 +182,7 @@ def test_what_is_nested_without_end_is_refused(tmp_path):
     assert told.startswith("t.json: 'rows[0].run.deep[0][0]")
     assert told.endswith("must be something less deeply nested, not a list")
     (tmp_path / "t.json").write_text("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(SpecError, match=r"t\.json: is no board: maximum recursion"):
+    with pytest.raises(SpecError, match=r"t\.json is not a board: maximum recursion"):
         read_board(tmp_path / "t.json")
 
 

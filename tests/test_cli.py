@@ -277,7 +277,7 @@ def test_shipped_boards_are_shown_where_there_are_none_and_it_is_said(
     assert "vlbench: boards that vlbench ships; there are none here\n" in err
     (tmp_path / "leaderboards").mkdir()
     assert main(["leaderboard", "show", "few_shot_scenes"]) == 2
-    assert "no board at all in leaderboards" in capsys.readouterr().err
+    assert "no boards in leaderboards" in capsys.readouterr().err
 
 
 def test_the_module_runs_as_the_command_does():

@@ -41,7 +41,7 @@ def test_every_shipped_loader_has_its_full_name_as_listed():
 def test_a_bare_name_of_several_loaders_is_refused_with_all_of_them(source):
     message = (
         r"mine\.yaml:5: 'images' is the name of vlbench\.data\.hub:images and vlbench\.data\.table:"
-        r"images and vlbench\.data\.webdataset:images; write one of them"
+        r"images and vlbench\.data\.webdataset:images; write the full name"
     )
     with pytest.raises(SpecError, match=message):
         loaded(source, BARE.replace("image_folder", "images"))

@@ -131,6 +131,6 @@ def test_a_folder_of_whole_photos_is_told_from_the_cropped_digits(tmp_path, fold
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "digitStruct.mat").touch()
     with pytest.raises(
-        DataAbsent, match=r"digits, not the whole photos of digitStruct\.mat\) is ab"
+        DataAbsent, match=r"digits, not the whole photos of digitStruct\.mat\) not found"
     ):
         svhn(root=tmp_path)

@@ -132,7 +132,7 @@ def scored(method, number):
     try:
         Repeating(getattr(broken(method, way, rng), method))(*examples(method, count, rng))
     except SpecError as error:
-        named = f"Broken.{method} gives other outputs in a batch of {count} than " in str(error)
+        named = f"Broken.{method} gives different outputs in a batch of {count} than " in str(error)
         return "" if named else str(error)
     return f"{number}: {way}, {count} examples"
 

@@ -38,7 +38,7 @@ class Harm:
     [
         (
             pickle.dumps(Harm()),
-            r"^val_imgid2idx\.pkl is not a plain pickle .*it asks for 'sys\.exit'",
+            r"^val_imgid2idx\.pkl is not a plain pickle .*it loads 'sys\.exit'",
         ),
         (pickle.dumps({42: 0})[:-2], r"^val_imgid2idx\.pkl is not a plain pickle"),
         (pickle.dumps([42]), r"^val_imgid2idx\.pkl does not give each image the number of a row"),
