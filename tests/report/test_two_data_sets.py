@@ -1,6 +1,7 @@
 """Two folders of images under one task: every view keeps their rows apart by the folders' names."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from planted_boards import result, score
 
 import vlbench
 from vlbench.boards.board import folder_boards
+from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.errors import UnknownNameError
 from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.figures.figures import board_panels
 from vlbench.report.figures.scatter import pair_of
+from vlbench.report.pivot import grid, pivots
 
 FEW, KNN = "few_shot_images", "knn_images"
 TITLES = {FEW: "Few-shot classification, your images", KNN: "Nearest neighbours, your images"}
@@ -71,7 +74,7 @@ COLUMNS = {f"{TITLES[task]}: {name}" for task in TITLES for name in SIZES}
 TASKS = {f"{task}: {name}" for task in TITLES for name in SIZES}
 
 VIEWS = [
-    ("leaderboard show", {*TITLES.values()} | {*SIZES}),
+    ("leaderboard show", {"Few-shot classification", "Nearest neighbours"} | {*SIZES}),
     (f"leaderboard show {FEW}", {"others: cars", "others: flowers"}),
     ("leaderboard export --pivot --format md", COLUMNS),
     ("leaderboard export --pivot --format tex", COLUMNS),
@@ -199,3 +202,21 @@ def test_sets_of_the_same_data_are_told_apart_by_what_is_compared():
         "2": "dogs",
     }
     assert set_names(rows[:1]) == {"x": ""}
+
+
+def test_folders_that_are_alone_on_their_boards_are_not_one_data_set(output):
+    known = load_catalog()
+    boards = [
+        replace(board, results=[r for r in board.results if r.provenance["data_name"] == name])
+        for board, name in zip(folder_boards(output).values(), SIZES, strict=True)
+    ]
+    (table,) = pivots(boards, known, {})
+    assert table.title == "Other data"
+    assert {column.title for column in table.columns} == {
+        f"{TITLES[FEW]}: flowers",
+        f"{TITLES[KNN]}: cars",
+    }
+    same = [folder_boards(output)[task] for task in (FEW, KNN)]
+    titles = {one.title: grid(one)[0][1:] for one in pivots(same, known, {})}
+    names = ["Few-shot classification", "Nearest neighbours"]
+    assert titles == {"cars": names, "flowers": names}

@@ -10,6 +10,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
+from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import Leaders
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
@@ -37,7 +38,8 @@ COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value
 class Column(NamedTuple):
     """A task: its title, its primary score, and chance where that is the same for all models.
 
-    Of a task whose board has several data sets, there is one for each, and `data` is its name.
+    Of a task whose board has several data sets, there is one for each, and `data` is its name, as
+    of a task on a user's own images, whose folder it is.
     `head` is the title less the name of the data that a table has for all its columns.
     """
 
@@ -118,9 +120,7 @@ def pivots(
         if any(row.status == "ok" for row in board.results):
             spec = catalog.tasks.get(board.task)
             for filled in _columns(board, leaders.get(board.task, {}), spec, catalog):
-                groups.setdefault(filled.column.data or data_of(filled.column.title), []).append(
-                    filled
-                )
+                groups.setdefault(data_name(filled.tables, spec), []).append(filled)
     alone = {name: own for name, own in groups.items() if name and len(own) > 1}
     rest = [filled for name, own in groups.items() if name not in alone for filled in own]
     named = alone | ({OTHER_DATA: rest} if rest else {})
@@ -149,6 +149,18 @@ def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
         embedded,
         key=lambda name: (all(embedded[name]), name == OTHER_DATA, -len(embedded[name]), name),
     )
+
+
+def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
+    """Return the name of the data of some tables; empty if they have several, or no name.
+
+    It is what the task's title names, or of a user's own images the folder's name: under one title,
+    boards may have the images of different folders.
+    """
+    named = {table.data for table in tables} - {UNKNOWN}
+    if spec is None or spec.is_on_images:
+        return named.pop() if len(named) == 1 else ""
+    return data_of(spec.title)
 
 
 def data_of(title: str) -> str:
@@ -214,7 +226,8 @@ def place_of(board: Board, catalog: Catalog) -> str:
 
 def within(title: str, data: str) -> str:
     """Return a task's title under a heading that names its data."""
-    return title.removesuffix(f", {data}").removesuffix(f": {data}")
+    bare = title.removesuffix(f": {data}")
+    return title if data == OTHER_DATA else bare.removesuffix(f", {data_of(bare)}")
 
 
 class _Filled(NamedTuple):
@@ -289,9 +302,10 @@ def _columns(
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
     trained = trained_models({row.model for row in board.results}, catalog.models, spec)
     is_embedded = spec is not None and EMBEDDED in spec.tags
+    is_folder = spec is not None and spec.is_on_images and {*by_name} != {UNKNOWN}
     for name, tables in sorted(by_name.items()):
-        several = len(by_name) > 1
-        own, data = (f"{title}: {name}", name) if several else (title, "")
+        named = len(by_name) > 1 or is_folder
+        own, data = (f"{title}: {name}", name) if named else (title, "")
         column = Column(board.task, own, score, _chance(tables), data, paper.partition(",")[0])
         yield _Filled(column, tables, trained, is_embedded)
 

@@ -21,7 +21,15 @@ from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
 from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
-from vlbench.report.pivot import OTHER_DATA, Pivot, data_of, data_order, mark_notes, pivots, within
+from vlbench.report.pivot import (
+    OTHER_DATA,
+    Pivot,
+    data_name,
+    data_order,
+    mark_notes,
+    pivots,
+    within,
+)
 from vlbench.report.reproduction import Grid, grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
@@ -89,7 +97,7 @@ def read_page(
     groups: dict[str, list[Section]] = {}
     for file, board in read.items():
         section = section_of(output, file, board, catalog, leaders[board.task])
-        groups.setdefault(data_of(section.title) or OTHER_DATA, []).append(section)
+        groups.setdefault(data_name(section.tables, section.spec) or OTHER_DATA, []).append(section)
     order = data_order({name: [s.is_embedded for s in own] for name, own in groups.items()})
     rows = [row for board in read.values() for row in board.results]
     digests = "".join(map(board_digest, read))
