@@ -325,10 +325,10 @@ def measure_similarity(
     copies of an image only the first counts. Raises what `extract_features` raises, and TooFewRows
     for fewer than 40 images.
     """
-    vectors = []
+    vectors, examples = list[torch.Tensor](), None
     for one in (model, companion):
         with loaded(one, options) as (resolved, live, complete):
-            examples = find_examples(resolved, source, split, "image", complete)
+            examples = examples or find_examples(resolved, source, split, "image", complete)
             found = encode(resolved, live, examples, complete, progress=progress)
             _, firsts = np.unique(examples.column.examples().digests, return_index=True)
             vectors.append(torch.from_numpy(found.vectors[np.sort(firsts)]))

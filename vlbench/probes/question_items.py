@@ -1,4 +1,4 @@
-"""Items of questions whose answers are among given options, as rows of a split ask them."""
+"""Items whose answers are among given options or captions, as rows of a split ask them."""
 
 from __future__ import annotations
 
@@ -64,3 +64,10 @@ def place_of(options: Sequence[str], answer: str) -> int:
         return found.pop()
     how = "is neither an option nor the letter of an option" if not found else "means two options"
     raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
+
+
+def refuse_equal(texts: Sequence[Sequence[str]]) -> None:
+    """Raise DataError, with the row, if a wrong text is the caption, which is the first text."""
+    for row, own in enumerate(texts):
+        if own[0] in own[1:]:
+            raise DataError(f"row {row + 1}: a wrong text is the caption itself, {own[0]!r:.80}")

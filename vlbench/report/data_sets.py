@@ -12,6 +12,7 @@ from pathlib import Path
 from vlbench.boards.board import board_file, read_board
 from vlbench.catalog.data_sets import data_sets
 from vlbench.errors import UnknownNameError, unknown
+from vlbench.files import safe_name
 from vlbench.report.rows import comparable_sets, publishable
 from vlbench.report.texts import one_line
 from vlbench.results import Result
@@ -100,6 +101,16 @@ def named_row(output: Path, task: str, model: str, data: str = "") -> Result:
     if board is None:
         raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})
     return row_of(board.results, task, model, data)
+
+
+def figure_names(rows: Sequence[Result]) -> dict[str, Result]:
+    """Return the ok rows by what the files of their figures begin with."""
+    ok, names = [row for row in rows if row.status == "ok"], set_names(rows)
+    often = Counter(row.model for row in ok)
+    return {
+        safe_name(f"{r.model}_{names[r.comparable]}" if often[r.model] > 1 else r.model): r
+        for r in ok
+    }
 
 
 def published_by_data(rows: Sequence[Result]) -> dict[str, dict[str, Result]]:

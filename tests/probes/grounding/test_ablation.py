@@ -45,6 +45,13 @@ def asked():
     return Data(splits={"test": Split(columns), "phrases": foils_and_scenes().splits["phrases"]})
 
 
+def equal_foils():
+    rows = foils_and_scenes().splits["test"]
+    texts = [*rows["caption"]]
+    foils = [[texts[1]] if i == 1 else list(own) for i, own in enumerate(rows["foils"])]
+    return Data(splits={"test": Split(rows.columns | {"foils": value_column(foils)})})
+
+
 def unasked():
     return Data(splits={"test": Split({"image": numbered([*range(12)], "image")})})
 
@@ -123,6 +130,7 @@ def test_questions_are_asked_by_the_likelihood_of_their_answers():
         (Needs, asked, {}, CannotDo, "does not implement AnswerScorer"),
         (NeedsToAnswer, foils_and_scenes, {}, CannotDo, "not an ImageTextScorer"),
         (NeedsToAnswer, asked, {"best_heads": 1}, CannotDo, "not a JointAttender"),
+        (Needs, equal_foils, {}, DataError, "row 2: a wrong text is the caption itself"),
         (Needs, unasked, {}, DataError, "no `caption` with `foils` and no `question`, but image"),
     ],
 )

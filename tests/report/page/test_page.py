@@ -11,6 +11,7 @@ from planted_findings import findings
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import SpecError
+from vlbench.report.data_sets import figure_names
 from vlbench.report.page import page as module
 from vlbench.report.page import sections
 from vlbench.report.page.page import arxiv_link, label, model_id, read_page, render, row_id
@@ -104,6 +105,32 @@ def test_the_figure_of_a_curve_is_an_image_that_has_all_its_bytes_and_a_text(dra
 def test_a_single_score_has_no_figure_beside_its_bar(drawn):
     write(drawn, board(result("a", score())))
     assert figure(drawn) == []
+
+
+def test_figures_of_single_models_are_shown_by_the_names_that_build_gave_them(tmp_path):
+    loader = "vlbench.data.image_folder:image_folder"
+    named = {"data": f"{loader} sha256:1", "data_name": "cars"}
+    more = {"data": f"{loader} sha256:2", "data_name": "trees"}
+    rows = [
+        result("hf:a", score(), provenance=named, comparable="c"),
+        result("hf:a", score(), provenance=more, comparable="d"),
+        result("b", score(), provenance=named, comparable="c"),
+        result("gone", status="failed"),
+    ]
+    write(tmp_path, board(*rows, task="readout_images"))
+    drawn = [*figure_names(rows)]
+    assert len(drawn) == 3
+    places = [f"{name}_{key}" for name in drawn for key in ("heads", "layers")]
+    folder = tmp_path / "figures" / "readout_images"
+    folder.mkdir(parents=True)
+    for name in [*places, "gone_heads", "bb_heads"]:
+        (folder / f"{name}.svg").write_text("<svg/>")
+    for data in ("cars", "trees"):
+        (folder.parent / f"readout_images_{data}_stages.svg").write_text("<svg/>")
+    (section,) = read_page(tmp_path, CATALOG).sections
+    assert [*section.of_rows] == sorted(places)
+    assert section.row_figures == len(places)
+    assert len(section.figures) == 2
 
 
 def test_figures_that_a_task_names_are_shown_if_build_drew_them(drawn):

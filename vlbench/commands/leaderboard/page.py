@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 BUILD = "run vlbench leaderboard build"
 
 
-# The images of data that are where tasks have them.
-HERE = Path()
-
-
 def add_options(page: argparse.ArgumentParser) -> None:
     """Add the folder of the page, and that of the boards."""
     page.add_argument(
@@ -38,7 +34,7 @@ def add_options(page: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         nargs="?",
-        const=HERE,
+        const="",
         metavar="DIR",
         help="show the images that models get wrong most often, if the data are here or, for "
         "your own images, in DIR; check their licences before you publish the page",
@@ -66,8 +62,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
         built = build(arguments.output, catalog)
     with _without_gc():
         page, absent = read_page(arguments.output, catalog, findings), list[str]()
-        if arguments.images:
-            arguments.images = None if arguments.images == HERE else arguments.images
+        if arguments.images is not None:
+            arguments.images = arguments.images or None
             page, absent = _with_images(page, arguments)
         content = render(page)
     file = (arguments.folder or arguments.output / "page") / "index.html"

@@ -50,7 +50,7 @@ from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
-from vlbench.probes.question_items import read_questions
+from vlbench.probes.question_items import read_questions, refuse_equal
 from vlbench.results import Artifact, At, Outcome, Positive, Score
 
 # `ranked_on` names a split of images with phrases.
@@ -109,8 +109,8 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     """Return how much accuracy a model loses without some of its parts, and beyond random parts.
 
     Raises SpecError if there is nothing to take away, or less than is asked, CannotDo for a model
-    without what the items or the best heads take, DataError for rows that ask no choice and for
-    heads ranked on test images, and TooFewRows for fewer than two clusters.
+    without what the items or the best heads take, DataError for rows that ask no choice, a foil
+    that is the caption, and heads ranked on test images, TooFewRows for fewer than two clusters.
 
     Args:
         each: parts taken away in turn: each `head`, all heads of each `layer`, or both; empty takes
@@ -189,6 +189,7 @@ def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> As
     if not isinstance(model, ImageTextScorer):
         raise CannotDo("it is not an ImageTextScorer, which is needed to choose among captions")
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    refuse_equal(texts)
     sizes = [*map(len, texts)]
     places = np.repeat(range(len(sizes)), sizes).tolist()
 

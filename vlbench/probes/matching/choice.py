@@ -67,6 +67,7 @@ from vlbench.probes.matching.credits import (
     group_choice,
     report,
 )
+from vlbench.probes.question_items import refuse_equal
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are read.
@@ -277,7 +278,7 @@ class Questions:
         texts = [
             [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
         ]
-        _refuse_equal(texts)
+        refuse_equal(texts)
         rows = range(len(texts))
         every = [*chain(*texts)]
 
@@ -354,7 +355,7 @@ class Questions:
     def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[MetricItems]:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
-        _refuse_equal(pairs)
+        refuse_equal(pairs)
         tables = {"": self._tables(pairs, range(len(pairs)))}
         tables[ANOTHER] = self._tables(pairs, others)
         for name, rule in self._rules.items():
@@ -493,9 +494,3 @@ def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
 def _bag_key(text: str) -> tuple[str, ...]:
     """Return the words of a text without their order; those that a sign joins are several."""
     return tuple(sorted(re.findall(r"[\w']+", text.lower())))
-
-
-def _refuse_equal(texts: Sequence[Sequence[str]]) -> None:
-    for row, own in enumerate(texts):
-        if own[0] in own[1:]:
-            raise DataError(f"row {row + 1}: a wrong text is the caption itself, {own[0]!r:.80}")

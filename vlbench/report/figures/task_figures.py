@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
 from vlbench.files import safe_name, write_whole
-from vlbench.report.data_sets import published_by_data, set_names
+from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.table import title_of
 from vlbench.schema import parameters
@@ -76,17 +75,9 @@ def _calls(
             for data, rows in by_name.items()
         ]
     else:
-        ok = [row for row in board.results if row.status == "ok"]
-        often, names = Counter(row.model for row in ok), set_names(board.results)
         several = [
-            (
-                given | {"row": row, "look": shared["looks"][row.model]},
-                place
-                / safe_name(
-                    f"{row.model}_{names[row.comparable]}" if often[row.model] > 1 else row.model
-                ),
-            )
-            for row in ok
+            (given | {"row": row, "look": shared["looks"][row.model]}, place / name)
+            for name, row in figure_names(board.results).items()
         ]
     for values, where in several:
         yield partial(function, **{key: values[key] for key in values if key in asked}), where

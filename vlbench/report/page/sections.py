@@ -18,6 +18,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError, spaced
 from vlbench.files import read_bytes, safe_name
+from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.leaders import Leaders
 from vlbench.report.page.bars import Scale, scale_of
 from vlbench.report.pivot import EMBEDDED, place_of
@@ -191,7 +192,10 @@ def _figures(output: Path, section: Section) -> list[str]:
     varies = any(len({at.get(name) for at in ats}) > 1 for at in ats for name in at)
     drawn = section.spec.figures if section.spec else []
     names = [section.name] if varies and not drawn else []
-    names += [f"{section.name}_{name.rpartition(':')[2]}" for name in drawn]
+    by_data = published_by_data(section.board.results)
+    several = [f"{section.name}_{safe_name(data)}" for data in by_data] if len(by_data) > 1 else []
+    for one in several or [section.name]:
+        names += [f"{one}_{name.rpartition(':')[2]}" for name in drawn]
     # A summary of matrices has the matrix of models.
     names += [f"{section.name}_correlations"] if section.is_summary else []
     if section.is_outdated:
@@ -201,14 +205,19 @@ def _figures(output: Path, section: Section) -> list[str]:
 
 def _row_figures(output: Path, section: Section) -> list[Path]:
     """Return the files that `build` has drawn of single models, of rows with a score."""
-    names = [safe_name(row.model) for row in section.board.results if row.status == "ok"]
     if section.is_outdated or not (section.spec and section.spec.figures):
         return []
     files = [
         _file(output, f"{section.name}/{file.stem}")
         for file in sorted((output / "figures" / section.name).glob("*.svg"))
     ]
-    return [file for file in files if file.is_file() and file.stem.startswith(tuple(names))]
+    names = figure_names(section.board.results)
+    own = tuple(f"{name}_" for name in names)
+    return [
+        file
+        for file in files
+        if file.is_file() and (file.stem in names or file.stem.startswith(own))
+    ]
 
 
 def _file(output: Path, name: str) -> Path:
