@@ -25,7 +25,10 @@ def opened(tmp_path_factory):
     @cache
     def open_once(name):
         tiny, folder = (TINY_MODELS | KIN | OTHERS)[name], tmp_path_factory.mktemp("tiny")
-        given = tiny.write(folder)
+        # The weights are the same whichever tests a worker ran before.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            given = tiny.write(folder)
         return Opened(tiny, str(folder), given, tiny.load(given))
 
     return open_once
