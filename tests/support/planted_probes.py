@@ -453,7 +453,7 @@ LINES = [
         FEW_WORDS,
     ),
     Line(zero_shot, classes(prompts="{}")),
-    Line(zero_shot_projection, projection, NO_ANSWERS),
+    Line(zero_shot_projection, projection),
     Line(choice, foils),
     Line(matching_questions, asked, BY_PLACE),
     Line(retrieval, towers(scored=False), CANDIDATES),
@@ -481,7 +481,7 @@ LINES = [
     ),
     Line(zero_shot_alignment, named(held_out=True)),
     Line(zero_shot_alignment_regions, named(held_out=True, regions=True), NO_TRAINING),
-    Line(question_generation, questions, NO_ANSWERS | ASKS),
+    Line(question_generation, questions, ASKS),
 ]
 
 # Those that tell classes of labelled images apart.

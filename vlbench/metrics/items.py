@@ -100,6 +100,19 @@ def answers_among(
     return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
+def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:
+    """Return the texts that a model gave for N examples in each of T trials, and the right texts.
+
+    Example:
+        >>> answers = answers_in_words([["a cat", "a fox"]], ["a cat", "a dog"])
+        >>> [answers.names[i] for i in answers.chosen], [answers.names[i] for i in answers.right]
+        (['a cat', 'a fox'], ['a cat', 'a dog'])
+    """
+    places = {text: i for i, text in enumerate(dict.fromkeys(chain(right, *said)))}
+    chosen = [[places[text] for text in texts] for texts in said]
+    return Answers([*places], trials(chosen), [places[text] for text in right])
+
+
 def at_text(at: Mapping[str, Any]) -> str:
     """Return the conditions of a score as the column `at` has them.
 

@@ -110,8 +110,19 @@ def test_people_have_scores_without_floors():
 
 def test_items_of_floors_are_left_out():
     systems = [measured("2", cider=[[3.0]]), measured("2", "another_image", cider=[[1.0]])]
-    own, gained = items_of(Examples(["a"], ["x"]), systems)
+    own, gained = items_of(Examples(["a"], ["x"]), [["who?"]], systems)
     assert (own["credit"].to_pylist(), gained["credit"].to_pylist()) == ([3.0], [2.0])
+
+
+def test_items_have_the_questions_of_all_seeds_and_the_references_of_the_image():
+    asked = System("2", "", [["what is it?"], ["who is it?"]])
+    numbers = {"bleu_1": np.array([[RIGHT], [HALF]]), "question_length": np.full((2, 1, 1), 3.0)}
+    together, of_seeds = items_of(
+        Examples(["a"], ["x"]), [["who?", "why?"]], [MeasuredSystem(asked, numbers)]
+    )
+    assert together["prediction"].to_pylist() == ["what is it? / who is it?"]
+    assert of_seeds["prediction"].to_pylist() == ["what is it?", "who is it?"]
+    assert {*together["target"].to_pylist(), *of_seeds["target"].to_pylist()} == {"who? / why?"}
 
 
 # Two of two words right, and one of two; as many words as the closest reference has.

@@ -13,7 +13,7 @@ from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_sets import Subjects
 from vlbench.probes.captioning.caption_statistics import (
@@ -56,12 +56,14 @@ def caption_scores(
     examples: Examples,
     at: At | None = None,
     floors: ByKind | None = None,
+    texts: Mapping[str, Answers] | None = None,
 ) -> list[Measured]:
     """Return the score of each metric for each kind of captions, and the gains of favourites.
 
-    `units` are those of metrics that are no fractions, `floors` the statistics of some metrics with
-    another image. A score without a value, such as the precision of nouns where no caption has one,
-    is left out. Means over all images have examples.
+    `units` are the units of metrics other than fractions, `floors` the statistics of some metrics
+    with another image, and `texts` the captions of some kinds with the references. A score without
+    a value, such as the precision of nouns when no caption contains a noun, is left out. Means over
+    all images have examples.
     """
     measured: list[Measured] = []
     for kind, metrics in kinds.items():
@@ -71,7 +73,8 @@ def caption_scores(
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
             other = (floors or {}).get(kind, {}).get(name)
             scores = [_with_floor(score, other) for score in scores]
-            measured += [_with_examples(score, statistics, examples) for score in scores]
+            said = (texts or {}).get(kind)
+            measured += [_with_examples(score, statistics, examples, said) for score in scores]
     return [*measured, *map(Measured, gains(kinds, units, at))]
 
 
@@ -84,11 +87,13 @@ def _with_floor(score: Score, other: Floats | None) -> Score:
     return replace(score, floors={"another_image": value.estimate.value})
 
 
-def _with_examples(score: Score, statistics: Floats, examples: Examples) -> Measured:
-    """Return a score with its examples where it is a mean over all images."""
+def _with_examples(
+    score: Score, statistics: Floats, examples: Examples, said: Answers | None
+) -> Measured:
+    """Return a score with its examples if it is a mean over all images."""
     mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
     if mean and statistics[..., 1].all():
-        return Measured(score, examples, drop_trials(statistics[..., 0]))
+        return Measured(score, examples, drop_trials(statistics[..., 0]), said)
     return Measured(score)
 
 
@@ -184,7 +189,7 @@ def metrics_part(
     for kind, of_nouns in statistics_of(others, nouns, text).items():
         floors[kind] |= {name: of_nouns[name] for name in FRACTIONS}
     return outcome_of(
-        caption_scores(kinds, UNITS, subjects.examples, floors=floors),
+        caption_scores(kinds, UNITS, subjects.examples, floors=floors, texts=subjects.generated),
         {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
     )
 

@@ -17,7 +17,7 @@ from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer, as_published
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
-from vlbench.metrics.items import Examples
+from vlbench.metrics.items import Answers, Examples, answers_in_words
 from vlbench.probes.captioning.captioner import (
     ASKED,
     Captioner,
@@ -121,6 +121,13 @@ class Subjects(NamedTuple):
         """The captions of each kind; of the references, the first."""
         first = [texts[0] for texts in self.references]
         return {FAVOURITES: self.favourites, BEFORE: [self.before], REFERENCE: [first]}
+
+    @property
+    def generated(self) -> dict[str, Answers]:
+        """The captioner's captions of each kind, with all references of an image as one text."""
+        right = [" / ".join(texts) for texts in self.references]
+        kinds = {FAVOURITES: self.favourites, BEFORE: [self.before]}
+        return {kind: answers_in_words(captions, right) for kind, captions in kinds.items()}
 
     @property
     def pictures(self) -> Column:

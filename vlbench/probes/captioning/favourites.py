@@ -43,7 +43,7 @@ from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer, published_kind
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
-from vlbench.metrics.items import Examples, Measured, outcome_of
+from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (
     ByKind,
@@ -256,12 +256,14 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     statistics, floors = (
         _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
     )
-    examples = subjects.examples
+    examples, texts = subjects.examples, subjects.generated
     parts = [
-        *(_part(one, examples) for one in scored),
+        *(_part(one, examples, texts) for one in scored),
         _training(model, scored, data, subjects, engine, images),
         collapse_part(subjects),
-        outcome_of(caption_scores(statistics, {}, examples, floors=floors), notes=notes),
+        outcome_of(
+            caption_scores(statistics, {}, examples, floors=floors, texts=texts), notes=notes
+        ),
     ]
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
@@ -293,14 +295,14 @@ def _scores(
     return match_scores(PairScorer(scorer, rows, engine), kinds, range(len(rows)))
 
 
-def _part(one: Scored, examples: Examples) -> Outcome:
+def _part(one: Scored, examples: Examples, texts: Mapping[str, Answers]) -> Outcome:
     """Return the scores of one scorer."""
     means: ByKind = {kind: {MATCH: with_ones(values)} for kind, values in one.published.items()}
     preferred = one.preferred
     measured = [
         one.measure(examples, {}),
         tied_share(WIN_RATE, one.at, preferred, examples),
-        *caption_scores(means, {MATCH: published_kind(one.kind)}, examples, one.at),
+        *caption_scores(means, {MATCH: published_kind(one.kind)}, examples, one.at, texts=texts),
     ]
     counts = preferred.counts if one.is_own else {}
     notes = [f"{WIN_RATE} {one.name}: the model's own score, which rewarded its favourites"]

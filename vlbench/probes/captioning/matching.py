@@ -111,7 +111,7 @@ def matching_part(
     measured = [
         *_preferences(scorer, subjects, text, scores, others, {}),
         tied_share(PREFERS, {}, preferred, examples),
-        *caption_scores(means, {MATCH: unit}, examples, floors=floors),
+        *caption_scores(means, {MATCH: unit}, examples, floors=floors, texts=subjects.generated),
     ]
     late, notes = convergence(scorer, subjects, printed[FAVOURITES])
     measured.append(late)

@@ -29,7 +29,7 @@ from vlbench.data.records import TrainAndTestRows, derangement, labels, value_co
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.intervals import mean_of_trials
-from vlbench.metrics.items import Measured, outcome_of
+from vlbench.metrics.items import Answers, Measured, outcome_of
 from vlbench.metrics.ranking import all_equal, choose
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.results import Outcome, Positive, Score
@@ -151,32 +151,38 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     features = Features(*parts)
     _require_images(drawn, features)
     shuffled = torch.stack([vectors[_derangement(trial)] for trial in drawn])
-    credit, ties = _credit(engine, features, vectors.expand_as(shuffled), drawn, training)
-    floor, _ = _credit(engine, features, shuffled, drawn, training)
+    chosen, credit = _choose(engine, features, vectors.expand_as(shuffled), drawn, training)
+    _, floor = _choose(engine, features, shuffled, drawn, training)
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
     score = _score(credit, floor, features.test.label, drawn)
-    choices = int((~credit.isnan()).sum())
+    asked = ~credit.isnan()
+    answers = Answers(data.classes, chosen, features.test.label)
     return outcome_of(
-        [Measured(score, data.splits["test"]["image"].examples(), credit)],
+        [Measured(score, data.splits["test"]["image"].examples(), credit, answers)],
         {
             "n": score.n,
-            "ties": ties,
-            "choices": choices,
+            "ties": int((chosen[asked] < 0).sum()),
+            "choices": int(asked.sum()),
             "classes_without_own_vector": repeated,
         },
         [EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
     )
 
 
-def _credit(
+def _choose(
     engine: Engine,
     features: Features,
     vectors: Tensor,
     drawn: Sequence[Trial],
     training: ProjectionTraining,
-) -> tuple[Tensor, int]:
-    """Return the credit [trials, N] of test images, NaN for classes trained on, and the ties."""
-    key = {"what": "zero-shot projection"} | {k: v._asdict() for k, v in features._asdict().items()}
+) -> tuple[Tensor, Tensor]:
+    """Return the classes chosen for test images and their credit, [trials, N] each.
+
+    A tie is -1, and the credit of an image of a class trained on is NaN.
+    """
+    key = {"what": "choices of a zero-shot projection"} | {
+        k: v._asdict() for k, v in features._asdict().items()
+    }
     key |= {"device": engine.device.type} | training._asdict()
 
     def projections(trials: Sequence[Trial], several: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -186,10 +192,8 @@ def _credit(
     engine.trained = True
     # A training is small, so that each process takes whole ones.
     columns = [value_column(drawn), value_column(list(vectors))]
-    credit_and_ties = engine.map(projections, *columns, key=key, one_by_one=True)
-    return torch.stack([credit for credit, _ in credit_and_ties]), sum(
-        int(ties) for _, ties in credit_and_ties
-    )
+    choices = engine.map(projections, *columns, key=key, one_by_one=True)
+    return torch.stack([one[0] for one in choices]), torch.stack([one[1] for one in choices])
 
 
 def _trial(
@@ -199,7 +203,7 @@ def _trial(
     training: ProjectionTraining,
     device: torch.device,
 ) -> list[Tensor]:
-    """Return the credit [N] of test images in one trial, and the number of ties."""
+    """Return the class chosen for each test image in one trial, int64 [N], and its credit."""
     train, test = features
     seen, unseen = torch.from_numpy(trial.seen), torch.from_numpy(trial.unseen)
     rows, tested = torch.isin(train.label, seen), torch.isin(test.label, unseen)
@@ -216,9 +220,11 @@ def _trial(
         torch.searchsorted(unseen, test.label[tested]),
         scale=mapped.norm(dim=1) * candidates.norm(dim=1).amax(),
     )
+    chosen = torch.full((len(tested),), -1)
+    chosen[tested] = unseen[choice.chosen].masked_fill(choice.tied, -1)
     credit = torch.full((len(tested),), torch.nan, dtype=torch.float64)
     credit[tested] = choice.credit
-    return [credit, choice.tied.sum()]
+    return [chosen, credit]
 
 
 def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial]:

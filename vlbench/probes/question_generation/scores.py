@@ -17,7 +17,14 @@ from vlbench.metrics.intervals import (
     mean_of_seeds,
     ratio,
 )
-from vlbench.metrics.items import STATISTICS, Examples, item_table, join_items
+from vlbench.metrics.items import (
+    STATISTICS,
+    Examples,
+    answers_in_words,
+    item_table,
+    join_items,
+    trials,
+)
 from vlbench.probes.question_generation.inputs import AskedImages
 from vlbench.probes.question_generation.measures import (
     DISTINCT,
@@ -104,15 +111,19 @@ def _floors_of_gains(
     return [other for name in GAINS for other in own if other.system.floor == name]
 
 
-def items_of(examples: Examples, measured: Sequence[MeasuredSystem]) -> list[pa.Table]:
-    """Return the items of all scores of steps."""
+def items_of(
+    examples: Examples, references: Sequence[Sequence[str]], measured: Sequence[MeasuredSystem]
+) -> list[pa.Table]:
+    """Return the items of all scores of steps, with the questions and their references."""
+    right = [" / ".join(texts) for texts in references]
     tables = []
     for one in measured:
         if one.system.step and not one.system.floor:
             at = {"step": one.system.step}
-            tables += [metric_items(examples, m, at, s) for m, s in one.statistics.items()]
+            texts = (one.system.questions, right)
+            tables += [metric_items(examples, m, at, s, texts) for m, s in one.statistics.items()]
             tables += [
-                metric_items(examples, GAINS[other.system.floor], at, _more(one, other))
+                metric_items(examples, GAINS[other.system.floor], at, _more(one, other), texts)
                 for other in _floors_of_gains(one, measured)
             ]
     return tables
@@ -130,18 +141,25 @@ def _more(one: MeasuredSystem, other: MeasuredSystem) -> Floats:
 
 
 def metric_items(
-    examples: Examples, metric: str, at: Mapping[str, Any], statistics: Floats
+    examples: Examples,
+    metric: str,
+    at: Mapping[str, Any],
+    statistics: Floats,
+    texts: tuple[Sequence[Sequence[str]], Sequence[str]] | None = None,
 ) -> pa.Table:
     """Return the items of a metric of statistics [seeds, N, K].
 
-    Those of a corpus score have the statistics of the questions of all seeds, and as credit the
-    score of the image alone.
+    The items of a corpus score have the statistics of the questions of all seeds, and as credit
+    the score of the single image. `texts` are the questions [seeds, N] and the references [N].
     """
+    said, right = texts or ([], [])
     if metric not in CORPORA:
-        credit = statistics[..., 0]
-        return item_table(examples, metric, at, credit if len(credit) > 1 else credit[0])
+        answers = answers_in_words(said, right) if said else None
+        return item_table(examples, metric, at, trials(statistics[..., 0]), answers)
     together = pool_seeds(metric, statistics)
-    table = item_table(examples, metric, at, CORPORA[metric].formula(together))
+    of_image = [" / ".join(dict.fromkeys(several)) for several in zip(*said, strict=True)]
+    answers = answers_in_words([of_image], right) if said else None
+    table = item_table(examples, metric, at, CORPORA[metric].formula(together), answers)
     return table.append_column(STATISTICS, pa.array(together.tolist(), STATISTICS.type))
 
 
@@ -206,7 +224,7 @@ def outcome(found: Measurements, counts: Mapping[str, int], drawn: Mapping[str, 
     """Return the scores with their items, and tables of all questions and of similarity."""
     examples = _examples(found.test)
     scores = [*scores_of(found.measured), *scores_of(found.against_people)]
-    tables = items_of(examples, found.measured)
+    tables = items_of(examples, found.test.questions, found.measured)
     similar = [
         (_similarity(step, layer, cosines), _similarity_items(examples, step, layer, cosines))
         for step, cosines in found.alike.items()

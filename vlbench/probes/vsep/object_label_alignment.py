@@ -30,6 +30,7 @@ from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.metrics.intervals import estimate_of_sums, ratio
 from vlbench.metrics.items import Measured, outcome_of
+from vlbench.metrics.ranking import Choice
 from vlbench.probes.by_layer import Trials, layered
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
@@ -133,7 +134,7 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
         blind = gather(ObjectEncoders(words, floor, boxes), data, engine, objects, splits)
         nets = train_on(blind.train, engine, training)
         name = engine.name_of(floor).replace("-", "_")
-        floors = {n: {name: float(_credit(nets, o).mean())} for n, o in blind.tests.items()}
+        floors = {n: {name: float(_choose(nets, o).credit.mean())} for n, o in blind.tests.items()}
     return _align(encoders, sets, engine, training, floors)
 
 
@@ -154,20 +155,21 @@ def _align(
     for n, objects in sets.tests.items():
         cosines = similarities(nets, objects)
         choice = chosen_words(cosines)
-        own = {"shuffled_words": float(_credit(shuffled, objects).mean()), **floors.get(n, {})}
-        right = region_score("accuracy", choice.credit, own)
-        measured.append(measured_regions(right, objects, choice.credit, chosen=choice.chosen))
-        others = {
-            "accuracy_hungarian": assigned_words(cosines),
-            "accuracy_no_layer_norm": _credit(unnormed, objects),
-        }
-        measured += [_measure(metric, objects, found) for metric, found in others.items()]
+        no_words = float(_choose(shuffled, objects).credit.mean())
+        assigned = assigned_words(cosines)
+        measured += [
+            _measure(
+                "accuracy", objects, choice, {"shuffled_words": no_words, **floors.get(n, {})}
+            ),
+            measured_regions(region_score("accuracy_hungarian", assigned, {}), objects, assigned),
+            _measure("accuracy_no_layer_norm", objects, _choose(unnormed, objects)),
+        ]
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
         counts["oov_template_images"] += len(objects.named) - len(rows)
-        prompted, kept = _credit(nets, objects.with_words(prompts)), objects.select(rows)
+        prompted, kept = _choose(nets, objects.with_words(prompts)), objects.select(rows)
         measured.append(_measure("accuracy_template", kept, prompted))
-        lost = choice.credit[:, rows] - prompted
+        lost = choice.credit[:, rows] - prompted.credit
         measured.append(_difference("template_drop", kept, lost, higher_is_better=False))
         counts["ties"] += int(choice.tied.sum())
         counts["choices"] += choice.tied.numel()
@@ -175,7 +177,7 @@ def _align(
         control = _with_words_of_others(sets, training.seed)
         trained = train_on(control.train, engine, training)
         for n, objects in sets.tests.items():
-            gain = _credit(nets, objects) - _credit(trained, control.tests[n])
+            gain = _choose(nets, objects).credit - _choose(trained, control.tests[n]).credit
             measured.append(_difference("selectivity", objects, gain))
     if sets.names.static:
         measured += _caption_forms(sets, engine, training)
@@ -183,9 +185,12 @@ def _align(
     return outcome_of(measured, sets.counts | counts, notes)
 
 
-def _measure(metric: str, objects: Objects, credit: Tensor) -> Measured:
-    """Return the mean of credits [T, I, n], with the regions."""
-    return measured_regions(region_score(metric, credit, {}), objects, credit)
+def _measure(
+    metric: str, objects: Objects, choice: Choice, floors: Mapping[str, float] = {}
+) -> Measured:
+    """Return the mean credit of choices [T, I, n], with the regions and the chosen words."""
+    score = region_score(metric, choice.credit, floors)
+    return measured_regions(score, objects, choice.credit, chosen=choice.chosen)
 
 
 def _difference(
@@ -236,9 +241,9 @@ def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
     return sets._replace(train=train, tests=dict(zip(sets.tests, tests, strict=True)))
 
 
-def _credit(nets: Sequence[TrainedVsep], objects: Objects) -> Tensor:
-    """Return the credit [T, I, n] of each region under each network."""
-    return chosen_words(similarities(nets, objects)).credit
+def _choose(nets: Sequence[TrainedVsep], objects: Objects) -> Choice:
+    """Return the word [T, I, n] that each network chooses for each region."""
+    return chosen_words(similarities(nets, objects))
 
 
 def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Measured]:
@@ -248,4 +253,4 @@ def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> 
         return []
     nets = train_on(sets.train.with_words(sets.train.forms), engine, training)
     as_captions = [objects.with_words(objects.forms) for objects in tests]
-    return [_measure("accuracy_caption_form", one, _credit(nets, one)) for one in as_captions]
+    return [_measure("accuracy_caption_form", one, _choose(nets, one)) for one in as_captions]
