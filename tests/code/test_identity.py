@@ -1,6 +1,7 @@
 import functools
 import importlib.metadata
 import sys
+import types
 
 import pytest
 import torch
@@ -189,6 +190,21 @@ def test_code_that_no_file_holds_is_unknown():
     exec("class Made: ...\ndef f(): ...\n", space)  # noqa: S102 - as a notebook does
     assert code_digest(space["Made"]) is None
     assert code_digest(space["f"]) is None
+
+
+TYPED = "class Typed:\n    def run(self):\n        return 1\n"
+IN_A_SCRIPT = "import dataclasses\n\n\n@dataclasses.dataclass\nclass Kept:\n    size: int\n"
+
+
+def test_a_class_typed_after_a_script_is_not_that_of_the_script(tmp_path, monkeypatch):
+    script = write(tmp_path / "script.py", IN_A_SCRIPT)
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(compile(script.read_text(), script, "exec"), vars(main))  # noqa: S102 - as Python runs it
+    exec(TYPED, vars(main))  # noqa: S102 - as a prompt runs what is typed
+    assert code_digest(main.Kept) is not None
+    assert code_digest(main.Typed) is None
 
 
 def test_a_broken_file_counts_byte_by_byte(tmp_path):

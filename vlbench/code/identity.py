@@ -84,7 +84,7 @@ def reached(thing: Any) -> Reached | None:
         (file, folder), top = _start(part), (part.__module__ or "").partition(".")[0]
         if file and (plugins.folder_of(part.__module__) or not _is_installed(file)):
             starts.append((file, folder))
-        elif file or _place(top)[1]:
+        elif file or (top != "__main__" and _place(top)[1]):
             libraries.add(top)
         else:
             return None
@@ -106,6 +106,8 @@ def _parts(thing: Any) -> list[Any]:
 
 def _start(thing: Any) -> tuple[Path | None, Path]:
     """Return the file that defines a thing, and the folder that its absolute imports may mean."""
+    if isinstance(thing, type) and _is_typed_in(thing):
+        return None, Path()
     try:
         # Of what a decorator wraps, the file is that of the function itself, which imports it.
         file = Path(inspect.getsourcefile(inspect.unwrap(thing)) or "").resolve()
@@ -113,6 +115,21 @@ def _start(thing: Any) -> tuple[Path | None, Path]:
         return None, Path()
     folder = plugins.folder_of(thing.__module__ or "") or file.parent
     return (file if file.is_file() else None), folder
+
+
+def _is_typed_in(kind: type) -> bool:
+    """Return whether a class was typed at a prompt or in a cell, even if a script started it.
+
+    `inspect` gives the script as the file of every class of `__main__`. Methods that a decorator
+    such as `dataclass` generates have no file either, but their code has another qualified name.
+    """
+    codes = [getattr(method, "__code__", None) for method in vars(kind).values()]
+    return kind.__module__ == "__main__" and any(
+        code.co_qualname.startswith(f"{kind.__qualname__}.")
+        and not Path(code.co_filename).is_file()
+        for code in codes
+        if code
+    )
 
 
 def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
