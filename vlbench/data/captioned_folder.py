@@ -73,7 +73,7 @@ def _rows(root: Path, columns: Columns) -> Rows:
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, str]:
-    """Return files by their names without suffix. Raises DataError for two files of one name."""
+    """Return files by name without suffix. Raises DataError, naming both, for two of one name."""
     files: dict[str, str] = {}
     for name in names:
         # macOS may have unpacked one of the two files and changed the spelling of its name.
