@@ -107,7 +107,7 @@ class _Block(nn.Module):
 
 
 class _ResNet20Network(_Network):
-    moments = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # those of ImageNet
+    moments = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _PlainBlock(nn.Module):
 
 
 class _ResNet2BNetwork(_Network):
-    moments = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)  # those of CIFAR-10's train images
+    moments = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)  # of CIFAR-10's train images
 
     def __init__(self) -> None:
         super().__init__()

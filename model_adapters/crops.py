@@ -35,7 +35,7 @@ class Crops:
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: ImageEncoder
     ) -> None:
-        del dtype  # The encoder has a dtype of its own.
+        del dtype  # The encoder determines the dtype.
         if getattr(encoder, "ragged", False):
             raise CannotDo("the image encoder keeps each picture's size; crops need one size")
         self.encoder = encoder

@@ -72,8 +72,8 @@ class HfVlm(TextLayers):
         question: question whose answer scores a text, with {} for the text; it may begin with a
             task that the model was trained on, as in `answer en {} ?`.
         answer: answer whose log-odds are the score; its probability is VQAScore.
-        against: other answer, such as No: the score is the log-odds of `answer` against it,
-            as a fraction of both probabilities; None: no other answer.
+        against: other answer, such as No: the score is the log-odds of `answer`'s fraction of both
+            probabilities; None: no other answer.
         end_of_turn: whether the end of the turn counts as a token of an answer; if not, an
             answer is never less likely than a longer answer that begins with it.
         max_new_tokens: most tokens that `answer` writes.

@@ -68,7 +68,7 @@ class OpenClip(LayersOfModel):
     Args:
         architecture: name in open_clip, a folder in its local format (open_clip_config.json,
             open_clip_model.safetensors), or such a folder on the hub, `hf-hub:ORG/NAME`.
-        weights: pretrained tag of the architecture (for a folder, `openai` means its own file), a
+        weights: pretrained tag of the architecture (for a folder, `openai` means the file in it), a
             file (a state dict, or OpenAI's TorchScript archive), or `random`.
         tag: tag whose weights a file contains: it gives the file's normalisation, resizing
             and activation.

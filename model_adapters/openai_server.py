@@ -48,8 +48,8 @@ class OpenAiServer:
     Answers in words and scores are cached while the model is loaded, and for later runs under the
     same `--name`, which asserts that the server's model does not change.
 
-    A picture is sent as PNG in its original size, once per text; the file may contain the place
-    where it was taken. Requests are retried as in `vlbench.adapter_kit.servers.Server`.
+    A picture is sent as PNG in its original size, once per text; the file may contain the
+    location where it was taken. Requests are retried as in `vlbench.adapter_kit.servers.Server`.
 
     Args:
         served: the server's name of the model.

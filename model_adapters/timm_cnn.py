@@ -109,7 +109,7 @@ class TimmCnn(LayersOfModel):
         if weights != "pretrained" or Path(architecture).expanduser().is_dir():
             if weights != "random":
                 _own_file(architecture, weights)
-        elif hub_obstacle():  # timm itself takes seconds, for what is then likely here
+        elif hub_obstacle():  # only then, because importing timm takes seconds
             require_timm(architecture)
             repository = _repository(architecture)
             if not cached_file(repository, [FOLDER_FILES[1]], revision):

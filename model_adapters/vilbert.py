@@ -44,8 +44,8 @@ class Vilbert:
         revision: branch, tag or commit of the architecture on the hub.
         weights: file of the original code, or `random` (drawn as in BERT).
         source: where the file can be downloaded, for the message if it is missing.
-        retrieval: whether the score is that of fine-tuning for retrieval; else it is that of
-            pre-training.
+        retrieval: whether the score is from the head fine-tuned for retrieval; else it is from the
+            head of pre-training.
         task: task whose token every text gets, for multi-task networks, 0 to 19 (7 retrieval
             on COCO, 8 on Flickr30k); None: no token.
         limit: most tokens of a text, with special tokens; the rest is cut.

@@ -13,9 +13,10 @@ IMAGENET = "imagenet"
 
 
 def class_order_of(classes: str, count: int, *, published: bool) -> str:
-    """Return "imagenet" if `classes` is so, or for published weights of 1,000 classes; else "".
+    """Return "imagenet" if the outputs are ImageNet's 1,000 classes in the usual order; else "".
 
-    Raises WeightsError if `classes` is "imagenet" and `count` is neither 1,000 nor 0 (unknown).
+    They are if `classes` is "imagenet", or if it is empty for published weights. Raises
+    WeightsError if `classes` is "imagenet" and `count` is neither 1,000 nor 0 (no head).
     """
     if classes == IMAGENET and count not in {0, 1000}:
         raise WeightsError(

@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=Intervenable)
 
 
 class Attention(NamedTuple):
-    """The attention of a layer: its module, the projection of the heads' outputs, number of heads.
+    """A layer's attention: module, projection of the heads' outputs, and number of heads.
 
     The module takes hidden states and an attention mask as its first arguments, or by name.
     """
@@ -183,7 +183,7 @@ def _silencing(gone: Sequence[bool]) -> Callable[..., Any]:
 
 
 def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]:
-    """Return a hook that adds some looks to the mask of an attention module."""
+    """Return a hook that masks some looks in an attention module."""
 
     def block(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         states = args[0] if args else named["hidden_states"]

@@ -107,7 +107,7 @@ def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str
     """
     if weights == "random" or Path(weights).expanduser().is_file():
         return
-    if Path(weights).suffix:  # no tag has one
+    if Path(weights).suffix:  # no tag has a suffix
         weights_file(weights, hint)
     if obstacle := hub_obstacle():
         known = tags().__members__

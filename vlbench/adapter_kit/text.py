@@ -41,15 +41,15 @@ def position_limit(model: nn.Module, config: Any) -> int:
         if name.endswith("position_embeddings") and padding is not None:
             first: int = padding + 1
             return len(module.weight) - first
-    return limit if limit > 0 else UNLIMITED  # XLNet says -1
+    return limit if limit > 0 else UNLIMITED  # XLNet has -1
 
 
 class TextReader:
     """A tokenizer of transformers with a limit: longer texts are cut to `limit` tokens.
 
-    It pads on the right, whatever the tokenizer's file states. If the tokenizer's own limit is
-    lower than `limit`, the lower limit applies. With `pad_to_limit` every text is padded to the
-    limit, for a model that was trained to attend to padding.
+    It pads on the right, whatever the tokenizer's file states. If the tokenizer's limit is lower
+    than `limit`, it applies. With `pad_to_limit` every text is padded to the limit, for a model
+    that was trained to attend to padding.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TextReader:
         self._empty: str = (tokenizer.eos_token or "") if needs_end else ""
 
     def tokens(self, texts: Sequence[str], **options: Any) -> Any:
-        """Return a model's keyword arguments: `input_ids` int64 [N, T], and the mask if any."""
+        """Return a model's inputs by keyword: `input_ids` int64 [N, T], and any others."""
         return self.tokenizer(
             [text or self._empty for text in texts],
             truncation=True,

@@ -147,8 +147,8 @@ def unreadable(file: Path, error: BaseException, kind: str = "weights") -> Weigh
 def read_weights(file: Path, *, past_pickles: bool = False) -> Mapping[Any, Any]:
     """Return the content of a file of weights, by key: .safetensors, or a format of torch.
 
-    No code in a file runs, except that of OpenAI's own TorchScript archives; other TorchScript
-    archives are refused. `past_pickles` replaces pickled objects by `Inert`: MadryLab's checkpoints
+    Code in a file never runs, except in OpenAI's TorchScript archives; other TorchScript archives
+    are refused. `past_pickles` replaces pickled objects by `Inert`: MadryLab's checkpoints
     contain objects of the training program beside the weights. Raises WeightsError.
     """
     try:

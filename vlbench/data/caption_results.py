@@ -19,10 +19,10 @@ WANTED = '{"image_id": a number or a text, "caption": a text}'
 def result_captions(file: Path, rows: Split) -> list[str]:
     """Return the caption of each row of a split, with each run of white space as one blank.
 
-    Image ids are matched to the column `id`. If there is none, they are matched to whole names of
-    images (see `image_name`), and for images without names to numbers of rows. Raises DataAbsent if
-    the file is missing, and DataError if it is not a list of results, has two captions of an image,
-    a caption of an unknown image, or no caption of an image.
+    Image ids are matched to the column `id`. If that column is missing, they are matched to whole
+    names of images (see `image_name`), and for images without names to numbers of rows. Raises
+    DataAbsent if the file is missing, and DataError if it is not a list of results, has two
+    captions of an image, a caption of an unknown image, or no caption of an image.
     """
     what = f"the file of captions {file.name} (COCO's result format)"
     require_files(what, "the captioner that wrote them", file)

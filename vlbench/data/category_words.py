@@ -35,7 +35,7 @@ class WordLists(NamedTuple):
     `heads` are nouns that a name before them only modifies: `bus station` is not a bus. If a head
     is also a verb, only the singular is listed: `a bus stops` is a bus. `kinds_of` lists further
     heads by the word before them. Words of `articled`, a colour and sports, name a thing only after
-    a word of `articles` and before no noun; `orange` is the colour before a word of `fruit` only.
+    a word of `articles` and before no noun; before a word of `fruit`, `orange` is a thing.
     Words of `open` follow a noun phrase but do not belong to it.
     """
 

@@ -64,12 +64,12 @@ def coco(
 ) -> Data:
     """Return COCO's images, ordered by id; classes are the 80 categories in COCO's order.
 
-    `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
-    names. Crowds (which are not single things) and boxes without area are left out and counted in
-    `dropped`. `captions` are ordered by annotation id. `caption` is the caption that names the most
-    fine-grained classes (of several, the first): `a man, a woman and a child` names three. `named`
-    has one `Named` per category in `caption`, for the first word that names it, in the caption's
-    order. With `regions`, the images may be absent.
+    `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, one per annotation, and
+    `categories` their names. Crowds (which are not single things) and boxes without area are left
+    out and counted in `dropped`. `captions` are ordered by annotation id. `caption` is the caption
+    that names the most fine-grained classes (of several, the first): `a man, a woman and a child`
+    names three. `named` has one `Named` per category in `caption`, for the first word that names
+    it, in the caption's order. With `regions`, the images may be absent.
 
     Args:
         root: folder with annotations and the folders of images, such as train2017.

@@ -2,7 +2,8 @@
 
 An id that occurs twice is an error, and so are boxes that are not finite or have a negative side.
 The original files have boxes of height 0 (in images 200365 and 550395 of train2017, for example),
-boxes that end beyond the image, and crowds. These are not errors: the loader counts what it omits.
+boxes that end beyond the image, and crowds. These are not errors: the loader counts the annotations
+that it omits.
 """
 
 from __future__ import annotations

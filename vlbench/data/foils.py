@@ -60,7 +60,7 @@ def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
 
 
 def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
-    """Return the items of a file with one JSON text per line, each made by `parse`.
+    """Return the items of a JSON Lines file, each made by `parse`.
 
     Raises DataError with the file and the line.
     """

@@ -40,7 +40,7 @@ TEXTS = {
 # Rows with these texts are separate questions: rows of one image are not joined.
 OWN = {"foil", "option", "answer"}
 IMAGES = ("image", "image_2")
-# Single values of an example: a second image's caption, and names of what it belongs to.
+# Single values of an example: a second image's caption, and names of groups.
 NAMES = ("caption_2", "category", "cluster")
 # A class name that could also be read as a number.
 NUMBER = re.compile(r"[+-]?\d[\d.,]*")

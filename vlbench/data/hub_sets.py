@@ -144,7 +144,7 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
             )
     except DataError:
         for folder in {file.parent for file in _arrow_files(tables)}:
-            shutil.rmtree(folder)  # made from what is damaged
+            shutil.rmtree(folder)  # made from damaged files
         raise
     except (OSError, ValueError, RuntimeError, *failures) as error:
         if is_offline or isinstance(error, ConnectionError):

@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012): validation images, and train images if asked for. arXiv:1409.0575."""
+"""ImageNet (ILSVRC 2012): validation images, and train images on request. arXiv:1409.0575."""
 
 import os
 import re

@@ -226,7 +226,7 @@ def _rgb(image: Image, name: str) -> Image:
 
 
 def _eight_bits(grey: np.ndarray[Any, Any], bits: int, name: str) -> Pixels:
-    """Return grey values of `bits` bits as the nearest of 256 levels (for 16 bits, of 257 steps).
+    """Return grey values of `bits` bits as the nearest of 256 levels (16 bits: divided by 257).
 
     Raises DataError if all would be black: 8 bits are often stored in 16 without scaling.
     """

@@ -115,7 +115,7 @@ class _RegionsOfImages(Sequence[Any]):
         return self.features.of(self.keys[i], self._size(i))
 
     def _size(self, i: int) -> tuple[int, int] | None:
-        """Return the (W, H) of image i; only the header is read if there is one."""
+        """Return the (W, H) of image i; only the header is read if it exists."""
         if self.images is None:
             return None
         stored, row = self.images.stored, self.images.rows[i]

@@ -221,8 +221,8 @@ def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
 def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) -> Examples:
     """Return what identifies items: the image of each row, the row of its `text`, and its content.
 
-    `content` lists the texts of each item. Items of one `cluster`, else of one image, are not
-    independent.
+    `content` lists the texts of each item. Items of the same `cluster`, else of the same image, are
+    not independent.
     """
     images, texts = rows["image"].examples(), rows[text].examples()
     ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]

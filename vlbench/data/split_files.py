@@ -31,7 +31,7 @@ FINDS = {
 
 
 def parquet_files(root: Path) -> list[PurePath]:
-    """Return the parquet files below a folder, relative to it, without hidden ones."""
+    """Return the parquet files below a folder, relative to it, without hidden files."""
     files = sorted(file for file in root.rglob("*.parquet") if file.is_file())
     return [file for file in (file.relative_to(root) for file in files) if not _is_hidden(file)]
 
@@ -101,7 +101,7 @@ def _require_one_set(files: Sequence[PurePath], split: str) -> None:
 
 
 def _set_of(file: PurePath) -> tuple[PurePath, str, int]:
-    """Return the folder, split and number of shards of a file's name; the number may be 0."""
+    """Return the folder, split and number of shards of a file; 0 if its name gives no number."""
     shard = SHARD.fullmatch(file.stem)
     return (file.parent, shard[1], int(shard[3])) if shard else (file.parent, "", 0)
 

@@ -1,6 +1,6 @@
 """SugarCrepe: captions of COCO's val2017 with fluent foils. Hsieh et al. 2023, arXiv:2306.14610.
 
-The files are those in `data` of github.com/RAIVNLab/sugar-crepe (MIT) at commit 0047054: one
+The files are in `data` of github.com/RAIVNLab/sugar-crepe (MIT) at commit 0047054: one
 object per file, of items with the keys `filename`, `caption` and `negative_caption`. A foil adds,
 replaces or swaps an object, an attribute or a relation.
 

@@ -100,7 +100,7 @@ def _crops(path: Path) -> Split:
 
     try:
         _require_sound(path)
-        with warnings.catch_warnings(action="ignore"):  # of what then is no array
+        with warnings.catch_warnings(action="ignore"):  # for content that is not an array
             content = loadmat(path, variable_names=["X", "y"])
         pixels, labels = content["X"], content["y"].astype(float, casting="safe").ravel().tolist()
         is_right = pixels.dtype == np.uint8 and pixels.shape[:-1] == (32, 32, 3)

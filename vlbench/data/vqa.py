@@ -1,4 +1,4 @@
-"""VQA as data for question generation: images with all questions asked about them.
+"""VQA as data for question generation: images with all questions about them.
 
 Antol et al. 2015, arXiv:1505.00468 (version 1) and Goyal et al. 2017, arXiv:1612.00837 (version 2).
 """

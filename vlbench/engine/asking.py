@@ -14,7 +14,7 @@ from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
 
-# How a model is asked: by the log-likelihood of each option as the answer; with lettered options,
+# How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
 Way = Literal["likelihood", "letter", "words", "recorded"]
 
@@ -123,7 +123,7 @@ class Asker:
         asked: Sequence[Question],
         right: Sequence[Sequence[int]],
     ) -> Judged:
-        """Return the scored replies of the model; a row of None is asked without a picture."""
+        """Return the scored replies of the model; a row of None means no picture."""
         options = [one.options for one in asked]
         return judge(self.replies(rows, asked), options, right, self.labels)
 

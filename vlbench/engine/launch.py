@@ -118,7 +118,7 @@ def _run(words: Sequence[str], places: Mapping[int, dict[str, str]], folder: Pat
             sys.stdout.write("\x1b[?25h\n")  # the cursor, which bars hide
             sys.stdout.flush()
     assert ended
-    if first.returncode >= 0:  # it has ended by itself, and has said why
+    if first.returncode >= 0:  # it has ended by itself, and has printed why
         return int(first.returncode)
     failure = next(iter(ended.failures.values()))
     _log_failure(failure.local_rank, failure.exitcode, ended.stderrs[failure.local_rank])

@@ -49,7 +49,7 @@ TOKENS = Tower("text_layers", "encode_tokens")
 
 
 def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES) -> list[str]:
-    """Return the requested layers of a model, in order of depth; only `all` means every layer.
+    """Return the requested layers of a model, in order of depth; `["all"]` requests each.
 
     Raises CannotDo for a model without layers, and UnknownNameError for an unknown layer.
     """

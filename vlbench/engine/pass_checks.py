@@ -142,10 +142,10 @@ class Repeating:
 
     A batch of up to four is passed again whole, and its first example alone. For a larger batch of
     texts, the shortest text, which is padded most, is passed alone. A first batch of one shows
-    little, so the first larger batch is tested too. With batch 2, 4, 8, 16 and so on, texts of the
-    first batch are passed again beside some of that batch, because text lengths vary between
-    batches. Two images are passed again with batch 4, 16, 64 and so on, beside two others of the
-    same size: eight more images would add a tenth to a GPU's 256. Raises SpecError if an output
+    little, so the first larger batch is tested too. With batch 2, 4, 8, 16 and so on, the examples
+    are passed again, texts beside some of that batch, because text lengths vary between batches.
+    Only two images are passed again, with batch 4, 16, 64 and so on, beside two others of the same
+    size: a pass of eight more images costs a tenth of a pass of 256. Raises SpecError if an output
     differs, or if the method changes its pixels.
     """
 

@@ -161,7 +161,7 @@ def _load(
         sampler=remember(),
         num_workers=min(workers, len(batches)),
         pin_memory=pinned,
-        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+        generator=torch.Generator(),  # separate: torch's global generator must not change
     )
     for values in loader:
         if isinstance(values, Exception):

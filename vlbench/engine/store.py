@@ -64,7 +64,7 @@ class Store:
         if key in self._about:
             return
         self._about[key] = about
-        with suppress(OSError):  # nothing is stored yet, or it lies in a folder of others
+        with suppress(OSError):  # nothing is stored yet, or it is in another user's folder
             os.utime(self._file(key, "").parent / ABOUT)
 
     def load(self, key: str, part: str) -> Any:

@@ -83,9 +83,9 @@ class Training(Protocol):
 class Sharing(NamedTuple):
     """How processes divide the gradient of each batch; if `processes` is None, this one does all.
 
-    Each process adds the gradient of its part of a batch; the order of the sums differs from one
-    process's, so they are equal up to rounding. Weights stay identical in all processes, which add
-    the same numbers in the same order.
+    Each process adds the gradient of its part of a batch; the sums have another order than with a
+    single process, so they are equal up to rounding. Weights stay identical in all processes, which
+    add the same numbers in the same order.
     """
 
     processes: Processes | None = None
@@ -103,7 +103,7 @@ class Sharing(NamedTuple):
     def backward(
         self, weights: Sequence[Tensor], loss: Callable[[], Tensor], fraction: float
     ) -> Tensor:
-        """Set the gradients of weights to a batch's mean loss's, and return this loss.
+        """Set `grad` of each weight to the gradient of a batch's mean loss; return the loss.
 
         `loss` returns the mean over this process's part, which has `fraction` of the examples in
         the whole batch's mean. It is not called if the fraction is 0 (unless there is one process).

@@ -1,8 +1,8 @@
 """A program that renders a chat template within limits; it imports only jinja2.
 
 It reads a JSON request from standard input, `template`, `variables` and `chats` (the variables of
-each rendering), and writes a list of texts, or `{"error": why}`. The dialect is that of the
-templates of transformers, which are untrusted.
+each rendering), and writes a list of texts, or `{"error": why}`. It accepts the dialect
+of transformers' templates, which are untrusted.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class _Limited(io.RawIOBase):
         self._left = most
 
     def readable(self) -> bool:
-        """Return True, which tells BufferedReader that it can read."""
+        """Return True, as BufferedReader requires."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -35,8 +35,8 @@ def questions(
 ) -> list[Question]:
     """Return `count` different questions, of as many sorts as the scene allows.
 
-    The first questions mention an attribute of a thing that no caption mentions, so nobody could
-    ask them after reading only the captions.
+    The first questions mention an attribute of a thing that no caption mentions, so they cannot be
+    asked from the captions only.
     """
     sorts = [
         [Question("how many things are there ?", NUMBERS[view.count])],

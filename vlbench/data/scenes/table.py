@@ -92,11 +92,11 @@ def _side_by_side(
     for drawn in DataLoader(
         drawings,
         batch_size=None,
-        collate_fn=tuple,  # as it is; the library's own makes lists
+        collate_fn=tuple,  # unchanged; the default function makes lists
         num_workers=min(MOST_PROCESSES, cores),
         prefetch_factor=AHEAD,
         multiprocessing_context="fork",
-        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+        generator=torch.Generator(),  # separate: torch's global generator must not change
     ):
         yield from drawn
 
