@@ -259,7 +259,7 @@ def _library() -> Any:
 
 
 def _published_tags() -> Any:
-    """Return open_clip's table of published weights without importing open_clip (seconds).
+    """Return open_clip's table of published weights, without its import, which takes seconds.
 
     The file is imported as a module of an empty package with open_clip's folder.
     """

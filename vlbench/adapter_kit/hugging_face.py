@@ -54,7 +54,7 @@ WEIGHTS = tuple(
 # The texts in a folder that transformers reads. Other files, such as a training log, may be large.
 TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
 
-# For each class, the groups of files of which it needs one each. If no vocabulary is there,
+# For each class, groups of files; it needs a file of each group. If there is no vocabulary,
 # transformers would make a tokenizer that knows no words.
 IMAGE_STEPS = ("preprocessor_config.json", "processor_config.json")
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.tiktoken", "*.spm", "tekken.json")

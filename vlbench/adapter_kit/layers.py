@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from vlbench.capabilities import OUTPUT
 from vlbench.errors import CannotDo, require_known
 
-# Names of the parameters of the class token, which is the first token where it is present.
+# Names of the parameters of the class token, which is the first token if it is present.
 CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
 
 # At least this many sibling modules of one class are layers.

@@ -256,7 +256,7 @@ def _said(row: Mapping[str, Any], columns: Columns) -> str | list[float] | None:
         return [float(row[name]) for name in columns.scores]
     said = row[columns.answer]
     if isinstance(said, list) and said and all(isinstance(one, list) for one in said):
-        return [float(one[0]) for one in said]  # a log-likelihood, and whether it is the greediest
+        return [float(one[0]) for one in said]  # a log-likelihood, and whether it is the greatest
     said = said[0] if isinstance(said, list) and len(said) == 1 else said
     return sound_text(said)[:MOST_ANSWER] if said not in (None, "") else None
 

@@ -67,7 +67,7 @@ def cifar10(*, root: Path, test: int | None = None, download: bool = False) -> D
     If the files are missing, `download` fetches the data set from the hub.
 
     Args:
-        root: folder with the batches, or with the folder cifar-10-batches-py of the batches.
+        root: folder of the batches, or the folder that contains cifar-10-batches-py.
         test: number of test images, from the first on; None takes all 10,000.
     """
     return _load(root, CIFAR10, download).first("test", test)
@@ -79,7 +79,7 @@ def cifar100(*, root: Path, download: bool = False) -> Data:
     If the files are missing, `download` fetches the data set from the hub.
 
     Args:
-        root: folder with the files, or with the folder cifar-100-python of the files.
+        root: folder of the files, or the folder that contains cifar-100-python.
     """
     return _load(root, CIFAR100, download)
 

@@ -29,7 +29,7 @@ EXPECTED = {
 }
 SPLITS = ("train", "val")
 
-# The count of annotations that are left out.
+# The note on annotations that are left out.
 NO_THING = "annotations of crowds, or without area"
 
 _NAMED = {

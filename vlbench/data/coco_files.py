@@ -88,7 +88,7 @@ def read_text(path: Path, name: str = "", *, most: int = files.MOST_TEXT) -> str
 def lines_of(text: str) -> list[str]:
     r"""Return the lines of a text, which end only in \n or \r\n; captions may contain other breaks.
 
-    The end of the last line begins no further line.
+    A line break at the end of the text begins no further line.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]

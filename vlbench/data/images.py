@@ -120,9 +120,10 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
 def sized_images(
     root: Path, names: Sequence[str], sizes: Sequence[Sequence[int]], *, listed: str, sized_in: str
 ) -> Column:
-    """Return `file_images`. Raises DataError for the first image whose (W, H) is not in `sized_in`.
+    """Return `file_images`. Raises DataError for the first whose (W, H) differs from `sizes`.
 
-    Only headers of files are read for this, and sizes are stored like digests.
+    `sized_in` names the source of `sizes` for the error. Only headers of files are read for this,
+    and their sizes are stored like digests.
     """
     images = file_images(root, names, listed=listed)
     known = _file_digests(root, names, "size", partial(_file_size, root))

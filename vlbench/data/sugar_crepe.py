@@ -50,7 +50,7 @@ def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
     The columns are listed in `vlbench.data.foils.foil_data`. Raises DataAbsent and DataError.
 
     Args:
-        root: folder of the files, or with the folder data of the files, as in a clone.
+        root: folder of the files, or the folder that contains data, as in a clone.
         images: COCO's folder val2017; its images are identified by their names.
         pixels: whether images are read; recorded answers do not need them.
     """

@@ -34,7 +34,7 @@ class Question(NamedTuple):
 def way_of(model: Any, asked: Literal["", Way]) -> Way:
     """Return how to ask a model: as `asked` states, else by likelihood, else by letter.
 
-    For a recording it is always "recorded". Raises CannotDo if the model has not the capability.
+    For a recording it is always "recorded". Raises CannotDo if the model cannot be asked so.
     """
     if isinstance(model, Recording):
         return "recorded"

@@ -79,7 +79,7 @@ class Encode:
         return self._by_size(values)
 
     def _by_size(self, values: list[Tensor]) -> Tensor:
-        """Return outputs in order where pixels differ in size: one batch per size."""
+        """Return outputs in order for pixels of different sizes, with one batch per size."""
         groups: dict[torch.Size, list[int]] = {}
         for i, value in enumerate(values):
             groups.setdefault(value.shape, []).append(i)

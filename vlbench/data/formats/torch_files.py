@@ -110,7 +110,7 @@ def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
         try:
             return load(weights_only=True)
         except pickle.UnpicklingError as error:
-            if past_pickles:  # what came so far is neither TorchScript nor tar, as torch sees it
+            if past_pickles:  # a file that torch takes neither for TorchScript nor for tar
                 return load(weights_only=False, pickle_module=PAST_PICKLES)
             # Torch's own message explains how to run the code in the file.
             named = re.search(r"GLOBAL (\S+)", str(error))
