@@ -24,7 +24,7 @@ class Blip(JointModel):
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         init_seed: seed that draws random weights.
     """
@@ -53,8 +53,8 @@ class Blip(JointModel):
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each patch, in each layer.
 
-        The softmax is over the image's tokens alone. The image's class token has no column, because
-        it is no part of the picture, and the attention to the patches is scaled to sum to 1.
+        The softmax is over the image's tokens only. The image's class token is not a part of the
+        picture, so it has no column, and the attention to the patches is scaled to sum to 1.
         """
         output, spans = self._read(pictures, texts)
         boxes = [
@@ -69,11 +69,11 @@ class Blip(JointModel):
         return log_odds(self.model.itm_head(output.last_hidden_state[:, 0]), match=1)
 
     def parts(self) -> Parts:
-        """Return the heads of the text encoder's cross-attention; the text looks at the image."""
+        """Return the heads of the text encoder's cross-attention, from text to image."""
         return parts_of(self._layers(), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        """Return the model without some parts. Raises SpecError for parts that it does not have."""
         return cut_copy(self, what, self._layers()[0].projections)
 
     def _layers(self) -> list[CrossAttention]:

@@ -1,4 +1,4 @@
-"""Two small ResNets for CIFAR-10 from files of weights that their authors published."""
+"""Two small ResNets for CIFAR-10, with weights published by their authors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SIDE = 32
 
 
 class _CifarNet(LayersOfModel):
-    """Names what images of 32 x 32 pixels show; others are resized to that, bilinearly.
+    """Classifies images of 32 x 32 pixels; other images are resized to this size, bilinearly.
 
     Args:
         weights: file with the `state_dict` of the network.
-        source: where the file can be downloaded, for the message if it is not there.
+        source: where the file can be downloaded, for the message if it is missing.
     """
 
     network: type[_Network]
@@ -52,7 +52,7 @@ class _CifarNet(LayersOfModel):
 
     @staticmethod
     def require_weights(weights: str, source: str) -> None:
-        """Raise WeightsError if the file does not exist; nothing is read."""
+        """Raise WeightsError if the file does not exist; read nothing."""
         weights_file(weights, f"download it from {source}" if source else "")
 
     def preprocess(self, image: Image) -> Tensor:
@@ -60,7 +60,7 @@ class _CifarNet(LayersOfModel):
         return self._steps(image)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Return float32 [N, D], what the last linear layer reads."""
+        """Return float32 [N, D], the inputs of the last linear layer."""
         features: Tensor = self.model.features(self._normalised(pixels))
         return features.float()
 
@@ -79,12 +79,12 @@ class _CifarNet(LayersOfModel):
 
 
 class _Network(nn.Module):
-    """A network with its own mean and deviation of each channel."""
+    """A network, and the mean and deviation of each channel that it expects."""
 
     moments: tuple[tuple[float, ...], tuple[float, ...]]
 
     def features(self, pixels: Tensor) -> Tensor:
-        """Return [N, D], what the last linear layer reads."""
+        """Return [N, D], the inputs of the last linear layer."""
         raise NotImplementedError
 
 
@@ -107,7 +107,7 @@ class _Block(nn.Module):
 
 
 class _ResNet20Network(_Network):
-    moments = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # those of ImageNet
+    moments = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,13 +128,13 @@ class _ResNet20Network(_Network):
 
 
 class ResNet20(_CifarNet):
-    """ResNet with 20 layers, trained as usual; He et al. 2016, section 4.2. D = 64."""
+    """ResNet with 20 layers and standard training; He et al. 2016, section 4.2. D = 64."""
 
     network = _ResNet20Network
 
 
 class _PlainBlock(nn.Module):
-    """A residual block without batch normalisation; a shortcut of 1 x 1 where the width changes."""
+    """A residual block without batch normalisation; a 1 x 1 shortcut if the width changes."""
 
     def __init__(self, width: int, out: int, stride: int) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _PlainBlock(nn.Module):
 
 
 class _ResNet2BNetwork(_Network):
-    moments = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)  # those of CIFAR-10's train images
+    moments = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)  # of CIFAR-10's train images
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,8 +169,8 @@ class _ResNet2BNetwork(_Network):
 class ResNet2B(_CifarNet):
     """ResNet-2B of VNN-COMP 2021, trained against Linf attacks of 2/255. D = 100.
 
-    Read from the shapes of its weights and, for strides, from what reaches its accuracy; the mean
-    and the deviation are those that its README asks for.
+    The architecture is inferred from the weights' shapes, the strides from the published accuracy;
+    the mean and the deviation are given in its README.
     """
 
     network = _ResNet2BNetwork

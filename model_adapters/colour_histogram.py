@@ -1,4 +1,4 @@
-"""How much of each colour an image has: what a model is worth that knows colours alone."""
+"""Colour histograms of images: a baseline that uses only colour."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch.nn.functional import one_hot
 
 from vlbench.adapter_kit.images import to_pixels
 
-# Number of levels of each of red, green and blue.
+# Number of levels of red, green and blue each.
 LEVELS = 4
 
 
 class ColourHistogram:
-    """Encodes an image as the root of the fraction of its pixels that has each of 64 colours."""
+    """Encodes an image as the square root of the fraction of its pixels in each of 64 colours."""
 
     differentiable = False
 
@@ -23,7 +23,7 @@ class ColourHistogram:
         self.dtype = dtype
 
     def preprocess(self, image: Image) -> Tensor:
-        """Return float32 [3, 32, 32] in [0, 1]: pixels of the image, unmixed, without its shape."""
+        """Return float32 [3, 32, 32] in [0, 1]: sampled pixels; the aspect ratio is lost."""
         return to_pixels(image.convert("RGB").resize((32, 32), Resampling.NEAREST))
 
     def encode_images(self, pixels: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Control models, which know nothing of their inputs: a probe must give them chance.
+"""Control models, whose outputs do not depend on the input's meaning: they must score at chance.
 
-Their outputs do not change if pixels change a little, so that no true gradient reaches the pixels.
-Instead, one of exactly zero does: attacks run on them, and get nowhere.
+A small change of the pixels does not change the outputs, so no true gradient reaches the pixels.
+Instead the gradient is exactly zero: attacks run on controls, without effect.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from vlbench.capabilities import Cut, JointAttention, Parts, Picture, Regions, T
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
-# The side of an image as pixels.
+# The side of the input images in pixels.
 SIDE = 16
 
-# Layers and heads of attention.
+# Numbers of layers, and of attention heads in each.
 LAYERS, HEADS = 2, 3
 
 
 class Control:
     """Has every capability: the same answer for every input, or, with `noise`, random numbers.
 
-    The noise is drawn with `init_seed`, the parts taken away and the content of the input: the same
-    input has the same output in any batch and any run. A word has other noise in another text, and
-    in another place. Attention is to the regions of the data, or to the whole picture if they have
-    none. The masked language model has random or zero weights.
+    The noise is drawn with `init_seed`, the parts that are cut and the content of the input: the
+    same input has the same output in any batch and any run. A word's noise depends on its text and
+    its position. Attention is to the regions of the data, or to the whole picture if it has none.
+    The masked language model has random or zero weights.
 
     Args:
         noise: whether outputs are random numbers; else they are the same for every input.
         classes: number of classes of the classifier, whose names are numbers.
         width: width of vectors.
         labels: labels of the regions detected in each picture; each region is the whole picture.
-        words: model on the hub, or folder, whose tokenizer and configuration the masked language
-            model has.
+        words: model on the hub, or folder, that gives the masked language model's tokenizer and
+            configuration.
         init_seed: seed of the noise.
     """
 
     is_control = True
     reads_text_alone = True
 
-    # Outputs that mean nothing are of any classes, in any order.
+    # Any classes in any order fit outputs that mean nothing.
     class_order = "any"
     _cut = Cut()
 
@@ -89,7 +89,7 @@ class Control:
         return ["output"]
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D], whatever the layer is called."""
+        """Return float32 [N, D], the same for each layer name."""
         return {name: self.encode_images(pixels) for name in layers}
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class Control:
         return ["output"]
 
     def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D], whatever the layer is called."""
+        """Return float32 [N, D], the same for each layer name."""
         return {name: self.encode_texts(texts) for name in layers}
 
     def similarity(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class Control:
     def encode_tokens_at(
         self, texts: Sequence[str], layers: Sequence[str]
     ) -> dict[str, list[TokenVectors]]:
-        """Return a vector per word and per punctuation mark, whatever the layer is called."""
+        """Return a vector per word and punctuation mark, the same for each layer name."""
         return {name: self.encode_tokens(texts) for name in layers}
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
@@ -172,11 +172,11 @@ class Control:
         return [self._attention(*pair) for pair in zip(pictures, texts, strict=True)]
 
     def parts(self) -> Parts:
-        """Return heads and positions, which nothing depends on."""
+        """Return heads and positions; the outputs do not depend on them."""
         return Parts((HEADS,) * LAYERS, ("image", "text", "end"))
 
     def cut(self, what: Cut) -> Self:
-        """Return the same control; with `noise`, one that draws other numbers."""
+        """Return the same control; with `noise`, a control that draws other numbers."""
         return cut_copy(self, what)
 
     def masked_lm(self) -> tuple[Any, Any]:
@@ -198,11 +198,11 @@ class Control:
         held = pixels.detach().float().cpu().numpy()
         numbers = torch.cat([self._each([one.tobytes()], [""], width) for one in held])
         level = pixels.float().flatten(1).mean(1, keepdim=True)
-        # Zero, with a gradient that differs between outputs: a softmax would cancel equal ones.
+        # Zero, with a gradient that differs per output: a softmax would cancel equal gradients.
         return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)
 
     def _each(self, shared: Sequence[str | bytes], own: Sequence[Any], width: int) -> Tensor:
-        """Return numbers for each of several things of one input, float32 [n, width]."""
+        """Return numbers for each of several parts of one input, float32 [n, width]."""
         if not self._noise:
             return torch.ones(len(own), width, device=self._device)
         whole = hashlib.sha256(f"{self._seed}{self._cut if any(self._cut) else ''}".encode())
@@ -235,7 +235,7 @@ def _boxes(picture: Picture) -> Tensor:
 
 
 def _bytes(picture: Picture) -> list[bytes]:
-    """Return what a picture shows, as bytes."""
+    """Return the content of a picture as bytes."""
     image = b"" if picture.image is None else picture.image.tobytes()
     vectors = None if picture.regions is None else picture.regions.vectors
     held = b"" if vectors is None else vectors.float().cpu().numpy().tobytes()

@@ -1,4 +1,4 @@
-"""Region vectors from an image encoder: of each box cut out, or of the encoder's own grid."""
+"""Region vectors from an image encoder: of each box as a crop, or of the encoder's grid."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from vlbench.adapter_kit.images import crop_box, images_of, pixels_of
 from vlbench.capabilities import GridEncoder, ImageEncoder, Picture
 from vlbench.errors import CannotDo
 
-# A picture whose colours are its coordinates has sides of at least LEAST_SIDE pixels; those of the
-# view count whose coordinates lie between these, because a resized picture's edges are distorted;
-# and these may lie so far from the line, as fractions of the picture.
+# `find_view` uses a picture whose colours are its coordinates, with sides of at least LEAST_SIDE
+# pixels. Only coordinates in INSIDE count, because a resized picture's edges are distorted. They
+# may deviate from a line by STRAIGHT. Both are fractions of the picture.
 LEAST_SIDE, INSIDE, STRAIGHT = 64, (0.1, 0.9), 0.02
 
 
 class Crops:
-    """Encodes each box with an image encoder, as an image of its own.
+    """Encodes each box with an image encoder, as a separate image.
 
     Args:
         encoder: image encoder that encodes the boxes.
@@ -35,7 +35,7 @@ class Crops:
     def __init__(
         self, *, device: torch.device, dtype: torch.dtype = torch.float32, encoder: ImageEncoder
     ) -> None:
-        del dtype  # The encoder has a dtype of its own.
+        del dtype  # The encoder determines the dtype.
         if getattr(encoder, "ragged", False):
             raise CannotDo("the image encoder keeps each picture's size; crops need one size")
         self.encoder = encoder
@@ -44,24 +44,24 @@ class Crops:
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture.
 
-        A box is widened to whole pixels and cut at the edge of the picture; at least one pixel is
-        left.
+        A box is widened to whole pixels and cut at the edge of the picture; at least one pixel
+        remains.
         """
         pairs = zip(images_of(pictures), boxes, strict=True)
         return [self._encode(image, given) for image, given in pairs]
 
     def _encode(self, image: Image, boxes: Tensor) -> Tensor:
-        # Without boxes, the whole picture is encoded to find the width of the vectors.
+        # If there are no boxes, the whole picture is encoded to find the width of the vectors.
         crops = [crop_box(image, box) for box in boxes.tolist()] or [image]
         pixels = torch.stack([self.encoder.preprocess(crop) for crop in crops])
         return self.encoder.encode_images(pixels.to(self._device))[: len(boxes)]
 
 
 class Grid:
-    """Encodes each box as the mean of the cells of `encoder`'s grid, by how much it covers of each.
+    """Encodes each box as the mean of the encoder's grid cells, weighted by overlap.
 
-    Each picture passes through the encoder once. A box without area gets the nearest cell, and so
-    does one beside the part of the picture that the encoder sees: what its `preprocess` cuts off.
+    Each picture passes through the encoder once. A box gets the nearest cell if it has no area, or
+    if it is outside the part of the picture that the encoder's `preprocess` keeps.
 
     Args:
         encoder: image encoder that encodes the cells of a grid.
@@ -86,7 +86,7 @@ class Grid:
         pixels = pixels_of(pictures, self.encoder.preprocess).to(self._device)
         grids = self.encoder.encode_grid(pixels).float()
         (tall, wide), (rows, columns) = pixels.shape[2:], grids.shape[2:]
-        # Pixels that fill no whole cell are in none.
+        # Pixels at the edge that fill no whole cell belong to no cell.
         cells = patch_boxes(rows, columns, (wide // columns * columns, tall // rows * rows))
         sizes = [image.size for image in images_of(pictures)]
         placed = [self._view(size).place(own) for size, own in zip(sizes, boxes, strict=True)]
@@ -96,28 +96,28 @@ class Grid:
         ]
 
     def _view(self, size: tuple[int, int]) -> View:
-        """Return what the encoder sees of a picture of a size, which is found once."""
+        """Return the encoder's view of pictures of a size, computed once per size."""
         if size not in self._views:
             self._views[size] = find_view(self.encoder.preprocess, size)
         return self._views[size]
 
 
 class View(NamedTuple):
-    """How pixels of a picture become pixels of what an encoder sees: x, y, x, y each, [4]."""
+    """The map from a picture's pixels to an encoder's pixels: x, y, x, y each, [4]."""
 
     scale: Tensor
     offset: Tensor
 
     def place(self, boxes: Tensor) -> Tensor:
-        """Return boxes [R, 4] of the picture as pixels of the view, also outside of it."""
+        """Return boxes [R, 4] of the picture as pixels of the view; they may be outside it."""
         return boxes.float().cpu() * self.scale + self.offset
 
 
 def find_view(preprocess: Callable[[Image], Tensor], size: tuple[int, int]) -> View:
-    """Return what `preprocess` shows of pictures of (W, H).
+    """Return the part of a picture of (W, H) that `preprocess` keeps.
 
-    It is asked for a picture of that shape whose red grows to the right and whose green grows
-    downwards. Raises CannotDo where it does more than resize and crop.
+    It is measured on a picture of that shape whose red increases to the right and whose green
+    increases downwards. Raises CannotDo if `preprocess` does more than resize and crop.
     """
     times = ceil(LEAST_SIDE / min(size))
     x, y = ((np.arange(side * times) + 0.5) / (side * times) for side in size)
@@ -131,10 +131,10 @@ def find_view(preprocess: Callable[[Image], Tensor], size: tuple[int, int]) -> V
 
 
 def _fit_line(coordinates: np.ndarray) -> tuple[float, float]:
-    """Return slope and start of the line of coordinates [rows, columns] over the columns.
+    """Return slope and intercept of a line through coordinates [rows, columns], over the columns.
 
-    Coordinates are fractions of the picture, columns are counted from the edge of the view. Raises
-    CannotDo for coordinates that form no line.
+    Coordinates are fractions of the picture; columns are counted from the edge of the view. Raises
+    CannotDo for coordinates that are not on a line.
     """
     means = coordinates.mean(0)
     centres = np.arange(len(means)) + 0.5

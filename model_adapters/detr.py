@@ -28,10 +28,10 @@ hair_drier toothbrush
 """
 COCO = [name.replace("_", " ") for name in COCO_NAMES.split()]
 
-# The shorter side of an image in pixels, and the most that the longer one may have.
+# The length of an image's shorter side in pixels, and the maximum of its longer side.
 SIDES = {"shortest_edge": 800, "longest_edge": 1333}
 
-# Patterns of the original code's names, and the names in the library's published checkpoints.
+# Patterns of the original code's names, and the names in transformers' published checkpoints.
 RENAMED = (
     (r"^backbone\.0\.body\.", "model.backbone.conv_encoder.model."),
     (r"^transformer\.decoder\.norm\.", "model.decoder.layernorm."),
@@ -62,13 +62,13 @@ class Detr:
 
     A file and random weights get the configuration of DETR-R50 unless `architecture` is a folder.
 
-    Pixels are made by the image processor of the checkpoint, or by DETR's where it has none. Each
-    picture goes through the model alone, because the padding of a batch changes what the backbone
-    computes at the edges of a picture.
+    The checkpoint's image processor makes the pixels; if there is none, DETR's does. Each
+    picture goes through the model separately, because a batch's padding changes the backbone's
+    outputs at the edges of a picture.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, a file of the
+        weights: `pretrained` (the architecture's), a folder that replaces it, a file of the
             original code, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         threshold: least confidence of a detected region, 0 to 1.
@@ -111,7 +111,7 @@ class Detr:
 
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
-        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        """Raise WeightsError if the weights are neither here nor available; read nothing."""
         checkpoint = Checkpoint(architecture, weights, revision, rename=_rename)
         if weights == "pretrained":
             checkpoint.require_here()
@@ -119,13 +119,13 @@ class Detr:
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return the most confident region of each category, in descending order of confidence.
 
-        Regions below `threshold` are left out, so a picture may have none. Labels are the names of
-        categories.
+        Regions below `threshold` are omitted, so a picture may have no regions. Labels are the
+        names of categories.
         """
         return [self._best(self._queries(image), image.size) for image in images_of(pictures)]
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return, for each box, the vector of the query whose own box has the highest IoU with it.
+        """Return, for each box, the vector of the query whose box has the highest IoU with it.
 
         Among queries of equal IoU it is the first.
         """
@@ -143,7 +143,7 @@ class Detr:
         operations = _box_operations()
         boxes = operations.box_convert(output.pred_boxes[0].float(), "cxcywh", "xyxy") * scale
         inside = operations.clip_boxes_to_image(boxes, (image.size[1], image.size[0]))
-        # The last class means that there is no object.
+        # The last class means "no object".
         probabilities = output.logits[0].float().softmax(-1)[:, :-1]
         return Queries(output.last_hidden_state[0].float(), inside, probabilities)
 
@@ -178,9 +178,9 @@ def _resnet50() -> Any:
 
 
 def _rename(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the original code's weights under the library's names.
+    """Return the original code's weights under transformers' names.
 
-    The original code keeps query, key and value of an attention layer in one matrix.
+    The original code stores query, key and value of an attention layer in one matrix.
     """
     renamed: dict[str, Any] = {}
     for key, value in state.get("model", state).items():

@@ -1,4 +1,4 @@
-"""Dual encoders of the library transformers: CLIP, SigLIP (arXiv:2303.15343), ALIGN and others."""
+"""Dual encoders of transformers: CLIP, SigLIP (arXiv:2303.15343), ALIGN and others."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from vlbench.errors import CannotDo
 class HfDual(LayersOfModel):
     """An image encoder and a text encoder, compared by the cosine of their vectors.
 
-    Sizes and normalisation come from the model's image processor, as does the central square that
-    is cut.
+    Sizes, central crop and normalisation come from the model's image processor.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         init_seed: seed that draws random weights.
     """
@@ -76,7 +75,7 @@ class HfDual(LayersOfModel):
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return the last hidden state of each patch, float32 [N, D, rows, columns].
 
-        Raises CannotDo for an image encoder that is no module of its own, or has no patches.
+        Raises CannotDo if the image encoder is not a separate module, or has no patches.
         """
         if not hasattr(self.model, "vision_model"):
             raise CannotDo(
@@ -95,8 +94,8 @@ class HfDual(LayersOfModel):
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the last hidden state of the text encoder for each token, before projection.
 
-        Raises CannotDo where the tokenizer gives no spans, or the text encoder is no module of its
-        own.
+        Raises CannotDo if the tokenizer gives no spans, or if the text encoder is not a separate
+        module.
         """
         if not hasattr(self.model, "text_model"):
             raise CannotDo(

@@ -1,4 +1,4 @@
-"""Text encoders of the library transformers, such as BERT (arXiv:1810.04805) and GPT-2."""
+"""Text encoders of transformers, such as BERT (arXiv:1810.04805) and GPT-2."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class HfText(TextLayers):
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
-        layer: layer whose hidden states are the vectors: 0 the embeddings, -1 the last as the
-            library gives it (with GPT-2, after the final normalisation).
-        pooling: tokens over which a text is the mean: its `own`, or all `attended`, [CLS] and [SEP]
-            too (Reimers and Gurevych 2019, section 3; arXiv:1908.10084).
+        layer: layer whose hidden states are the vectors: 0 the embeddings, -1 the last as
+            transformers returns it (for GPT-2, after the final normalisation).
+        pooling: tokens over which a text's vector is the mean: `own` without special tokens, or
+            all `attended` with [CLS] and [SEP] (Reimers and Gurevych 2019, section 3;
+            arXiv:1908.10084).
         init_seed: seed that draws random weights.
     """
 
@@ -50,7 +51,7 @@ class HfText(TextLayers):
             )
         self.choose_layer(layer, config.num_hidden_layers, checkpoint.name, pooling)
         saved = config.architectures or [""]
-        # One saved from a bare model has no head, of which the library would warn at length.
+        # A checkpoint saved from a bare model has no head; transformers would warn of it at length.
         is_bare = all(name.endswith("Model") for name in saved)
         known = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
         masked = known and not is_bare
@@ -70,7 +71,7 @@ class HfText(TextLayers):
         return self._reader.tokenizer, self.model
 
     def read_texts(self, texts: Sequence[str]) -> TextStates:
-        """Return the hidden states of texts that are cut to the model's limit."""
+        """Return the hidden states of texts, which are cut to the model's limit."""
         batch, spans = self._reader.read(texts)
         output = self.model.base_model(**batch, output_hidden_states=True)
         return TextStates(output, spans, batch["attention_mask"].bool())

@@ -1,4 +1,4 @@
-"""Image encoders of the library transformers, such as ViT, DINOv2, Swin, ConvNeXt and SigLIP's."""
+"""Image encoders of transformers, such as ViT, DINOv2, Swin, ConvNeXt and SigLIP's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pool = Literal["auto", "pooled", "cls", "mean"]
 
 
 class Grid(NamedTuple):
-    """The place of patches among hidden states: `first` tokens before them, then rows and columns.
+    """The position of patches among hidden states: `first` tokens before them, rows and columns.
 
     `first` is None for maps of channels, which have no tokens.
     """
@@ -32,18 +32,18 @@ class Grid(NamedTuple):
 
 
 class HfVision(LayersOfModel):
-    """An image encoder: one vector per image, and one per region from the patches that it covers.
+    """An image encoder: a vector per image, and a vector per region from the patches it covers.
 
     Sizes and normalisation come from the model's image processor.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
-        pool: `pooled` (the library's pooler_output), `cls` (the first token), `mean` (of all
+        pool: `pooled` (pooler_output of transformers), `cls` (the first token), `mean` (of all
             patches), or `auto`, the first of these that the checkpoint has.
-        layer: layer of `cls`, `mean` and the regions: 0 the embeddings, -1 the last as the library
-            gives it.
+        layer: layer of `cls`, `mean` and the regions: 0 the embeddings, -1 the last as
+            transformers returns it.
         init_seed: seed that draws random weights.
     """
 
@@ -88,7 +88,7 @@ class HfVision(LayersOfModel):
         """Return float32 [N, D]."""
         output = self._run(pixels)
         if self.pool == "pooled":
-            # Pooled vectors of convolutions are maps of one pixel.
+            # The pooled vectors of convolutional networks are maps of one pixel.
             return output.pooler_output.flatten(1).float()
         states = self._states(output)
         if self.pool == "cls":
@@ -96,9 +96,9 @@ class HfVision(LayersOfModel):
         return patches_of(states, self.grid).float().mean(2)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return float32 [R_i, D]: the mean of the patches, weighted by how much a box covers.
+        """Return float32 [R_i, D]: the mean of the patches, weighted by their overlap with a box.
 
-        A box that lies outside of what the model sees, or has no area, gets the nearest patch.
+        A box that is outside the model's view, or has no area, gets the nearest patch.
         Raises CannotDo for hidden states that form no grid of patches.
         """
         pixels = pixels_of(pictures, self.preprocess).to(self._device)
@@ -124,16 +124,16 @@ class HfVision(LayersOfModel):
         return states
 
     def _shares(self, boxes: Tensor) -> Tensor:
-        """Return what share each patch has in each box of the view, [R, rows x columns]."""
+        """Return the weight of each patch in each box of the view, [R, rows x columns]."""
         assert self.grid
         rows, columns = self.grid.rows, self.grid.columns
-        # Pixels that fill no whole patch are in none.
+        # Pixels at the edge that fill no whole patch belong to no patch.
         tall, wide = (side // n * n for side, n in zip(self._size, (rows, columns), strict=True))
         cells = patch_boxes(rows, columns, (wide, tall))
         return overlap_shares(boxes, cells)
 
     def _try(self, name: str) -> Any:
-        """Return the output for one black image. Raises CannotDo for another kind of model."""
+        """Return the output for a black image. Raises CannotDo for a model of another kind."""
         try:
             with torch.no_grad():
                 output = self._run(torch.zeros(1, 3, *self._size, device=self._device))
@@ -150,7 +150,7 @@ class HfVision(LayersOfModel):
 
 
 def _choose(pool: Pool, possible: Mapping[str, bool], name: str) -> str:
-    """Return how to pool. Raises CannotDo for a way that a checkpoint lacks."""
+    """Return the pooling. Raises CannotDo if the checkpoint does not have it."""
     there = [way for way, is_there in possible.items() if is_there]
     if not there or (pool != "auto" and pool not in there):
         ways = ", ".join(there) or "no vector of an image"
@@ -177,7 +177,7 @@ def _open(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> A
         raise WeightsError(f"{checkpoint.name} lacks {len(lost)} weights: {', '.join(lost[:10])}")
     if opened.missing:
         model.pooler = None
-    # Eager attention, which `Checkpoint` asks for, is the slower one.
+    # SDPA is faster than eager attention, which `Checkpoint` sets.
     if model._supports_sdpa and model._can_set_attn_implementation():  # noqa: SLF001 - has no other
         model.set_attn_implementation("sdpa")
     return model
@@ -196,7 +196,7 @@ def patches_of(states: Tensor, grid: Grid | None) -> Tensor:
 
 
 def grid_of(shape: Sequence[int], size: Sequence[int], config: Any) -> Grid | None:
-    """Return the grid of the hidden states of an image of a size; None if they form none."""
+    """Return the grid of hidden states for an image size; None if they form no grid."""
     if len(shape) == 4:
         rows, columns = shape[2:]
         return Grid(None, rows, columns) if rows * size[1] == columns * size[0] else None
@@ -205,7 +205,7 @@ def grid_of(shape: Sequence[int], size: Sequence[int], config: Any) -> Grid | No
         return None
     rows, columns = size[0] // patch, size[1] // patch
     registers = getattr(config, "num_register_tokens", 0)
-    # [CLS] and a token for distillation may precede the patches.
+    # [CLS] and a distillation token may precede the patches.
     if shape[1] - rows * columns in {0, 1 + registers, 2 + registers}:
         return Grid(shape[1] - rows * columns, rows, columns)
     while rows % 2 == 0 and columns % 2 == 0:  # four patches were merged, perhaps several times

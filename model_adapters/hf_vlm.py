@@ -37,56 +37,58 @@ ImageVector = Literal["projected", "image_tokens", "last_token"]
 # The question and the answer of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
-# What is asked while the stages of the model are read: a question that names no answer.
+# The question while the stages of the model are read; it names no answer.
 LAYER_PROMPT = "What does the image show?"
 
 
 class HfVlm(TextLayers):
-    """A language model that reads image tokens, asked in the chat template of its processor.
+    """A language model that reads image tokens, prompted in its processor's chat template.
 
-    PaliGemma has no template: its prompt is the question as it is, and a newline, as in the code of
+    PaliGemma has no template: its prompt is the unchanged question and a newline, as in the code of
     VQAScore.
 
-    `score_answers` and `answer` put a question as it is, without `question`. All types but
-    PaliGemma can be asked without a picture. Layers are the stages of the whole model whatever
-    `image_vector` is: `tower.N`, `projected`, `language.N@image` and `language.N@end`, as in
+    `score_answers` and `answer` use a question unchanged, without `question`. All types except
+    PaliGemma can be prompted without a picture. Layers are the stages of the whole model for every
+    `image_vector`: `tower.N`, `projected`, `language.N@image` and `language.N@end`, as in
     `vlbench.adapter_kit.vlm.stages`; `output` is the image's vector. Attention weights are always
-    eager.
+    computed with eager attention.
 
-    Scores, attention and regions see a picture in the processor's own geometry, tiles included.
-    `preprocess` squashes it to one square without tiles instead.
+    Scores, attention and regions see a picture in the processor's geometry, including tiles.
+    `preprocess` instead squashes it to one square without tiles.
 
-    The texts of a picture share the picture's keys and values: memory is that of the weights, and
-    of keys and values for each token of a picture, once per text of the picture in one call. In
-    PaliGemma these depend on the text, so that texts share only the image features: each text
-    costs a whole pass of the language model, and attention layers x heads x tokens^2 numbers for
-    each of up to 4 texts at a time: as float32 in 18 layers of 8 heads 50 MB for a picture of 256
-    image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Types that were not tried share nothing.
+    The texts of a picture share the picture's keys and values. Memory is needed for the weights,
+    and for keys and values of each token of a picture, once per text of the picture in one call.
+    In PaliGemma keys and values depend on the text, so texts share only the image features: each
+    text costs a whole pass of the language model, and attention costs layers x heads x tokens^2
+    numbers for each of up to 4 texts at a time. As float32 in 18 layers of 8 heads these are 50 MB
+    for a picture of 256 image tokens, 0.7 GB for 1,024 and 10 GB for 4,096. Untested types share
+    nothing.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         init_seed: seed that draws random weights.
         question: question whose answer scores a text, with {} for the text; it may begin with a
             task that the model was trained on, as in `answer en {} ?`.
         answer: answer whose log-odds are the score; its probability is VQAScore.
-        against: other answer, such as No: the score is the log-odds of `answer`'s share of both
+        against: other answer, such as No: the score is the log-odds of `answer`'s fraction of both
             probabilities; None: no other answer.
-        end_of_turn: whether the end of the turn counts as a token of an answer; else an answer that
-            another one begins with is never less likely.
+        end_of_turn: whether the end of the turn counts as a token of an answer; if not, an
+            answer is never less likely than a longer answer that begins with it.
         max_new_tokens: most tokens that `answer` writes.
         text_limit: most tokens of a text; the rest is cut.
-        size: pixels of the side of the square that `preprocess` makes; None takes that of the
-            vision encoder, or 448 if it sees any size.
+        size: side in pixels of the square that `preprocess` makes; None takes the vision
+            encoder's, or 448 if it accepts any size.
         layer: layer of the language model that gives the vectors of texts: 0 the embeddings, -1 the
             last.
         max_pixels: most pixels of a picture, for models that keep its size, such as Qwen-VL; None
             takes the processor's.
-        image_vector: what an image's vector is: the mean of its `projected` tokens, the mean hidden
+        image_vector: an image's vector: the mean of its `projected` tokens, the mean hidden
             state after `layer` at the `image_tokens`, or that at the prompt's `last_token`.
-        layer_prompt: question put while the stages of the model are read.
-        attn: the library's implementation of attention; `auto` takes SDPA in each part that has it.
+        layer_prompt: question while the stages of the model are read.
+        attn: implementation of attention in transformers; `auto` takes SDPA in each part that
+            has it.
     """
 
     require_weights = staticmethod(require_checkpoint)
@@ -153,7 +155,7 @@ class HfVlm(TextLayers):
         """Return the log-odds of VQAScore, float32 [N].
 
         VQAScore is the probability of the answer over the whole vocabulary, the geometric mean
-        where the answer is several tokens; with `against`, the answer's share of both.
+        for an answer of several tokens; with `against`, its fraction of both probabilities.
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
@@ -169,7 +171,7 @@ class HfVlm(TextLayers):
     ) -> Tensor:
         """Return the log-likelihood of each answer over the whole vocabulary, float32 [N].
 
-        It is the sum over its tokens, the end of the turn among them with `end_of_turn`.
+        It is the sum over its tokens, including the end of the turn with `end_of_turn`.
         """
         scores = torch.empty(len(answers), device=self._device)
         for image, prompts, places in self._by_picture(pictures):
@@ -182,7 +184,7 @@ class HfVlm(TextLayers):
 
     @torch.no_grad()
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
-        """Return what the model writes, the most likely token each time, without special tokens."""
+        """Return the model's answer, decoded greedily, without special tokens."""
         written: dict[int, list[int]] = {}
         for image, prompts, places in self._by_picture(pictures):
             for i in places:
@@ -193,11 +195,11 @@ class HfVlm(TextLayers):
         return list(self._prompts.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each image token that has a place.
+        """Return the attention of each text token to each image token that has a position.
 
-        It is out of the attention to all that the token sees: the prompt before it, and in
-        PaliGemma the whole prompt. A layer without softmax attention is left out. What a layer's
-        window no longer reaches has attention 0.
+        It is a part of the attention to all that the token sees: the prompt before it, and in
+        PaliGemma the whole prompt. A layer without softmax attention is omitted. Tokens outside a
+        layer's window have attention 0.
         """
         attentions: dict[int, JointAttention] = {}
         for places, asked in self._group(pictures, texts):
@@ -222,14 +224,14 @@ class HfVlm(TextLayers):
         return self._stages.names
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
+        """Return float32 [N, D] of each requested layer, from one pass."""
         return self._stages.encode_at(pixels, layers, self._cut)
 
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return the mean of the image tokens, weighted by the area they share with a box.
+        """Return the mean of the image tokens, weighted by the area that they share with a box.
 
-        Each view of the picture counts the same. A box that no token sees gets the vector of the
-        token whose centre is the nearest to its own.
+        Each view of the picture has the same weight. A box that no token sees gets the vector of
+        the token whose centre is nearest to the box's.
         """
         regions = []
         for image, wanted in zip(images_of(pictures), boxes, strict=True):
@@ -241,9 +243,9 @@ class HfVlm(TextLayers):
         return regions
 
     def read_texts(self, texts: Sequence[str]) -> TextStates:
-        """Return the hidden states of texts by themselves, without image or question.
+        """Return the hidden states of texts without image or question.
 
-        A token has seen those before it; in PaliGemma all of the text.
+        A token has seen the tokens before it; in PaliGemma the whole text.
         """
         batch, spans = self._reader.read(texts)
         batch = {name: batch[name] for name in ("input_ids", "attention_mask")}
@@ -254,15 +256,15 @@ class HfVlm(TextLayers):
     def parts(self) -> Parts:
         """Return the query heads of the language model's layers, and its kinds of positions.
 
-        Raises CannotDo for a language model with other layers than of softmax attention.
+        Raises CannotDo if a layer of the language model has no softmax attention.
         """
         return parts_of(self._layers(), "image", "text", "end")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have.
+        """Return the model without some parts. Raises SpecError for parts that it does not have.
 
         Only tokens of the image are "image"; marks around them are "text". Raises CannotDo for
-        looks in an implementation of attention other than eager and SDPA.
+        looks if attention is neither eager nor SDPA.
         """
         kind = self.model.get_decoder().config._attn_implementation  # noqa: SLF001 - it has no other name
         if what.looks and kind not in {"eager", "sdpa"}:
@@ -273,7 +275,7 @@ class HfVlm(TextLayers):
         return decoder_layers(self.model.get_decoder(), self._prompts.name)
 
     def _output_stage(self, image_vector: ImageVector, name: str) -> str:
-        """Return the stage that is an image's vector. Raises SpecError for the embeddings."""
+        """Return the stage of an image's vector. Raises SpecError for the embeddings."""
         if image_vector == "projected":
             return PROJECTED
         if not self._before:
@@ -284,7 +286,7 @@ class HfVlm(TextLayers):
     def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
     ) -> Iterator[tuple[list[int], AskedImage]]:
-        """Yield the places of the texts of each image, and the image with these texts."""
+        """Yield the indices of the texts of each image, and the image with these texts."""
         for image, _, places in self._by_picture(pictures, alone=False):
             asked = self._ask(self._prompts, image, [texts[i] for i in places])
             asked.check_length(self._context, more)
@@ -293,7 +295,7 @@ class HfVlm(TextLayers):
     def _by_picture(
         self, pictures: Sequence[Picture], *, alone: bool = True
     ) -> Iterator[tuple[Image | None, Prompts, list[int]]]:
-        """Yield each image, None for none if that is allowed, its prompts and its places."""
+        """Yield each image, its prompts and indices; the image is None for no picture."""
         may = alone and self.reads_text_alone
         is_alone = [may and one.image is None and one.regions is None for one in pictures]
         if any(is_alone):
@@ -325,9 +327,9 @@ def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
 
 
 def _limit_pixels(images: Any, most: int, name: str) -> None:
-    """Let an image processor that keeps a picture's size scale it down to `most` pixels.
+    """Set an image processor that keeps a picture's size to scale it down to `most` pixels.
 
-    Raises SpecError for any other, and for less than one token.
+    Raises SpecError for any other processor, and for less than one token.
     """
     if not getattr(images, "merge_size", None):
         raise SpecError(f"max_pixels is for models that keep a picture's size, not {name}")
@@ -339,7 +341,7 @@ def _limit_pixels(images: Any, most: int, name: str) -> None:
 
 
 def _tell_of_parts(answer: Answer, name: str) -> None:
-    """Warn of an answer of several tokens."""
+    """Warn of an answer that has several tokens."""
     if len(answer.ids) > 1:
         warnings.warn(
             f"'{answer.text}' is {len(answer.ids)} tokens of {name}: "

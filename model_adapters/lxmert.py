@@ -23,7 +23,7 @@ class Lxmert(JointModel):
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         init_seed: seed that draws random weights.
     """
@@ -50,7 +50,7 @@ class Lxmert(JointModel):
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, in each cross-modal layer.
 
-        The softmax is over the regions alone. The attention from regions to text is left out.
+        The softmax is over the regions only. The attention from regions to text is omitted.
         """
         inputs, spans = self._inputs(pictures, texts)
         output = self._run(inputs, output_attentions=True)
@@ -59,7 +59,7 @@ class Lxmert(JointModel):
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 
-        Raises CannotDo for a checkpoint without the matching head.
+        Raises CannotDo for a checkpoint that has no matching head.
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no matching head")
@@ -70,12 +70,12 @@ class Lxmert(JointModel):
     def parts(self) -> Parts:
         """Return the heads of the cross-modal layers.
 
-        A layer reads in both directions with the same weights: a head is taken away in both.
+        A layer attends in both directions with the same weights, so a head is removed in both.
         """
         return parts_of(self._layers(), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        """Return the model without some parts. Raises SpecError for parts that it does not have."""
         return cut_copy(self, what, self._layers()[0].projections)
 
     def _run(self, inputs: Mapping[str, Any], **options: Any) -> Any:

@@ -46,15 +46,15 @@ from vlbench.data.formats.torch_files import is_torchscript
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 
-# The library's prefixes for a folder in its own format and for a repository, and its files.
+# open_clip's prefixes for a folder in its own format and for a repository, and its files.
 FOLDER, HUB = "local-dir:", "hf-hub:"
 CONFIG = "open_clip_config.json"
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 TOKENIZERS = ("*token*", "vocab*", "merges*", "*.model")
 SUFFIXES = {".safetensors", ".pt", ".pth", ".bin"}
 
-# Keys that are no weights. The first three mark OpenAI's models, also after their archive was saved
-# anew; the last is a buffer of old text encoders.
+# Keys that are not weights. The first three mark OpenAI's models, even if their archive was saved
+# again; the last is a buffer of old text encoders.
 OPENAI_MARKS = {"input_resolution", "context_length", "vocab_size"}
 NOT_WEIGHTS = {*OPENAI_MARKS, "text.transformer.embeddings.position_ids"}
 
@@ -68,13 +68,13 @@ class OpenClip(LayersOfModel):
     Args:
         architecture: name in open_clip, a folder in its local format (open_clip_config.json,
             open_clip_model.safetensors), or such a folder on the hub, `hf-hub:ORG/NAME`.
-        weights: pretrained tag of the architecture (for a folder, `openai` means its own file), a
+        weights: pretrained tag of the architecture (for a folder, `openai` means the file in it), a
             file (a state dict, or OpenAI's TorchScript archive), or `random`.
-        tag: tag of which a file is a copy: the file gets its normalisation, resizing and
-            activation.
+        tag: tag whose weights a file contains: it gives the file's normalisation, resizing
+            and activation.
         revision: branch, tag or commit of a folder on the hub.
-        quick_gelu: whether a file was trained with QuickGELU; None: `tag` says it, or open_clip has
-            the architecture with only one activation.
+        quick_gelu: whether a file was trained with QuickGELU; None: `tag` gives it, or open_clip
+            has the architecture with only one activation.
         init_seed: seed that draws random weights.
     """
 
@@ -123,7 +123,7 @@ class OpenClip(LayersOfModel):
 
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
-        """Raise WeightsError where the weights cannot be had; nothing is read, nor open_clip."""
+        """Raise WeightsError if weights are unavailable; read none and do not import open_clip."""
         folder = Path(architecture).expanduser()
         if weights == "random" or Path(weights).expanduser().is_file():
             return
@@ -141,7 +141,7 @@ class OpenClip(LayersOfModel):
             weights_file(weights)
 
     def preprocess(self, image: Image) -> Tensor:
-        """Return float32 [3, H, W] in [0, 1], resized and cropped by the library."""
+        """Return float32 [3, H, W] in [0, 1], resized and cropped by open_clip."""
         pixels: Any = image
         for step in self._steps:
             pixels = step(pixels)
@@ -156,7 +156,7 @@ class OpenClip(LayersOfModel):
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns]: patches, or a ResNet's trunk before its pooling.
 
-        Raises CannotDo for an image tower that gives neither.
+        Raises CannotDo if the image tower gives neither.
         """
         tower = self.model.visual
         if not hasattr(getattr(tower, "trunk", tower), "forward_intermediates"):
@@ -179,7 +179,7 @@ class OpenClip(LayersOfModel):
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
         """Return the last hidden state of the text tower for each token, before projection.
 
-        Raises CannotDo where the tokenizer gives no spans, or the text tower no hidden states.
+        Raises CannotDo if the tokenizer gives no spans, or the text tower no hidden states.
         """
         if not hasattr(getattr(self.model, "text", self.model), "ln_final"):
             raise CannotDo(
@@ -202,7 +202,7 @@ class OpenClip(LayersOfModel):
         return functional.cosine_similarity(seen, self.encode_texts(texts))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, start and end included, before it is cut."""
+        """Return the number of tokens of each text, with start and end, before the cut."""
         tokenizer = self._tokenizer
         if isinstance(tokenizer, _library().SimpleTokenizer):
             return [len(tokenizer.encode(text)) + 2 for text in texts]
@@ -214,12 +214,12 @@ class OpenClip(LayersOfModel):
 
 
 def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
-    """Return the characters of each token of each text as it was given, before it is cleaned.
+    """Return the span of each token in the text as given, before cleaning.
 
-    Raises CannotDo for a tokenizer that does not say which they are.
+    Raises CannotDo for a tokenizer that gives no spans.
     """
     if isinstance(tokenizer, _library().SimpleTokenizer) and tokenizer.reduction_fn is None:
-        # All but the first and the last, which are special.
+        # All tokens except the first and the last, which are special.
         last = tokenizer.context_length - 1
         return [[None, *_bpe_spans(tokenizer, text)][:last] for text in texts]
     reader = getattr(tokenizer, "tokenizer", None)
@@ -235,7 +235,7 @@ def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
 
 
 def _bpe_spans(tokenizer: Any, text: str) -> Spans:
-    """Return the characters of each token of the library's own tokenizer, which works on bytes."""
+    """Return the span of each token of open_clip's own tokenizer, which works on bytes."""
     clean = clean_text(text, tokenizer.clean_fn)
     spans: Spans = []
     for word in tokenizer.pat.finditer(clean.text):
@@ -259,9 +259,9 @@ def _library() -> Any:
 
 
 def _published_tags() -> Any:
-    """Return the library's table of published weights without the library, which takes seconds.
+    """Return open_clip's table of published weights, without its import, which takes seconds.
 
-    The file is read as a module of a package that has its folder and runs nothing of its own.
+    The file is imported as a module of an empty package with open_clip's folder.
     """
     spec = importlib.util.find_spec("open_clip")
     assert spec
@@ -284,7 +284,7 @@ def _library_name(architecture: str) -> str:
 
 
 def _from_hub(repository: str, revision: str, weights: str) -> str:
-    """Return the folder of a repository, without its weights where others take their place."""
+    """Return the folder of a repository, without its weights if others replace them."""
     instead, own = "--model open_clip:./FOLDER", weights == "openai"
     wanted = [CONFIG, *TOKENIZERS, *WEIGHTS[:own]]
     folder = hub_folder(repository, wanted, revision, instead)
@@ -309,7 +309,7 @@ def _find(name: str, weights: str) -> Path:
 
 
 def _require_one_activation(name: str, file: Path) -> None:
-    """Raise WeightsError where an architecture exists with GELU and with QuickGELU."""
+    """Raise WeightsError if an architecture exists with GELU and with QuickGELU."""
     twin = f"{name}-quickgelu"
     if twin in _library().list_models():
         raise WeightsError(
@@ -345,7 +345,7 @@ def _find_cached(recipe: Mapping[str, Any]) -> Path | None:
 
 
 def _absent(name: str, tag: str, recipe: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return what is not here, where it comes from, and the arguments that take a local copy."""
+    """Return the description of absent weights, their origin, and arguments for a local copy."""
     origin = recipe["hf_hub"] or recipe["url"]
     return f"the weights of {name}, tag {tag},", origin, f"weights=PATH,tag={tag}"
 
@@ -361,7 +361,7 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -
         require_sizes(name.removeprefix(FOLDER), config, largest=LARGEST_SIZE)
         if recipe.get("quick_gelu") is False and config.get("quick_gelu"):
             raise ValueError("its configuration has QuickGELU, but quick_gelu=false means GELU")
-        # Whatever the configuration says of code of its own.
+        # Custom code is refused, whatever the configuration states.
         own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
         build = partial(
             library.create_model,
@@ -389,7 +389,7 @@ def _config(name: str) -> Mapping[str, Any]:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Suppress the library's warning of random weights, which are replaced right after."""
+    """Suppress open_clip's warning of random weights, which are replaced right after."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -402,8 +402,8 @@ def _draw_batch_norms(model: nn.Module, seed: int) -> None:
     """Give the BatchNorms of a new model weights that keep the scale of its activations.
 
     Torch's initial convolution divides the variance by three and a ReLU halves it, so a weight of
-    6 ** 0.5, in the middle of 2..3, restores it. The last BatchNorm of a residual branch, whose
-    weights are zero before, gets 0.5..1 so that the branch adds less than its input.
+    6 ** 0.5, which is in 2..3, restores it. The last BatchNorm of a residual branch, whose initial
+    weights are zero, gets 0.5..1 so that the branch adds less than its input.
     """
     rng = torch.Generator().manual_seed(seed)
     for layer in model.modules():
@@ -413,7 +413,7 @@ def _draw_batch_norms(model: nn.Module, seed: int) -> None:
 
 
 def _load(model: Any, state: Mapping[str, Any], file: Path) -> None:
-    """Load weights into a model, also from the other layouts that the library can convert."""
+    """Load weights into a model, also from other layouts that open_clip can convert."""
     from open_clip.convert import convert_state_dict  # noqa: PLC0415 - as in _library
     from open_clip.model import convert_to_custom_text_state_dict  # noqa: PLC0415
 

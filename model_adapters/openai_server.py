@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible API, such as those that vLLM, llama.cpp and ollama serve."""
+"""Models behind an OpenAI-compatible API, for example of vLLM, llama.cpp or ollama."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from vlbench.adapter_kit.servers import ABSENT, RefusedError, Server, require_re
 from vlbench.capabilities import ImageTextScorer, Picture, TextEncoder
 from vlbench.errors import CannotDo, ServerError, SpecError
 
-# The question of hf_vlm, which is that of VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
+# The question of hf_vlm, from VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
 
-# Statuses of a path that a server does not have.
+# Statuses for a path that a server does not have.
 NO_PATH = {404, 405, ABSENT}
 
-# Why there are no scores.
+# The reason if there are no scores.
 NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer only in words"
 
-# The most characters of an answer, and those of a token that a message shows.
+# The most characters of an answer, and of a token in a message.
 MOST_TEXT, MOST_TOKEN = 100_000, 40
 
-# An answer that is not listed counts as 0 if it can move the score by no more than this.
+# An unlisted answer is accepted if its probability is open by less than this.
 NEGLIGIBLE = 1e-3
 
-# What tokenizers begin a word with, where a server does not turn it into a blank.
+# Prefixes of words in tokenizers, if a server does not convert them to blanks.
 BLANKS = " \t\n▁Ġ"
 
 
 class OpenAiServer:
     """A model that a server names `served`; its weights are not known.
 
-    A score is the log-odds of `answer` against `against` as the first token, whose probabilities
-    are summed over the listed tokens that differ from it only in case and blanks. The method
-    `answer` asks a question as it is, without `question`.
+    A score is the log-odds of `answer` against `against` as the first token; their probabilities
+    are summed over the listed tokens that differ from them only in case and blanks. The method
+    `answer` uses a question unchanged, without `question`.
 
-    What was answered in words and scores is not asked for again while the model is loaded, nor by
-    later runs under the same `--name`, which says that the server's model does not change.
+    Answers in words and scores are cached while the model is loaded, and for later runs under the
+    same `--name`, which asserts that the server's model does not change.
 
-    A picture is sent as PNG in its own size, as often as it has texts: the file may hold the place
-    where it was taken. Requests are repeated as `vlbench.adapter_kit.servers.Server` says.
+    A picture is sent as PNG in its original size, once per text; the file may contain the
+    location where it was taken. Requests are retried as in `vlbench.adapter_kit.servers.Server`.
 
     Args:
         served: the server's name of the model.
@@ -58,19 +58,19 @@ class OpenAiServer:
         answer: answer, by its first token, whose log-odds are the score.
         against: answer, by its first token, that `answer` is compared with.
         max_new_tokens: most tokens of an answer in words.
-        max_completion_tokens: limit of every request, for servers that want it under this name;
-            None sends the older `max_tokens`.
+        max_completion_tokens: limit of every request, for servers that require this name; None
+            sends the older `max_tokens`.
         top_logprobs: number of most probable tokens that the server lists for a score.
-        temperature: temperature of sampling; 0 is greedy, None sends none.
+        temperature: temperature of sampling; 0 is greedy, None sends no temperature.
         timeout: seconds that a request may take, above 0.
         run_timeout: seconds after the first request in which all are made, above 0; None: no limit.
-        retries: how often a request that fails is made again, 0 or more.
-        pause: seconds before a request is made again, 0 or more; doubled each time.
+        retries: how often a failed request is retried, 0 or more.
+        pause: seconds before the first retry, 0 or more; doubled each time.
         concurrent: most requests at a time, 1 or more.
     """
 
     require_weights = staticmethod(require_reachable)
-    # Whoever serves may change the weights, so that nothing computed with them is kept.
+    # The server's owner may change the weights, so nothing computed with them is kept.
     is_served = True
     score_kind = "logit"
     differentiable = False
@@ -114,11 +114,11 @@ class OpenAiServer:
         )
 
     def keep_answers(self, file: Path) -> None:
-        """Keep answers in a file, and do not ask for what others have kept there."""
+        """Cache answers in a file, and use the answers of other runs in it."""
         self._known = Answers(file)
 
     def lacks(self, capability: type) -> str:
-        """Ask the server once, and return why it cannot give scores or vectors; empty if it can."""
+        """Send one request; return why the server gives no scores or vectors, empty if it does."""
         try:
             if capability is ImageTextScorer:
                 self._listed([{"type": "text", "text": self._question.replace("{}", "a word")}])
@@ -129,10 +129,10 @@ class OpenAiServer:
         return ""
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return float32 [N], the log-odds of the answer's share of both answers' probabilities.
+        """Return float32 [N], the log-odds of the answer as a fraction of both probabilities.
 
-        Raises CannotDo if the server lists no log-probabilities, and ServerError if it lists none
-        that tell.
+        Raises CannotDo if the server lists no log-probabilities, and ServerError if the listed
+        tokens do not determine the score.
         """
         images_of(pictures)
         pairs = self._content(pictures, [self._question.replace("{}", text) for text in texts])
@@ -140,7 +140,7 @@ class OpenAiServer:
         return torch.tensor(scores, dtype=torch.float32, device=self._device)
 
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
-        """Return what the model writes, without an image where the picture has none."""
+        """Return the model's answers; a picture that has no image is left out of the request."""
         return self._server.ask_each(self._answer, self._content(pictures, questions))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
@@ -159,7 +159,7 @@ class OpenAiServer:
         return _embeddings(answer, len(texts))
 
     def _content(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[list[Any]]:
-        """Return the content of a message for each picture and text. Announces what is sent."""
+        """Return the content of a message for each picture and text. Logs what is sent."""
         shown = [one for one in pictures if one.image is not None or one.regions is not None]
         images = {id(image): image for image in images_of(shown)}
         self._server.announce(images=len(images), texts=len(texts))
@@ -176,7 +176,7 @@ class OpenAiServer:
         return log_odds(self._listed(content), *self._answers)
 
     def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
-        """Return the likeliest first tokens of the answer. Raises CannotDo if none are listed."""
+        """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
         asked = {"logprobs": True, "top_logprobs": self._top_logprobs}
         try:
             listed: list[tuple[str, float]] = self._ask(content, 1, _list_tokens, **asked)
@@ -191,7 +191,7 @@ class OpenAiServer:
         return text
 
     def _ask(self, content: list[Any], limit: int, read: Callable[[Any], Any], **more: Any) -> Any:
-        """Return what is read of the answer to a message, which is asked for once."""
+        """Return what `read` finds in the answer to a message, which is sent only once."""
         newer = self._newer_limit
         limits = {"max_tokens": limit} if newer is None else {"max_completion_tokens": newer}
         messages = [{"role": "user", "content": content}]
@@ -200,11 +200,11 @@ class OpenAiServer:
 
 
 def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:
-    """Return the log-odds of an answer, by the log-probabilities of the likeliest tokens.
+    """Return the log-odds of an answer, from the log-probabilities of the most likely tokens.
 
-    An answer that is not listed has at most the smallest probability that is, and counts with it:
-    the log-odds are then at least as far from 0. Raises ServerError if that leaves the probability
-    open by more than NEGLIGIBLE, and if neither answer is listed.
+    An unlisted answer has at most the smallest listed probability, which is used for it: the true
+    log-odds are then at least as far from 0. Raises ServerError if this leaves the probability
+    open by NEGLIGIBLE or more, and if neither answer is listed.
     """
     yes, no = (_log_sum(listed, word) for word in (answer, against))
     tokens = ", ".join(repr(token[:MOST_TOKEN]) for token, _ in listed[:5])
@@ -222,7 +222,7 @@ def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> 
 
 
 def _log_sum(listed: Sequence[tuple[str, float]], word: str) -> float | None:
-    """Return the log of the summed probabilities of a word's variants; None if none is listed."""
+    """Return the log of the summed probabilities of a word's variants; None if unlisted."""
     logs = [log for token, log in listed if _bare(token) == _bare(word)]
     if not logs:
         return None
@@ -239,9 +239,9 @@ def _sigmoid(x: float) -> float:
 
 
 def _list_tokens(answer: Any) -> list[tuple[str, float]]:
-    """Return the likeliest first tokens of an answer, with their log-probabilities.
+    """Return the most likely first tokens of an answer, with their log-probabilities.
 
-    Raises CannotDo if it has no log-probabilities, and ServerError for any that are none.
+    Raises CannotDo if it has no log-probabilities, and ServerError for invalid values.
     """
     try:
         logs = answer["choices"][0].get("logprobs")

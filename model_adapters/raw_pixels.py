@@ -1,4 +1,4 @@
-"""The pixels of a small picture: a baseline without any learning."""
+"""The pixels of a small picture: a baseline without learning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vlbench.adapter_kit.images import to_pixels
 
 
 class RawPixels:
-    """Encodes an image as its own pixels, squashed to 32 x 32."""
+    """Encodes an image as its pixels, squashed to 32 x 32."""
 
     def __init__(self, *, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self.device = device

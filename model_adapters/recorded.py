@@ -1,4 +1,4 @@
-"""Answers that others recorded, looked up in the files that have them."""
+"""Recorded answers, looked up in files."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from vlbench.capabilities import Asked, Reply
 
 
 class Recorded:
-    """Answers in `path`: SugarCrepe's published ones, a table, or a log of lm-eval or lmms-eval.
+    """Answers in `path`: SugarCrepe's published answers, a table, or a log of lm-eval or lmms-eval.
 
-    A table has a row for each answer. One text names several columns with "|" between.
+    A table has a row for each answer. A text may name several columns, separated by "|".
 
-    What `about` does not tell is unknown.
+    Facts that `about` does not give are unknown.
 
     Args:
-        path: folder with positive-first and negative-first of files as SugarCrepe's authors
-            published them for GPT-4V; a table (.csv, .jsonl, .parquet); or a log.
-        item: column with the place of the item in the data, from 0; empty: items are found by
+        path: folder with positive-first and negative-first, of files as SugarCrepe's authors
+            published for GPT-4V; a table (.csv, .jsonl, .parquet); or a log.
+        item: column with the item's index in the data, from 0; empty: items are found by
             `image` and `texts`.
         image: column of the image's name, if there is no `item`.
         texts: columns of the options, or of the question and the options, if there is no `item`.
         order: column of the options' numbers in the order shown, such as `1 0`; empty: in the order
             of the data.
-        answer: column of what was said.
-        scores: columns of a score for each option, in place of `answer`.
-        labels: what names an option in an answer: `letters`, `numbers`, `brackets` for (1), or
+        answer: column of the answers.
+        scores: columns of a score for each option, instead of `answer`.
+        labels: how an answer names an option: `letters`, `numbers`, `brackets` for (1), or
             `words`.
-        log_filter: filter that is read of a log with several; empty: the log has one.
-        about: YAML file with `recorded_by`, `recorded_on`, `prompt`, `source` and `caution`, what
-            speaks against the answers; None: `path`.yaml, if it exists.
+        log_filter: filter to read from a log that has several; empty: the log has one filter.
+        about: YAML file with `recorded_by`, `recorded_on`, `prompt`, `source` and `caution`, a
+            warning about the answers; None: `path`.yaml, if it exists.
     """
 
     def __init__(  # noqa: PLR0913 - the command line fills them by name
@@ -61,7 +61,7 @@ class Recorded:
         return self._recordings.digests
 
     def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
-        """Return the replies to each item, several in the file's order."""
+        """Return the replies to each item; several replies are in the file's order."""
         found, self.counts = self._recordings.look_up(items)
         return found
 

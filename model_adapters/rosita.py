@@ -23,15 +23,15 @@ from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_weights, rename_key
 
-# How wide a region is where the configuration has no `imgfeat_size`; how many numbers a box has.
+# The width of a region if the configuration has no `imgfeat_size`; how many numbers a box has.
 REGION_WIDTH = 2048
 BOX_NUMBERS = 5
 
-# The parts of a file that the network has; the head is the only one that a file may lack.
+# The parts of a file that the network has; only the head may be absent from a file.
 HEAD = "mm_itm_head"
 PARTS = ("text_embeddings", "visual_embeddings", "backbone", "pooler", HEAD)
 
-# Parts of the original code's names, and what transformers calls them.
+# Parts of the original code's names, and their names in transformers.
 RENAMED = {
     "text_embeddings.layer_norm.": "text_embeddings.LayerNorm.",
     "mhatt.dense_q.": "attention.self.query.",
@@ -44,7 +44,7 @@ RENAMED = {
     "layer_norm1.": "output.LayerNorm.",
 }
 
-# What the original code deletes from a text.
+# The characters that the original code deletes from a text.
 PUNCTUATION = re.compile(r"[^\s\w]|_")
 
 
@@ -65,7 +65,7 @@ class RegionEmbeddings(nn.Module):
 
 
 class Network(nn.Module):
-    """The network: its parts under the original names, what is in them under transformers'."""
+    """The network: its parts under the original names, their contents under transformers'."""
 
     def __init__(self, config: Any, *, has_head: bool) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Network(nn.Module):
 
 
 class PlainReader(TextReader):
-    """Reads texts without punctuation. Spans are those of the texts as given."""
+    """Reads texts without punctuation. Spans refer to the texts as given."""
 
     def read(self, texts: Sequence[str]) -> tuple[Any, list[Spans]]:
         """Return the tokens of N texts, and for each text the spans of its T tokens."""
@@ -102,7 +102,7 @@ class PlainReader(TextReader):
         return tokens, [_given(*one) for one in zip(texts, spans, strict=True)]
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, special ones included, before it is cut."""
+        """Return the number of tokens of each text, with special tokens, before the cut."""
         return super().count([PUNCTUATION.sub("", text) for text in texts])
 
 
@@ -115,8 +115,8 @@ class Rosita(OneStreamPort):
         architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
         revision: branch, tag or commit of the architecture on the hub.
         weights: file of the original code, or `random` (drawn as in BERT).
-        source: where the file can be downloaded, for the message if it is not there.
-        limit: most tokens of a text, special ones included; the rest is cut.
+        source: where the file can be downloaded, for the message if it is missing.
+        limit: most tokens of a text, with special tokens; the rest is cut.
         init_seed: seed that draws random weights.
     """
 
@@ -145,7 +145,7 @@ class Rosita(OneStreamPort):
 
 
 def _given(text: str, spans: Spans) -> Spans:
-    """Return the characters of a text at spans of the same text without punctuation."""
+    """Return the spans in a text of spans in the same text without punctuation."""
     kept = [i for i, character in enumerate(text) if not PUNCTUATION.fullmatch(character)]
     return [span and (kept[span[0]], kept[span[1] - 1] + 1) for span in spans]
 

@@ -43,7 +43,7 @@ FOLDER_FILES = ("config.json", "model.safetensors")
 
 
 class Recipe(NamedTuple):
-    """How timm builds a model, and the names of its classes; empty where timm knows them."""
+    """How timm builds a model, and the names of its classes; empty if timm knows them."""
 
     name: str
     options: dict[str, Any]
@@ -56,17 +56,17 @@ class TimmCnn(LayersOfModel):
     A file without a classification head gives only features.
 
     Args:
-        architecture: name in timm, with the tag that decides on normalisation and classes, or a
+        architecture: name in timm, with the tag that determines normalisation and classes, or a
             folder in which timm saved a model (config.json, model.safetensors).
-        weights: `pretrained` (those of the folder, or of the tag), a file (a state dict, or the
-            .npz in which Google published BiT), or `random`.
+        weights: `pretrained` (of the folder, or of the tag), a file (a state dict, or the .npz
+            in which Google published BiT), or `random`.
         revision: branch, tag or commit of the tag's repository on the hub.
         resize: pixels of the shorter side of an image, or of both sides with `squash`.
-        crop: pixels of the side of the square cut from the centre; None: as `resize`.
+        crop: pixels of the side of the square cut from the centre; None: equal to `resize`.
         squash: whether both sides are resized to `resize`, which loses the aspect ratio.
         interpolation: how images are resized.
-        classes: what the outputs of a file are: `imagenet`, for the 1,000 classes in their usual
-            order, or a file with a name per line; empty: not said.
+        classes: the outputs of a file: `imagenet`, for the 1,000 classes in their usual
+            order, or a file with a name per line; empty: unknown.
         init_seed: seed that draws random weights.
     """
 
@@ -105,11 +105,11 @@ class TimmCnn(LayersOfModel):
 
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
-        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        """Raise WeightsError if the weights are neither here nor available; read nothing."""
         if weights != "pretrained" or Path(architecture).expanduser().is_dir():
             if weights != "random":
                 _own_file(architecture, weights)
-        elif hub_obstacle():  # timm itself takes seconds, for what is then likely here
+        elif hub_obstacle():  # only then, because importing timm takes seconds
             require_timm(architecture)
             repository = _repository(architecture)
             if not cached_file(repository, [FOLDER_FILES[1]], revision):
@@ -126,9 +126,9 @@ class TimmCnn(LayersOfModel):
         return features.float()
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
-        """Return float32 [N, D, rows, columns], what the head pools.
+        """Return float32 [N, D, rows, columns], the inputs of the head's pooling.
 
-        Raises CannotDo where timm gives none.
+        Raises CannotDo if timm gives none.
         """
         if not hasattr(self.model, "forward_intermediates"):
             raise CannotDo("timm gives no grid of hidden states of this architecture")
@@ -146,7 +146,7 @@ class TimmCnn(LayersOfModel):
     def class_names(self) -> list[str]:
         """Return the names of the classes, from `classes`, the folder, or timm for its own weights.
 
-        Raises CannotDo for classes that none of them names, WeightsError for a file of other names.
+        Raises CannotDo if no names are known, WeightsError for a file of a wrong number of names.
         """
         self._require_head()
         count = self.model.num_classes
@@ -206,14 +206,14 @@ def _find(architecture: str, weights: str, revision: str) -> Path:
 
 
 def _own_file(architecture: str, weights: str) -> Path:
-    """Return a file of weights, or that of a folder. Raises WeightsError."""
+    """Return a file of weights, or the weights of a folder. Raises WeightsError."""
     if weights != "pretrained":
         return weights_file(weights, "weights is a file, 'pretrained' or 'random'")
     return weights_file(str(Path(architecture).expanduser() / FOLDER_FILES[1]))
 
 
 def _repository(architecture: str) -> str:
-    """Return the hub's repository of published weights. Raises WeightsError for none."""
+    """Return the hub's repository of published weights. Raises WeightsError if none exists."""
     repository: str | None = _timm().get_pretrained_cfg(architecture).hf_hub_id
     if not repository:
         raise WeightsError(
@@ -237,7 +237,7 @@ def _fetch(repository: str, revision: str, what: str) -> Path:
 def _load_published(recipe: Recipe, file: Path) -> Any:
     """Return a model with the weights of its tag. Raises WeightsError.
 
-    timm converts those that were saved before its own code changed.
+    timm converts weights that were saved before its code changed.
     """
     state = read_state_dict(file)
     try:
@@ -252,13 +252,13 @@ def _load_published(recipe: Recipe, file: Path) -> Any:
 
 
 def _load(recipe: Recipe, file: Path) -> Any:
-    """Return a model with the weights of a file, and as many classes. Raises WeightsError."""
+    """Return a model with a file's weights and number of classes. Raises WeightsError."""
     if file.suffix == ".npz":
         return _load_npz(recipe, file)
-    # A folder that transformers saved has timm's names behind its own.
+    # In a folder saved by transformers, timm's names have a prefix.
     state = {k.removeprefix("timm_model."): v for k, v in read_state_dict(file).items()}
     heads = _timm().get_pretrained_cfg(recipe.name).classifier
-    # A network that was distilled has a second head.
+    # A distilled network has a second head.
     head = state.get(f"{heads if isinstance(heads, str) else heads[0]}.weight")
     has_head = isinstance(head, Tensor) and head.ndim > 0
     build = partial(_build, recipe, 0, num_classes=len(head) if has_head else 0)
@@ -282,7 +282,7 @@ def _load_npz(recipe: Recipe, file: Path) -> Any:
         model.load_pretrained(str(file))
     except UNREADABLE as error:
         raise WeightsError(f"{file} does not fit {recipe.name}: {error}") from error
-    # timm ignores arrays that the model has no place for.
+    # timm ignores arrays that have no place in the model.
     held = sum(int(np.prod(shape)) for shape in sizes.values())
     wanted = sum(weight.numel() for weight in model.state_dict().values())
     if held != wanted:

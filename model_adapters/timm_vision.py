@@ -1,4 +1,4 @@
-"""Image models of timm by name, with the preprocessing that their weights were evaluated with."""
+"""Image models of timm by name, with the preprocessing of their weights' evaluation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from vlbench.adapter_kit.layers import LayersOfModel
 
 
 class TimmVision(LayersOfModel):
-    """An image encoder and classifier of timm, at its own size, with the features of `TimmCnn`.
+    """An image encoder and classifier of timm, at its input size, with the features of `TimmCnn`.
 
-    It resizes and crops as timm's configuration of the weights says, so that transformers with a
-    fixed input size can be read; the tasks' `resize` and `crop` do not apply.
+    It resizes and crops as timm's configuration of the weights states, so it can read transformers
+    with a fixed input size; the tasks' `resize` and `crop` do not apply.
 
     Args:
-        architecture: name in timm, with the tag that decides on normalisation and classes, or a
+        architecture: name in timm, with the tag that determines normalisation and classes, or a
             folder in which timm saved a model (config.json, model.safetensors).
-        weights: `pretrained` (those of the folder, or of the tag), a file (a state dict, or the
-            .npz in which Google published BiT), or `random`.
+        weights: `pretrained` (of the folder, or of the tag), a file (a state dict, or the .npz
+            in which Google published BiT), or `random`.
         revision: branch, tag or commit of the tag's repository on the hub.
-        classes: what the outputs of a file are: `imagenet`, for the 1,000 classes in their usual
-            order, or a file with a name per line; empty: not said.
+        classes: the outputs of a file: `imagenet`, for the 1,000 classes in their usual
+            order, or a file with a name per line; empty: unknown.
         init_seed: seed that draws random weights.
     """
 
@@ -65,7 +65,7 @@ class TimmVision(LayersOfModel):
         return self._net.encode_images(pixels)
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
-        """Return float32 [N, D, rows, columns]. Raises CannotDo where timm gives none."""
+        """Return float32 [N, D, rows, columns]. Raises CannotDo if timm gives none."""
         return self._net.encode_grid(pixels)
 
     def logits(self, pixels: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class TimmVision(LayersOfModel):
         return self._net.logits(pixels)
 
     def class_names(self) -> list[str]:
-        """Return the names of the classes. Raises CannotDo for classes that nobody names."""
+        """Return the names of the classes. Raises CannotDo if no names are known."""
         return self._net.class_names()
 
 

@@ -1,4 +1,4 @@
-"""Image classifiers of torchvision, with its own weights or with published checkpoints.
+"""Image classifiers of torchvision, with its weights or with published checkpoints.
 
 In arXiv:2104.08313: ResNet-50 (arXiv:1512.03385), SIN (arXiv:1811.12231), MadryLab's robust models,
 VirTex (arXiv:2006.06666) and ICMLM (arXiv:2008.01392).
@@ -31,41 +31,41 @@ from vlbench.adapter_kit.library_models import (
 from vlbench.adapter_kit.weights import load_weights, read_weights, weights_file
 from vlbench.errors import CannotDo, WeightsError, unknown
 
-# The modules of torchvision's networks whose outputs are pooled; each network has one of them.
+# The modules of torchvision's networks whose outputs are pooled; each network has one of these.
 TRUNKS = (
     *("layer4", "features", "conv5", "trunk_output", "layers"),
     *("Mixed_7c", "inception5b", "blocks.3", "encoder"),
 )
 
-# Published files have the state dict under one of these keys; `cnn` is the key of ICMLM.
+# The key of the state dict in published files; `cnn` is the key of ICMLM.
 ENVELOPES = ("state_dict", "model", "model_state_dict", "net", "cnn")
 
 
 class TorchvisionCnn(LayersOfModel):
     """A classifier of torchvision. Its features are the inputs of its last layer with weights.
 
-    That layer is linear, but for SqueezeNet's, a convolution, whose inputs are averaged over
-    positions. A transformer reads images of only one size: give that as `resize` and `crop`.
+    That layer is linear, except SqueezeNet's, a convolution, whose inputs are averaged over
+    positions. A transformer reads images of only one size, given by `resize` and `crop`.
 
-    A file without a classification head gives only features. A file with a normaliser keeps it.
-    Without `resize` and without `interpolation` they are those that the weights of the tag were
-    published with, or without a tag 256 x 256 and bicubic; mean and deviation are the tag's, too.
+    A file without a classification head gives only features. A file's normaliser is used if it has
+    one; else mean and deviation are the tag's. The defaults of `resize` and `interpolation` are the
+    values with which the tag's weights were published; if there is no tag, 256 x 256 and bicubic.
 
     Args:
         architecture: name of a model in torchvision.
-        weights: tag of torchvision, a file (a state dict, laid out as in any paper that the module
-            cites), or `random`.
-        source: where the file can be downloaded, for the message if it is not there.
-        tag: tag of which a file has the weights; empty: none.
+        weights: tag of torchvision, a file (a state dict, in the format of any paper that the
+            module cites), or `random`.
+        source: where the file can be downloaded, for the message if it is missing.
+        tag: tag whose weights a file contains; empty: none.
         resize: pixels of the shorter side of an image, or of both sides with `squash`; None takes
             the tag's, or 256.
-        crop: pixels of the side of the square cut from the centre; None: as `resize`.
+        crop: pixels of the side of the square cut from the centre; None: equal to `resize`.
         squash: whether both sides are resized to `resize`, which loses the aspect ratio.
         interpolation: how images are resized; None takes the tag's, or bicubic.
         layer: module, such as `layer3.0.conv1`, whose outputs are the features, [N, D] or [N, D, H,
             W] averaged over positions; empty: the inputs of the last layer.
-        classes: what the outputs of a file without a tag are: `imagenet`, for the 1,000 classes in
-            their usual order, or a file with a name per line; empty: not said.
+        classes: the outputs of a file without a tag: `imagenet`, for the 1,000 classes in
+            their usual order, or a file with a name per line; empty: unknown.
         init_seed: seed that draws random weights.
     """
 
@@ -113,7 +113,7 @@ class TorchvisionCnn(LayersOfModel):
 
     @staticmethod
     def require_weights(architecture: str, weights: str, source: str) -> None:
-        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        """Raise WeightsError if the weights are neither here nor available; read nothing."""
         tags = partial(require_torchvision, architecture)
         require_torchvision_weights(weights, tags, _hint(source or "the people who trained it"))
 
@@ -133,7 +133,7 @@ class TorchvisionCnn(LayersOfModel):
         return (features.mean((2, 3)) if features.ndim == 4 else features).float()
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
-        """Return float32 [N, D, rows, columns], of `layer` or of the last one before pooling.
+        """Return float32 [N, D, rows, columns], of `layer` or of the last layer before pooling.
 
         Raises CannotDo for a layer that has no such maps.
         """
@@ -156,15 +156,16 @@ class TorchvisionCnn(LayersOfModel):
         return scores.float()
 
     def class_names(self) -> list[str]:
-        """Return torchvision's names of the 1,000 classes of ImageNet, or those of `classes`.
+        """Return torchvision's names of the 1,000 classes of ImageNet, or the names in `classes`.
 
-        Raises CannotDo for other classes without `classes`, WeightsError for a file of other names.
+        Raises CannotDo for other classes if `classes` is empty, WeightsError for a file of a wrong
+        number of names.
         """
         count = self._classes()
         return self._categories if self.class_order else read_class_names(self._named, count)
 
     def _inner(self, pixels: Tensor) -> Tensor:
-        """Return the features of the layer asked for. Raises CannotDo unless it gives some."""
+        """Return the features of `layer`. Raises CannotDo unless its outputs are features."""
         output = self._output_of(self._layer, pixels)
         if output.ndim not in {2, 4}:
             shape = list(output.shape)
@@ -175,7 +176,7 @@ class TorchvisionCnn(LayersOfModel):
         """Return the output of a layer. Raises CannotDo unless it ran once."""
         read: list[Tensor] = []
         inner = self.model.get_submodule(layer)
-        # Copied: what follows may write into it, as an in-place ReLU does.
+        # Copied: a later module, such as an in-place ReLU, may overwrite the output.
         with inner.register_forward_hook(lambda _, __, output: read.append(output.clone())):
             self.model(self._normalise(pixels))
         if len(read) != 1:
@@ -190,7 +191,7 @@ class TorchvisionCnn(LayersOfModel):
         return ((pixels.float() - self._mean) / self._std).to(self._dtype)
 
     def _classes(self) -> int:
-        """Return the number of classes. Raises CannotDo for a checkpoint without a head."""
+        """Return the number of classes. Raises CannotDo for a checkpoint that has no head."""
         count = _width(self.model, self._head)
         if not count:
             raise CannotDo("this checkpoint has no classification head")
@@ -202,7 +203,7 @@ def _hint(origin: str) -> str:
 
 
 def _width(model: nn.Module, head: str) -> int:
-    """Return the number of classes; 0 for a checkpoint without a head."""
+    """Return the number of classes; 0 for a checkpoint that has no head."""
     layer = model.get_submodule(head)
     return 0 if isinstance(layer, nn.Identity) else len(layer.weight)
 
@@ -228,14 +229,14 @@ def _fixed_size(model: nn.Module) -> int | None:
     """Return the side of a model's fixed input size; None if it reads images of any size."""
     if isinstance(model, torchvision_models().VisionTransformer):
         return int(model.image_size)
-    # The size of MaxViT's windows divides that of its maps at 224 x 224 alone.
+    # The size of MaxViT's windows divides its maps' size only at 224 x 224.
     return 224 if isinstance(model, torchvision_models().MaxVit) else None
 
 
 def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     """Load a file's weights into a model; return its normaliser, [2, 3], or else the usual one.
 
-    The head becomes as wide as that of the file, or Identity where the file has none. Raises
+    The head becomes as wide as the file's, or Identity if the file has no head. Raises
     WeightsError.
     """
     stored = _open(file)
@@ -256,7 +257,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
 
 
 def _make_head(head: Any, count: int) -> nn.Module:
-    """Return a head like another, for `count` classes."""
+    """Return a head of the same kind for `count` classes."""
     bias = head.bias is not None
     if isinstance(head, nn.Conv2d):
         return nn.Conv2d(head.in_channels, count, head.kernel_size, bias=bias)
@@ -264,13 +265,13 @@ def _make_head(head: Any, count: int) -> nn.Module:
 
 
 def _own(stored: Mapping[str, Any], prefix: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a model among those of a file, under the model's own keys.
+    """Return a model's weights among a file's, under the model's keys.
 
-    Other modules under the same prefix are left out. Additional layers of the model's own modules
-    are kept, so that the file of a larger architecture is refused.
+    Other modules under the same prefix are omitted. Additional layers of the model's modules are
+    kept, so that the file of a larger architecture is refused.
     """
     parts = {key.partition(".")[0] for key in wanted}
-    # Older checkpoints lack the counts of batches, which are only read in training.
+    # Older checkpoints do not contain the counts of batches, which are used only in training.
     counts = {key: v for key, v in wanted.items() if key.endswith("num_batches_tracked")}
     own = {key.removeprefix(prefix): v for key, v in stored.items() if key.startswith(prefix)}
     return counts | {key: v for key, v in own.items() if key.partition(".")[0] in parts}
@@ -284,7 +285,7 @@ def _prefix(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
 
 
 def _open(file: Path) -> dict[str, Tensor]:
-    """Return the state dict in a file, also from under one of the keys in ENVELOPES."""
+    """Return the state dict in a file, also if it is under one of the keys in ENVELOPES."""
     content = read_weights(file, past_pickles=True)
     inner = [content[e] for e in ENVELOPES if isinstance(content.get(e), Mapping)]
     state = inner[0] if inner else content

@@ -22,7 +22,7 @@ from vlbench.adapter_kit.weights import load_weights, read_state_dict, weights_f
 from vlbench.capabilities import Picture, Regions
 from vlbench.errors import CannotDo
 
-# The published weights of these were trained with an epsilon of 0 in batch normalisation.
+# The published weights of these detectors were trained with batch normalisation's epsilon at 0.
 WITHOUT_EPSILON = (
     "fasterrcnn_resnet50_fpn",
     "keypointrcnn_resnet50_fpn",
@@ -31,16 +31,16 @@ WITHOUT_EPSILON = (
 
 
 class TorchvisionDetector:
-    """An R-CNN of torchvision. Its box head gives the vectors of its own regions and of any boxes.
+    """An R-CNN of torchvision. Its box head gives the vectors of detected regions and of any boxes.
 
-    Regions are in descending order of their scores; a picture may have none.
+    Regions are in descending order of their scores; a picture may have no regions.
 
     Args:
         architecture: name of a detector in torchvision.
         weights: tag of torchvision, a file with a state dict, or `random`.
         threshold: least score of the class of a region, 0 to 1.
         most: most regions of a picture.
-        shorter: pixels of the shorter side of a picture, fewer where `longer` asks for it.
+        shorter: pixels of the shorter side of a picture, fewer if `longer` requires it.
         longer: most pixels of the longer side of a picture.
         init_seed: seed that draws random weights.
     """
@@ -79,14 +79,14 @@ class TorchvisionDetector:
 
     @staticmethod
     def require_weights(architecture: str, weights: str) -> None:
-        """Raise WeightsError where the weights cannot be had; nothing is read."""
+        """Raise WeightsError if the weights are neither here nor available; read nothing."""
         require_torchvision_weights(weights, partial(_tags, architecture), "")
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return the regions of each picture with vectors [R, 1024] and the names of classes.
 
-        Each picture goes through the model alone: in a batch torchvision pads the smaller ones,
-        which changes their regions.
+        Each picture goes through the model separately: in a batch torchvision pads the smaller
+        pictures, which changes their regions.
         """
         return [self._detect(image) for image in images_of(pictures)]
 
@@ -141,7 +141,7 @@ def _resize_boxes(boxes: Tensor, before: list[int], after: list[int]) -> Tensor:
 
 
 def _load(file: Path, model: nn.Module, architecture: str) -> None:
-    """Load a file's weights into a model, as torchvision loads its own of this architecture."""
+    """Load a file's weights into a model, as torchvision loads published weights."""
     counts = {k: v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked")}
     load_weights(model, counts | read_state_dict(file), file)
     for layer in model.modules():

@@ -21,19 +21,19 @@ from vlbench.adapter_kit.one_stream_ports import Inputs, OneStreamPort
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.weights import read_state_dict
 
-# How wide a region is where the configuration has no `img_dim`, and how many numbers a box has.
+# The width of a region if the configuration has no `img_dim`, and how many numbers a box has.
 REGION_WIDTH = 2048
 BOX_NUMBERS = 7
 
 # The heads that score a pair, and their widths: of pre-training, and of fine-tuning for retrieval.
 HEADS = {"itm_output": 2, "rank_output": 1}
 
-# What only masked regions are given.
+# An embedding that only masked regions get.
 UNUSED = "uniter.img_embeddings.mask_embedding.weight"
 
 
 class RegionEmbeddings(nn.Module):
-    """Embeds regions [N, R, D] and their boxes [N, R, 7], beside an embedding of their type."""
+    """Embeds regions [N, R, D] and their boxes [N, R, 7], and adds an embedding of their type."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Network(nn.Module):
     def embed(self, inputs: Inputs) -> Tensor:
         """Return the embeddings of texts and regions as one sequence, [N, T + R, hidden]."""
         words: Any = self.uniter["embeddings"]
-        # Regions have the token type 1, and no position.
+        # Regions have token type 1, and no position embedding.
         kind = words.token_type_embeddings.weight[1]
         regions = self.uniter["img_embeddings"](inputs.vectors, inputs.boxes, kind)
         return torch.cat([words(inputs.ids), regions], 1)
@@ -99,7 +99,7 @@ class Uniter(OneStreamPort):
         architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
         revision: branch, tag or commit of the architecture on the hub.
         weights: file of the original code, or `random` (drawn as in BERT).
-        source: where the file can be downloaded, for the message if it is not there.
+        source: where the file can be downloaded, for the message if it is missing.
         init_seed: seed that draws random weights.
     """
 

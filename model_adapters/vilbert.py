@@ -27,15 +27,15 @@ from vlbench.adapter_kit.weights import read_state_dict
 from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
-# Weights of a network of several tasks.
+# A weight that only multi-task networks have.
 TASK_TOKENS = "bert.embeddings.task_embeddings.weight"
 
-# Weights of a connection that are stored and never read.
+# Weights of a connection that are stored but never used.
 UNUSED = ".biOutput.q_dense"
 
 
 class Vilbert:
-    """Two transformers, one for texts and one for regions, that attend to each other in places.
+    """Two transformers, for texts and for regions, with cross-attention in some layers.
 
     The `limit` is 30 in the original retrieval tasks.
 
@@ -43,12 +43,12 @@ class Vilbert:
         architecture: BERT on the hub, or a folder, that gives the configuration and the tokenizer.
         revision: branch, tag or commit of the architecture on the hub.
         weights: file of the original code, or `random` (drawn as in BERT).
-        source: where the file can be downloaded, for the message if it is not there.
-        retrieval: whether the score is that of fine-tuning for retrieval; else it is that of
-            pre-training.
-        task: task whose token every text gets, for networks of several tasks, 0 to 19 (7 retrieval
+        source: where the file can be downloaded, for the message if it is missing.
+        retrieval: whether the score is from the head fine-tuned for retrieval; else it is from the
+            head of pre-training.
+        task: task whose token every text gets, for multi-task networks, 0 to 19 (7 retrieval
             on COCO, 8 on Flickr30k); None: no token.
-        limit: most tokens of a text, special ones included; the rest is cut.
+        limit: most tokens of a text, with special tokens; the rest is cut.
         init_seed: seed that draws random weights.
     """
 
@@ -97,19 +97,18 @@ class Vilbert:
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each region, in each connection.
 
-        The softmax is over the image alone. The row for the whole image has no column, because it
-        is not a region, and the attention to regions is scaled to sum to 1.
+        The softmax is over the image only. The whole image is not a region, so it has no column,
+        and the attention to regions is scaled to sum to 1.
         """
         inputs, spans = self._inputs(pictures, texts)
         layers = without_whole(joined.to_regions for joined in self._run(inputs).connections)
         return cross_attention(layers, spans, boxes_of(pictures))
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
-        """Return how well each text fits its picture, float32 [N].
+        """Return the matching score of each text and its picture, float32 [N].
 
         It is the log-odds of a match, or with `retrieval` the logit that retrieval ranks by, which
-        is that of no probability.
-        Raises CannotDo for a checkpoint without the head.
+        does not correspond to a probability. Raises CannotDo for a checkpoint without the head.
         """
         if not self._has_head:
             raise CannotDo(f"this checkpoint has no head {self._head}")
@@ -121,10 +120,10 @@ class Vilbert:
         return parts_of(self._layers(), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have.
+        """Return the model without some parts. Raises SpecError for parts that it does not have.
 
-        Without looks from text to image the states of the text do not depend on the picture; the
-        score does, because it is of the product of both streams.
+        If looks from text to image are cut, the states of the text do not depend on the picture;
+        the score does, because it is computed from the product of both streams.
         """
         return cut_copy(self, what, self._layers()[0].projections)
 
@@ -153,7 +152,7 @@ class Vilbert:
         if self._has_token:
             text_mask = torch.cat([text_mask[:, :1], text_mask], 1)
             spans = [[*row[:1], None, *row[1:]] for row in spans]
-        # The whole image is the mean of its regions, in a box around all of it.
+        # The whole image is the mean of its regions, in a box of its full size.
         count = batch.mask.sum(1, keepdim=True)
         mean = batch.vectors.sum(1) / count
         boxes = box_geometry(batch.corners, BOX_NUMBERS)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vlbench.adapter_kit.bert_ports import bert_layers, bert_part, hide, run_layers
 from vlbench.adapter_kit.matching_heads import log_odds
 
-# The published sizes, for a configuration that does not say otherwise.
+# The published sizes, for a configuration that does not set them.
 PUBLISHED = {
     "v_feature_size": 2048,
     "v_hidden_size": 1024,
@@ -26,7 +26,7 @@ PUBLISHED = {
 BOX_NUMBERS = 5
 TASKS = 20
 
-# The heads that score a pair: of pre-training, and of retrieval.
+# The heads that score a pair: of pre-training, and of fine-tuning for retrieval.
 MATCH = "cls.bi_seq_relationship"
 RETRIEVAL = "vil_logit"
 
@@ -34,7 +34,7 @@ RETRIEVAL = "vil_logit"
 class Inputs(NamedTuple):
     """Ids of tokens [N, T], regions [N, R, D], boxes [N, R, 5], and masks of text and image.
 
-    The first region of each picture is the whole of it. The text's mask counts the task's token.
+    The first region of each picture is the whole picture. The text's mask includes the task token.
     """
 
     ids: Tensor
@@ -45,7 +45,7 @@ class Inputs(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """What a connection gives: both streams, the text's attention to regions, and the reverse."""
+    """A connection's output: both streams, the text's attention to regions, and the reverse."""
 
     text: Tensor
     image: Tensor
@@ -54,7 +54,7 @@ class Joined(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The last hidden states of both streams, and what each layer and each connection gave."""
+    """The last hidden states of both streams, and the outputs of all layers and connections."""
 
     text: Tensor
     image: Tensor
@@ -109,7 +109,7 @@ class Connection(nn.Module):
     def _look(
         self, one: Tensor, of_one: int, other: Tensor, of_other: int, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return what a stream sees of the other, [N, L, D], and its attention."""
+        """Return the output of one stream's attention to the other, [N, L, D], and its weights."""
         parts = self.biattention
         query, key, value = (
             parts[name](states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -127,8 +127,8 @@ class Connection(nn.Module):
 class Network(nn.Module):
     """The network under the original names, with the head MATCH, RETRIEVAL or none.
 
-    `config` is that of a BERT and has the sizes of PUBLISHED. `task` is the number of the task
-    whose token every text gets; None for texts without one.
+    `config` is a BERT's configuration with the sizes of PUBLISHED. `task` is the number of the task
+    whose token every text gets; None for no token.
     """
 
     def __init__(self, config: Any, head: str, task: int | None) -> None:
@@ -172,7 +172,7 @@ class Network(nn.Module):
         return words.LayerNorm(text), self.bert["v_embeddings"](vectors, boxes)
 
     def forward(self, inputs: Inputs) -> Encoded:
-        """Return what each layer gives."""
+        """Return the outputs of all layers and connections."""
         text, image = self.embed(inputs)
         encoder: Any = self.bert["encoder"]
         texts: list[Tensor] = []
@@ -192,7 +192,7 @@ class Network(nn.Module):
         return Encoded(text, image, texts, images, joined)
 
     def scores(self, encoded: Encoded) -> Tensor:
-        """Return how well texts and pictures fit, float32 [N]: log-odds, or a logit to rank by."""
+        """Return matching scores, float32 [N]: log-odds, or a logit to rank by."""
         text, image = self.pooled(encoded)
         if hasattr(self, RETRIEVAL):
             logit: Tensor = self.vil_logit(text * image)
@@ -209,7 +209,7 @@ class Network(nn.Module):
 
 
 def fill_sizes(config: Any) -> Any:
-    """Return the configuration of a BERT with the published sizes where it has none."""
+    """Return a BERT's configuration with the published sizes for absent ones."""
     changed = copy.deepcopy(config)
     for name, value in PUBLISHED.items():
         setattr(changed, name, getattr(config, name, value))

@@ -36,12 +36,12 @@ class Vilt(JointModel):
     Images keep their aspect ratio: the shorter side becomes the model's image size and the longer
     at most 5/3 of it, both cut to whole patches.
 
-    The library shuffles the patches and drops those over the limit of the configuration. This
+    transformers shuffles the patches and drops patches over the configuration's limit. This
     adapter reads all of them, row by row.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, or `random`.
+        weights: `pretrained` (the architecture's), a folder that replaces it, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         init_seed: seed that draws random weights.
     """
@@ -67,10 +67,10 @@ class Vilt(JointModel):
         self._patch: int = opened.config.patch_size
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each patch, out of its attention to all.
+        """Return the attention of each text token to each patch; all tokens share the softmax.
 
-        A patch's box is where it lies in the picture. The image's class token has no column,
-        because it is no part of the picture.
+        A patch's box is its position in the picture. The image's class token is not a part of the
+        picture, so it has no column.
         """
         batch, spans, grids = self._inputs(pictures, texts)
         output = self._run(batch, output_attentions=True)
@@ -82,7 +82,7 @@ class Vilt(JointModel):
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the logit that retrieval ranks by, float32 [N]; it is not a probability.
 
-        Raises CannotDo for a checkpoint without the retrieval head.
+        Raises CannotDo for a checkpoint that has no retrieval head.
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no retrieval head")
@@ -95,11 +95,11 @@ class Vilt(JointModel):
         return parts_of(one_stream_layers(self.model.vilt), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        """Return the model without some parts. Raises SpecError for parts that it does not have."""
         return cut_copy(self, what)
 
     def _run(self, batch: Mapping[str, Any], **options: Any) -> Any:
-        """Return the output of the model without its heads, and without what is cut."""
+        """Return the output of the model without its heads, and without the parts that are cut."""
         start, patches = batch["input_ids"].shape[1], batch["image_embeds"].shape[1]
         image = Positions(range(start, start + patches))
         with without(self._cut, lambda: one_stream_layers(self.model.vilt), image):
@@ -114,7 +114,7 @@ class Vilt(JointModel):
         return Inputs({**tokens, "image_embeds": embeds, "pixel_mask": mask}, spans, grids)
 
     def _pixels(self, image: Image) -> Tensor:
-        """Return float32 [3, H, W] in -1..1, where H and W are whole patches."""
+        """Return float32 [3, H, W] in -1..1; H and W are whole patches."""
         short, long = min(image.size), max(image.size)
         scale = min(self._short / short, int(STRETCH * self._short) / long)
         width, height = (
@@ -125,7 +125,7 @@ class Vilt(JointModel):
     def _embed(self, pixels: Tensor) -> Tensor:
         """Return the embeddings of the class token and of all patches, row by row, [1 + R, D]."""
         whole = torch.ones_like(pixels[None, 0], dtype=torch.long)
-        # The library draws the order of the patches from the global generator.
+        # transformers draws the order of the patches from the global generator.
         with torch.random.fork_rng(devices=[]):
             embedded, _, (places, (_, across)) = self.model.vilt.embeddings.visual_embed(
                 pixels[None], whole, max_image_length=-1

@@ -18,7 +18,7 @@ from vlbench.adapter_kit.weights import rename_key
 from vlbench.capabilities import Cut, JointAttention, Parts, Picture
 from vlbench.errors import CannotDo
 
-# Parts of the original code's names, and what transformers calls them.
+# Parts of the original code's names, and their names in transformers.
 RENAMED = {
     "bert.bert.": "visual_bert.",
     "bert.cls.": "cls.",
@@ -27,7 +27,7 @@ RENAMED = {
     "embeddings.projection.": "embeddings.visual_projection.",
 }
 
-# How many numbers describe a region's box, for models that read them after the region's vector.
+# Numbers that describe a region's box, for models that read them after the region's vector.
 BOX_NUMBERS = 6
 
 
@@ -35,12 +35,12 @@ class VisualBert(JointModel):
     """A BERT that reads a text and ready-made regions as one sequence.
 
     Regions have the visual token type 0 and the visual position 0, as in the original code; the
-    library's default type is 1. A model that is six numbers wider than the regions also reads the
-    box of each region.
+    default type of transformers is 1. A model whose regions are six numbers wider than the data's
+    also reads the box of each region.
 
     Args:
         architecture: name of a model on the hub, or a folder in transformers' format.
-        weights: `pretrained` (those of the architecture), a folder in its place, a file of the
+        weights: `pretrained` (the architecture's), a folder that replaces it, a file of the
             original code, or `random`.
         revision: branch, tag or commit of the architecture on the hub.
         tokenizer: name on the hub, or a folder, that gives the tokenizer; empty: the checkpoint
@@ -78,13 +78,13 @@ class VisualBert(JointModel):
     def require_weights(
         *, architecture: str, weights: str, revision: str, tokenizer: str, tokenizer_revision: str
     ) -> None:
-        """Raise WeightsError where the weights or the tokenizer cannot be had; nothing is read."""
+        """Raise WeightsError if the weights or the tokenizer are unavailable; read nothing."""
         Checkpoint(architecture, weights, revision, rename=_rename).require_here()
         if tokenizer:
             Checkpoint(tokenizer, "random", tokenizer_revision).require_here()
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, out of its attention to all."""
+        """Return the attention of each text token to each region; all tokens share the softmax."""
         inputs, spans = self._inputs(pictures, texts)
         output = self._run(self.model.visual_bert, inputs, output_attentions=True)
         start = inputs["input_ids"].shape[1]
@@ -93,7 +93,7 @@ class VisualBert(JointModel):
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 
-        Raises CannotDo for a checkpoint without the sentence-image prediction head.
+        Raises CannotDo for a checkpoint that has no sentence-image prediction head.
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no sentence-image prediction head")
@@ -106,11 +106,11 @@ class VisualBert(JointModel):
         return parts_of(one_stream_layers(self.model), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        """Return the model without some parts. Raises SpecError for parts that it does not have."""
         return cut_copy(self, what)
 
     def _run(self, model: Any, inputs: Mapping[str, Any], **options: Any) -> Any:
-        """Return the output of the model, or of a part of it, without what is cut."""
+        """Return the output of the model, or of a part of it, without the parts that are cut."""
         start, regions = inputs["input_ids"].shape[1], inputs["visual_embeds"].shape[1]
         image = Positions(range(start, start + regions))
         with without(self._cut, lambda: one_stream_layers(self.model), image):
@@ -132,12 +132,12 @@ class VisualBert(JointModel):
         return inputs, spans
 
     def _describe(self, batch: RegionBatch) -> Tensor:
-        """Return the vectors as wide as the model reads them, [N, R, D]."""
+        """Return the vectors, [N, R, D], with box numbers if the model reads them."""
         if batch.vectors.shape[-1] == self._width:
             return batch.vectors
         return torch.cat([batch.vectors, box_geometry(batch.corners, BOX_NUMBERS)], -1)
 
 
 def _rename(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the original code's weights under the library's names."""
+    """Return the original code's weights under transformers' names."""
     return {rename_key(key, RENAMED): value for key, value in state.items()}

@@ -1,4 +1,4 @@
-"""Static word vectors: of GloVe (Pennington et al. 2014), of word2vec, and random ones."""
+"""Static word vectors: GloVe (Pennington et al. 2014), word2vec, and random vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vlbench.adapter_kit.vector_files import UnicodeErrors, read_vectors
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import WeightsError
 
-# The tokens of GloVe: "don't" is do and n't, "man's" is man and 's; a punctuation mark is a token.
+# GloVe's tokens: "don't" is do and n't, "man's" is man and 's; a punctuation mark is a token.
 TOKEN = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 Find = Callable[[str], Tensor | None]
@@ -25,14 +25,14 @@ class WordVectors:
     """Word vectors from a file; a word has the same vector in every text.
 
     A word is looked up as written, then in lower case, then by its parts between hyphens. A word
-    without a vector has no span.
+    that has no vector has no span.
 
     Args:
         weights: file in the text format of GloVe (with or without a first line of two counts;
             plain, .gz or .zip), or in word2vec's binary format (.bin or .bin.gz).
-        member: file in an archive of several; empty: the archive has one.
-        source: where the file can be downloaded, for the message if it is not there.
-        unicode_errors: what becomes of words of a binary file that are not UTF-8: `strict` refuses
+        member: file in an archive of several; empty: the archive has one file.
+        source: where the file can be downloaded, for the message if it is missing.
+        unicode_errors: how to treat words of a binary file that are not UTF-8: `strict` refuses
             them, `ignore` and `replace` drop or replace bytes.
     """
 
@@ -53,11 +53,11 @@ class WordVectors:
 
     @staticmethod
     def require_weights(weights: str, source: str) -> None:
-        """Raise WeightsError if the file does not exist; nothing is read."""
+        """Raise WeightsError if the file does not exist; read nothing."""
         _find(weights, source)
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return the vectors of the words that have one."""
+        """Return the vectors of the words that have vectors."""
         return [self._look_up(text) for text in texts]
 
     def _look_up(self, text: str) -> TokenVectors:
@@ -121,7 +121,7 @@ class RandomVectors:
 def _tokens(
     text: str, row: Callable[[str], int | None]
 ) -> Iterator[tuple[tuple[int, int], int | None]]:
-    """Yield the span and row of each word, or of its hyphenated parts where it has no row."""
+    """Yield the span and row of each word, or of its hyphenated parts if it has no row."""
     for match in TOKEN.finditer(text):
         whole = row(match.group())
         if whole is not None or "-" not in match.group():

@@ -1,4 +1,4 @@
-"""Answers of a server that are kept: in memory, and in a file that several processes append to."""
+"""Cache of a server's answers: in memory, and in a file that several processes append to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from vlbench.errors import OutputError
 
 
 class Answers:
-    """What was answered, under the digest of what was asked, and in a file if one is given.
+    """Answers under the digest of their request, and in a file if a path is given.
 
-    A record is a line break and a line of JSON, appended in one write. A torn record spoils no
-    other one.
+    A record is a line break and a line of JSON, appended in one write, so a torn record does not
+    damage other records.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -28,9 +28,9 @@ class Answers:
                     self._remember(line)
 
     def get(self, asked: Any, compute: Callable[[], Any]) -> Any:
-        """Return the answer that is kept, of plain values, or what `compute` returns, and keep it.
+        """Return the cached answer as plain values, or call `compute` and cache its result.
 
-        Raises OutputError for a file that cannot be written.
+        Raises OutputError if the file cannot be written.
         """
         key = digest(asked)
         if key not in self._lines:

@@ -1,4 +1,4 @@
-"""The attention from text to the parts of an image, and where these lie."""
+"""The attention from text to the parts of an image, and the boxes of these parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def one_stream_attention(
     """Return the attention of a model that reads text and image as one sequence.
 
     `layers` are [N, heads, L, L] each, a softmax over the whole sequence, with the text's tokens
-    first. Of pair i, `spans[i]` belong to the first rows, and the boxes `boxes[i]` [R, 4] to the
-    columns from `start` on. Tokens without a span have no row in the result.
+    first. For pair i, `spans[i]` belong to the first rows, and the boxes `boxes[i]` [R, 4] to the
+    columns from `start` on. Tokens that have no span have no row in the result.
     """
     return _joint(layers, spans, boxes, start, whole=True)
 
@@ -26,11 +26,11 @@ def one_stream_attention(
 def cross_attention(
     layers: Sequence[Tensor], spans: Sequence[Spans], boxes: Sequence[Tensor]
 ) -> list[JointAttention]:
-    """Return the attention of a model whose text looks at the image alone.
+    """Return the attention of a model whose text attends only to the image.
 
-    `layers` are [N, heads, T, R] each, a softmax over the image. Of pair i, `spans[i]` belong to
-    the rows, and the boxes `boxes[i]` [R, 4] to the first columns. Tokens without a span have no
-    row in the result.
+    `layers` are [N, heads, T, R] each, a softmax over the image. For pair i, `spans[i]` belong to
+    the rows, and the boxes `boxes[i]` [R, 4] to the first columns. Tokens that have no span have
+    no row in the result.
     """
     return _joint(layers, spans, boxes, 0, whole=False)
 
@@ -38,7 +38,7 @@ def cross_attention(
 def without_whole(layers: Iterable[Tensor]) -> list[Tensor]:
     """Return attention [..., 1 + R] without its first column, scaled to sum to 1, float32 [..., R].
 
-    That column is for the whole image, which is not one of its R parts.
+    The first column is the attention to the whole image, which is not among its R parts.
     """
     parts = [layer[..., 1:].float() for layer in layers]
     tiny = torch.finfo(torch.float32).tiny
@@ -72,9 +72,9 @@ def _joint(
 
 
 def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
-    """Return each cell's share [N, R] of the area that N boxes have in common with R cells.
+    """Return the fraction of each box's overlap that falls in each cell, [N, R], N boxes, R cells.
 
-    A box that meets no cell goes to the cell with the nearest centre. All are xyxy.
+    A box that overlaps no cell is assigned to the cell with the nearest centre. All are xyxy.
     """
     boxes, cells = boxes.double().cpu(), cells.double().cpu()
     low = torch.maximum(boxes[:, None, :2], cells[:, :2])

@@ -1,6 +1,6 @@
-"""Published networks of BERT's layers for which transformers has no class.
+"""Published networks of BERT layers for which transformers has no class.
 
-An adapter makes its network of transformers' parts, under the names of the original file::
+An adapter builds its network from parts of transformers, under the names of the original file::
 
     port = BertPort(architecture, revision, weights, source, init_seed)
     state = read_state_dict(port.file) if port.file else {}
@@ -20,7 +20,7 @@ from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.adapter_kit.weights import UNREADABLE, load_weights, seeded, weights_file
 from vlbench.errors import CannotDo, WeightsError
 
-# The argument that takes a local copy of the configuration and the tokenizer.
+# The argument that takes a folder with the configuration and the tokenizer.
 INSTEAD = "architecture=FOLDER"
 
 
@@ -32,11 +32,11 @@ class Encoded(NamedTuple):
 
 
 class BertPort:
-    """Where the configuration, the tokenizer and the weights of a network come from.
+    """The sources of a network's configuration, tokenizer and weights.
 
-    The first two are those of a BERT: `architecture` is a name on the hub, at `revision`, or a
-    folder. `weights` is the file of the original code, or "random" (drawn with `seed` as in
-    BERT). `source` says where the file can be downloaded.
+    The configuration and the tokenizer are a BERT's: `architecture` is a name on the hub, at
+    `revision`, or a folder. `weights` is the file of the original code, or "random" (drawn with
+    `seed` as in BERT). `source` is the place from which the file can be downloaded.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BertPort:
         """Return a frozen network in evaluation mode, with the weights of a state dict or a seed.
 
         Raises WeightsError for weights that are missing, unexpected or of another shape, and for a
-        configuration that no network can have.
+        configuration from which no network can be built.
         """
         with seeded(self._seed):
             try:
@@ -81,7 +81,7 @@ class BertPort:
 
 
 def require_port(architecture: str, revision: str, weights: str, source: str) -> None:
-    """Raise WeightsError where the files of a `BertPort` cannot be had; nothing is read."""
+    """Raise WeightsError if files of a `BertPort` are neither here nor available; read nothing."""
     _file(weights, source)
     Checkpoint(architecture, "random", revision, instead=INSTEAD).require_here()
 
@@ -93,7 +93,7 @@ def _file(weights: str, source: str) -> Path | None:
 
 def bert_part(name: str, config: Any) -> Any:
     """Return a part of transformers' BERT, such as "BertEmbeddings"."""
-    # Takes seconds, which only a model that loads should cost.
+    # The import takes seconds, so it happens only when a model is loaded.
     from transformers.models.bert import modeling_bert  # noqa: PLC0415
 
     return getattr(modeling_bert, name)(config)
@@ -105,7 +105,7 @@ def bert_layers(config: Any) -> nn.ModuleList:
 
 
 def run_layers(layers: Iterable[Any], states: Tensor, mask: Tensor) -> Encoded:
-    """Run layers of BERT on hidden states [N, L, D]; a mask [N, L] is 1 where there is a token."""
+    """Run BERT layers on hidden states [N, L, D]; the mask [N, L] is 1 at tokens, else 0."""
     hidden = hide(mask, states.dtype)
     encoded = Encoded([], [])
     for layer in layers:
@@ -117,15 +117,15 @@ def run_layers(layers: Iterable[Any], states: Tensor, mask: Tensor) -> Encoded:
 
 
 def hide(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to the logits of attention, [N, 1, 1, L], for a mask [N, L] of 0 and 1.
+    """Return the addend to attention logits, [N, 1, 1, L], for a mask [N, L] of 0 and 1.
 
-    It is -10000 where the mask is 0, as in the original code of BERT.
+    It is -10000 where the mask is 0, as in BERT's original code.
     """
     return (mask[:, None, None].to(dtype) - 1) * 10000
 
 
 def _draw(network: nn.Module, std: float) -> None:
-    """Draw the weights of a network as BERT does: biases are 0, the rest is normal."""
+    """Draw the weights of a network as BERT does: biases are 0, all others are normal."""
     for part in network.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.normal_(part.weight, std=std)

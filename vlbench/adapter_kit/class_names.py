@@ -1,4 +1,4 @@
-"""The names of a classifier's outputs, as `classes` says them: a file, or the order of ImageNet."""
+"""Names of a classifier's outputs, which `classes` gives as a file or as ImageNet's order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from vlbench.data.coco_files import lines_of
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, read_text
 
-# The 1,000 classes in the order of their sorted wnids, as nearly all classifiers of them have it.
+# The 1,000 classes in the order of their sorted wnids, the order of nearly all classifiers.
 IMAGENET = "imagenet"
 
 
 def class_order_of(classes: str, count: int, *, published: bool) -> str:
-    """Return "imagenet" where `classes`, or the library of published weights, says so; else "".
+    """Return "imagenet" if the outputs are ImageNet's 1,000 classes in the usual order; else "".
 
-    Raises WeightsError where `classes` says so of another number of outputs than 1,000.
+    They are if `classes` is "imagenet", or if it is empty for published weights. Raises
+    WeightsError if `classes` is "imagenet" and `count` is neither 1,000 nor 0 (no head).
     """
     if classes == IMAGENET and count not in {0, 1000}:
         raise WeightsError(
@@ -26,9 +27,9 @@ def class_order_of(classes: str, count: int, *, published: bool) -> str:
 
 
 def read_class_names(classes: str, count: int) -> list[str]:
-    """Return the names of a file, one per line, in the order of the outputs.
+    """Return the names in a file, one per line, in the order of the outputs.
 
-    Raises WeightsError unless they are as many as the outputs, and CannotDo without a file.
+    Raises WeightsError unless each output has a name, and CannotDo if `classes` is empty.
     """
     if not classes:
         raise CannotDo(f"the names of this checkpoint's {count} classes are not known")

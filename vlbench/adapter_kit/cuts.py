@@ -1,8 +1,8 @@
-"""Forward passes without some attention heads, or without some of the attention to positions.
+"""Forward passes with some attention heads, or the attention between some positions, removed.
 
 An adapter has a class attribute `_cut = Cut()` and runs its passes inside `without`, as in
-`vlbench.adapter_kit.one_stream_ports`. Attention masks hide positions within one sequence; what a
-stream reads of another by cross-attention is taken away whole.
+`vlbench.adapter_kit.one_stream_ports`. Within one sequence, attention masks hide positions;
+cross-attention from one stream to another is removed as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=Intervenable)
 
 
 class Attention(NamedTuple):
-    """The attention of a layer: its module, the projection of its heads' outputs, their number.
+    """A layer's attention: module, projection of the heads' outputs, and number of heads.
 
     The module takes hidden states and an attention mask as its first arguments, or by name.
     """
@@ -34,10 +34,10 @@ class Attention(NamedTuple):
 
 
 class CrossAttention(NamedTuple):
-    """The cross-attention of a layer: the projection of the output of each look, and its heads.
+    """The cross-attention of a layer: the output projection of each direction, and its heads.
 
-    A look is (source, target). A projection of two looks is called for each, in this order. The
-    heads are those from text to image.
+    A direction is (source, target). A projection shared by two directions is called once for each,
+    in this order. `heads` is the number of heads from text to image.
     """
 
     projections: Mapping[tuple[str, str], nn.Module]
@@ -52,15 +52,15 @@ class CrossAttention(NamedTuple):
 class Positions(NamedTuple):
     """The kinds of the positions of N prompts.
 
-    `image` are the numbers of the image's positions. From its number in `ends` on, a prompt's
-    positions are its end; `ends` is empty if there is none.
+    `image` contains the indices of the image's positions. A prompt's end begins at its index in
+    `ends`; `ends` is empty if prompts have no end.
     """
 
     image: Sequence[int]
     ends: Sequence[int] = ()
 
     def are(self, kind: str, places: Tensor) -> Tensor:
-        """Return which of the positions [L] are of a kind, bool [N, L], or [1, L] for all alike."""
+        """Return which positions [L] are of a kind, bool [N, L], or [1, L] if equal for all."""
         image = torch.isin(
             places, torch.tensor(self.image, dtype=torch.long, device=places.device)
         )[None]
@@ -70,7 +70,7 @@ class Positions(NamedTuple):
 
 
 def one_stream_layers(network: nn.Module) -> list[Attention]:
-    """Return the attention of each layer of a BERT, or of a ViT, of transformers."""
+    """Return the attention of each layer of a BERT or a ViT of transformers."""
     found = []
     for layer in network.modules():
         module: Any = getattr(layer, "attention", None)
@@ -83,7 +83,7 @@ def one_stream_layers(network: nn.Module) -> list[Attention]:
 def decoder_layers(decoder: Any, name: str) -> list[Attention]:
     """Return the attention of each layer of a language model of transformers.
 
-    Raises CannotDo for a layer of another kind.
+    Raises CannotDo for a layer without softmax attention or without its projection `o_proj`.
     """
     found = []
     for number, layer in enumerate(decoder.layers):
@@ -103,10 +103,10 @@ def parts_of(layers: Sequence[Attention | CrossAttention], *positions: str) -> P
 
 
 def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -> Model:
-    """Return a shallow copy of an adapter whose `_cut` has some more parts.
+    """Return a shallow copy of an adapter with more parts in its `_cut`.
 
-    `looks` are those of its cross-attention; a model of one sequence has all and names none.
-    Raises SpecError for a part that the model does not have.
+    `looks` lists the directions of its cross-attention; it is empty for a model of one sequence,
+    which has every direction. Raises SpecError for a part that the model does not have.
     """
     heads, kinds = model.parts()
     for layer, head in what.heads:
@@ -135,9 +135,9 @@ def without(
     layers: Callable[[], Sequence[Attention | CrossAttention]],
     positions: Positions = Positions(()),  # noqa: B008 - it cannot change
 ) -> Iterator[None]:
-    """Let forward passes of a network run without some parts; `layers` is called if there are any.
+    """Remove some parts of a network during the block; `layers` is called only if parts are cut.
 
-    Cross-attention needs no positions. Afterwards the network is whole again, also after an error.
+    Cross-attention needs no positions. The network is restored afterwards, also after an error.
     """
     with ExitStack() as hooks:
         for number, layer in enumerate(layers() if any(cut) else []):
@@ -162,7 +162,7 @@ def without(
 
 
 def _zeroing(gone: Sequence[int], heads: int) -> Callable[..., Any]:
-    """Return a hook that sets the outputs of some heads to 0 before they are projected."""
+    """Return a hook that sets the outputs of some heads to 0 before the projection."""
 
     def zero(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         states = args[0].view(*args[0].shape[:-1], heads, -1)
@@ -183,7 +183,7 @@ def _silencing(gone: Sequence[bool]) -> Callable[..., Any]:
 
 
 def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]:
-    """Return a hook that gives a module of attention a mask without some looks."""
+    """Return a hook that masks some looks in an attention module."""
 
     def block(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         states = args[0] if args else named["hidden_states"]
@@ -193,7 +193,7 @@ def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]
         mask = _mask(mask, states, before, causal=getattr(module, "is_causal", False))
         total = before + states.shape[1]
         queries = torch.arange(before, total, device=states.device)
-        # Keys that have left the window of a layer are not there.
+        # Keys outside a layer's attention window have left the cache.
         keys = torch.arange(total - mask.shape[-1], total, device=states.device)
         for source, target, _ in looks:
             hidden = (
@@ -209,7 +209,7 @@ def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]
 
 
 def _mask(mask: Tensor | None, states: Tensor, before: int, *, causal: bool) -> Tensor:
-    """Return what is added to the logits of attention, [N, 1, Q, K], for a library's mask."""
+    """Return the addend to attention logits, [N, 1, Q, K], for a mask of transformers."""
     if mask is None:
         count = states.shape[1]
         mask = torch.ones(count, before + count, dtype=torch.bool, device=states.device)

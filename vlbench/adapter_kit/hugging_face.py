@@ -1,6 +1,6 @@
-"""Models of the library transformers: from the hub, a folder, an original file, or a seed.
+"""Models of transformers: from the hub, a folder, an original file, or a seed.
 
-An adapter names its class and gets a model that is ready to use, here as a `JointModel`::
+An adapter names the model's class and gets a model ready for use, here as a `JointModel`::
 
     checkpoint = Checkpoint(architecture, weights, revision, init_seed)
     opened = checkpoint.open("LxmertForPreTraining", device, dtype, optional_heads=True)
@@ -32,7 +32,7 @@ from vlbench.adapter_kit.weights import (
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.files import MOST_CONFIG, MOST_TEXT, require_at_most
 
-# Only eager attention returns its weights. The library merely warns of weights that do not fit.
+# Only eager attention returns its weights. transformers only warns of weights that do not fit.
 LOADING = {
     "dtype": torch.float32,
     "attn_implementation": "eager",
@@ -44,18 +44,18 @@ LOADING = {
 KINDS = ("*.safetensors", "*.bin", "*.pt")
 CONFIG = "config.json"
 
-# The files of weights in a repository, each of which is enough: whole, or the index of their parts.
+# Files of weights in a repository, each sufficient: the whole, or the index of its shards.
 WEIGHTS = tuple(
     f"{name}{index}"
     for name in ("model.safetensors", "pytorch_model.bin")
     for index in ("", ".index.json")
 )
 
-# The texts of a folder that the library reads. Others, such as the log of a training, may be large.
+# The texts in a folder that transformers reads. Other files, such as a training log, may be large.
 TEXTS = ("*config*.json", "*token*.json", "vocab*.json")
 
-# The files of a folder, one of which a class of the library reads. Without words it would make a
-# tokenizer that knows none.
+# For each class, groups of files; it needs a file of each group. If there is no vocabulary,
+# transformers would make a tokenizer that knows no words.
 IMAGE_STEPS = ("preprocessor_config.json", "processor_config.json")
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.tiktoken", "*.spm", "tekken.json")
 NEEDED: dict[str, list[tuple[str, ...]]] = {
@@ -72,7 +72,7 @@ Rename = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class OpenedModel(NamedTuple):
     """A frozen model in evaluation mode on its device, and its configuration.
 
-    `missing` names the weights of heads that the checkpoint lacks; the library drew them at random.
+    `missing` lists head weights that are not in the checkpoint; transformers drew them at random.
     """
 
     model: Any
@@ -85,13 +85,13 @@ class OpenedModel(NamedTuple):
 
 
 class Checkpoint:
-    """Where a model of transformers and its tokenizer come from.
+    """The source of a transformers model and its tokenizer.
 
-    `architecture` is a name on the hub, at `revision`, or a folder in the library's format.
-    `weights` is "pretrained" (those of `architecture`), the path of a folder in its place, or
-    "random" (drawn with `seed`). With `rename`, `weights` may also be a file of the original code:
-    `rename` takes the state dict of the file and returns it under the library's names. `instead` is
-    the argument that takes a local copy of what cannot be downloaded.
+    `architecture` is a name on the hub, at `revision`, or a folder in transformers' format.
+    `weights` is "pretrained" (the weights of `architecture`), the path of a folder that replaces
+    it, or "random" (drawn with `seed`). If `rename` is given, `weights` may also be a file of the
+    original code; `rename` maps its state dict to transformers' names. `instead` is the argument
+    that takes a local copy of a missing download; it appears in error messages.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Checkpoint:
         return self.load("AutoConfig")
 
     def require_here(self) -> None:
-        """Raise WeightsError where the files are neither here nor on a hub that can be reached.
+        """Raise WeightsError if the files are not here and the hub cannot be reached.
 
-        Nothing is read: of a repository, the hub's cache holds the configuration and weights.
+        Reads no file; a repository counts as here if its configuration and weights are cached.
         """
         if self.is_local:
             return
@@ -135,11 +135,11 @@ class Checkpoint:
             require_hub(self._what, "the hub", self._instead)
 
     def lacks(self, file: str) -> bool:
-        """Return whether the checkpoint is a folder here without such a file."""
+        """Return whether the checkpoint is a local folder that does not contain this file."""
         return self.is_local and not (self._folder / file).is_file()
 
     def load(self, kind: str, **options: Any) -> Any:
-        """Return what a class of transformers, such as "AutoTokenizer", loads from here.
+        """Return what a class of transformers, such as "AutoTokenizer", loads from the checkpoint.
 
         Raises WeightsError.
         """
@@ -173,9 +173,9 @@ class Checkpoint:
     ) -> OpenedModel:
         """Return a model of a class of transformers, such as "LxmertForPreTraining".
 
-        `config` takes the place of the checkpoint's own. With `optional_heads`, the checkpoint may
-        lack weights outside the base model. `attention` is the library's implementation; only eager
-        attention returns its weights, and None means SDPA in each part of the model that has it.
+        `config` replaces the checkpoint's configuration. With `optional_heads`, only the weights of
+        the base model must be in the checkpoint. `attention` is transformers' implementation: only
+        eager attention returns its weights; None means SDPA in each part of the model that has it.
         Raises CannotDo for a checkpoint of another type, and WeightsError for weights that are
         missing or have another shape.
         """
@@ -193,7 +193,7 @@ class Checkpoint:
         return OpenedModel(model, config, missing)
 
     def tokenizer(self, **options: Any) -> Any:
-        """Return a fast tokenizer, which can pad. Raises WeightsError if there is none."""
+        """Return a fast tokenizer with a padding token. Raises WeightsError if there is none."""
         tokenizer = self.load("AutoTokenizer", **options)
         if not tokenizer.is_fast:
             raise WeightsError(f"{self.name} has no fast tokenizer, so its tokens have no spans")
@@ -202,7 +202,7 @@ class Checkpoint:
         return tokenizer
 
     def _make(self, kind: str, config: Any, attention: str | None) -> tuple[Any, list[str]]:
-        """Return a float32 model, and the names of the weights that the checkpoint lacks."""
+        """Return a float32 model, and the names of the weights that are not in the checkpoint."""
         if self.seed is not None:
             return _draw(kind, config, self.seed, attention), []
         if self.file or self.is_local:
@@ -222,7 +222,7 @@ class Checkpoint:
 
     @staticmethod
     def _read(file: Path, rename: Rename, kind: str, config: Any) -> tuple[Any, Any]:
-        """Return a model with a file's weights, and the library's report. Raises WeightsError."""
+        """Return a model with a file's weights, and transformers' report. Raises WeightsError."""
         held = read_state_dict(file)
         cls = transformers_object(kind)
         try:
@@ -236,7 +236,7 @@ class Checkpoint:
 
     @property
     def _where(self) -> dict[str, Any]:
-        """The place of the files, as the library's functions take it."""
+        """The place of the files, as keyword arguments of transformers' functions."""
         place = str(self._folder) if self.is_local else self._place
         return {
             "pretrained_model_name_or_path": place,
@@ -267,7 +267,7 @@ class Checkpoint:
 
 
 class JointModel:
-    """A model that reads a text with a picture, and may have a head, `head`, that scores both."""
+    """A model that reads a text with a picture, with an optional head that scores the pair."""
 
     def __init__(self, opened: OpenedModel, head: str, tokenizer: Any) -> None:
         self.model, self._has_head = opened.model, opened.has(head)
@@ -279,15 +279,15 @@ class JointModel:
 
 
 def require_checkpoint(architecture: str, weights: str, revision: str) -> None:
-    """Raise WeightsError where the files of a `Checkpoint` cannot be had; nothing is read."""
+    """Raise WeightsError if a `Checkpoint`'s files are neither here nor available; read nothing."""
     Checkpoint(architecture, weights, revision).require_here()
 
 
 def transformers_object(name: str) -> Any:
-    """Return an object of the library transformers by its name, such as "BertConfig".
+    """Return an object of transformers by its name, such as "BertConfig".
 
-    Where a model's files name code of their own and no argument says whether to run it, the library
-    would ask at the terminal. From here on it refuses.
+    If a model's files name custom code and no argument states whether to run it, transformers
+    would prompt at the terminal. After the first call of this function it refuses instead.
     """
     import transformers  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
 
@@ -299,7 +299,7 @@ def _draw(kind: str, config: Any, seed: int, attention: str | None) -> Any:
     """Return a float32 model with seeded weights."""
     cls = transformers_object(kind)
     with seeded(seed):
-        # The library's own choice of attention; it has no other than eager for joint models.
+        # The class's default attention; joint models have only eager attention.
         if not hasattr(cls, "from_config"):
             return cls(config)
         return cls.from_config(config, dtype=torch.float32, attn_implementation=attention)
@@ -307,7 +307,7 @@ def _draw(kind: str, config: Any, seed: int, attention: str | None) -> Any:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Turn off the library's progress bars, which would break the lines of a run."""
+    """Turn off transformers' progress bars, which would break the printed lines of a run."""
     bars = transformers_object("utils").logging
     if not bars.is_progress_bar_enabled():
         yield

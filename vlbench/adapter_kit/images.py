@@ -17,23 +17,23 @@ from vlbench.capabilities import Picture
 from vlbench.data.crops import crop_box as crop_box  # noqa: PLC0414 - adapters find it here
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
-# Mean and standard deviation of red, green and blue: of ImageNet, and of the training data of CLIP.
+# Mean and standard deviation of red, green and blue: of ImageNet, and of CLIP's training data.
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
 # How the pixels of a resized image are computed.
 Interpolation = Literal["bicubic", "bilinear", "nearest"]
 
-# The side of the view of models that see pictures of any size, rounded to whole tokens.
+# The side of the view, rounded to whole tokens, for models that accept pictures of any size.
 SIDE = 448
 
-# The pixels of noise that a model sees may differ from the library's by so much on average, in
-# [0, 1]: one backend rounds to grey levels. A crop that lies one pixel beside differs by .1.
+# Largest accepted mean difference in [0, 1] between our pixels of noise and the processor's: one
+# backend rounds to grey levels. A crop that is shifted by one pixel differs by .1.
 TOLERANCE = 0.005
 
-# Width and height of the pictures that are compared: of other proportions than the view, and with
-# edges that leave odd numbers of pixels beside the central square. One more is larger than the
-# view: enlarged pixels do not show whether a processor smooths what it shrinks.
+# Width and height of the pictures that are compared: their aspect ratios differ from the view's,
+# and their edges leave odd numbers of pixels beside the central square. `preparation_of` adds one
+# picture larger than the view: only reduced pictures show whether a processor smooths.
 COMPARED = ((160, 90), (90, 161), (227, 227), (231, 310), (333, 250), (64, 65))
 
 
@@ -52,10 +52,10 @@ def resizing(
     squash: bool = False,
     interpolation: Interpolation = "bicubic",
 ) -> Callable[[Image], Tensor]:
-    """Return a function that makes float32 [3, crop, crop] in [0, 1] of an image.
+    """Return a function that turns an image into float32 [3, crop, crop] in [0, 1].
 
     `resize` is the length of the shorter side, or of both with `squash`. `crop` is the side of the
-    square cut from the centre; None means as large as `resize`. Raises SpecError for a larger one.
+    square cut from the centre; None means `resize`. Raises SpecError for a larger crop.
     """
     from torchvision import transforms  # noqa: PLC0415 - takes seconds
 
@@ -74,7 +74,7 @@ def resizing(
 
 
 def normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Return pixels [..., 3, H, W] minus the mean and over the deviation of each channel."""
+    """Return pixels [..., 3, H, W] minus the mean, divided by the deviation of each channel."""
     centre, scale = (torch.tensor(v, device=pixels.device).view(3, 1, 1) for v in (mean, std))
     return (pixels - centre) / scale
 
@@ -94,11 +94,11 @@ def pixels_of(pictures: Sequence[Picture], preprocess: Callable[[Image], Tensor]
 
 
 class SquareView:
-    """Makes the inputs of a model's `get_image_features` of square pixels, in torch.
+    """Converts square pixels to the inputs of a model's `get_image_features`, in torch.
 
-    `size` is the side in pixels, by default that of the vision encoder, or 448 rounded to whole
-    tokens where it sees pictures of any size. Raises SpecError for a size that the model cannot
-    see, and CannotDo for a processor that does not say how pixels are normalised.
+    `size` is the side in pixels. Its default is the vision encoder's input size, or 448 rounded to
+    whole tokens if the encoder accepts any size. Raises SpecError for a size that the model does
+    not accept, and CannotDo if the model does not declare its input size.
     """
 
     def __init__(self, model: Any, processor: Any, size: int | None) -> None:
@@ -122,7 +122,7 @@ class SquareView:
 
     @property
     def leaves_out_tiles(self) -> bool:
-        """Whether the library would add tiles to the view, which is not asked for them."""
+        """Whether transformers would add tiles to the view; here they are left out."""
         return self._model.config.model_type in {"llava_onevision", "llava_next"}
 
     def tokens(self, pixels: Tensor) -> Tensor:
@@ -137,18 +137,18 @@ class SquareView:
         return {"pixel_values": pixels} if self.leaves_out_tiles else self._inputs(pixels)
 
     def features(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
-        """Return the projected image tokens [N, T, D], and the output that the model reads."""
+        """Return the projected image tokens [N, T, D], and the model's output object."""
         if self.leaves_out_tiles:
             tokens = self._untile(inputs["pixel_values"])
             return tokens, SimpleNamespace(pooler_output=list(tokens))
         output = self._model.get_image_features(**inputs)
         flat = flat_tokens(output)
-        # Each image of Qwen-VL has a row of its own there.
+        # Qwen-VL has one row of image_grid_thw per image.
         count = len(inputs.get("image_grid_thw", inputs["pixel_values"]))
         return flat.view(count, -1, flat.shape[-1]), output
 
     def _processor_side(self) -> int | None:
-        """Return the side that the processor makes of every image, for a vision encoder of timm."""
+        """Return the side of the processor's output images, for a vision encoder of timm."""
         made = self._images.crop_size if self._images.do_center_crop else self._images.size
         side: int | None = made.get("height")
         return side
@@ -160,7 +160,7 @@ class SquareView:
         return {"pixel_values": pixels[:, None] if nested else pixels}
 
     def _patches(self, pixels: Tensor) -> dict[str, Any]:
-        """Return the patches of Qwen-VL: those of one token together, each as in two frames."""
+        """Return Qwen-VL's patches, grouped by token; each is repeated in two frames."""
         merge, frames = self._images.merge_size, self._images.temporal_patch_size
         side = self._model.config.vision_config.patch_size
         count = pixels.shape[-1] // side
@@ -172,7 +172,7 @@ class SquareView:
         return {"pixel_values": rows, "image_grid_thw": grids}
 
     def _untile(self, pixels: Tensor) -> Tensor:
-        """Return the tokens of the whole picture alone: the library would add tiles to them."""
+        """Return the tokens of the whole picture only; transformers would add tiles."""
         model, config = self._model.model, self._model.config
         layer = config.vision_feature_layer
         states = model.vision_tower(pixels, output_hidden_states=True).hidden_states
@@ -198,10 +198,10 @@ def flat_tokens(output: Any) -> Tensor:
 
 
 class ResizeAndCrop(NamedTuple):
-    """What a model sees of a picture: resized to `edges`, then the central `crop` cut out.
+    """The part of a picture that a model sees: resized to `edges`, then the central `crop`.
 
-    `edges` is the length of the shorter side, or height and width; `crop` is height and width, and
-    None cuts nothing. `resample` is PIL's number of the interpolation.
+    `edges` is the length of the shorter side, or height and width; `crop` is height and width;
+    None means no crop. `resample` is PIL's number of the interpolation.
     """
 
     edges: int | tuple[int, int]
@@ -209,9 +209,9 @@ class ResizeAndCrop(NamedTuple):
     resample: int
 
     def steps(self) -> Callable[[Image], Tensor]:
-        """Return a function that makes float32 [3, H, W] in [0, 1] of an image.
+        """Return a function that turns an image into float32 [3, H, W] in [0, 1].
 
-        The centre is cut as transformers cuts it: torchvision rounds half a pixel to even.
+        The crop follows transformers; torchvision rounds half a pixel to even.
         """
         from torchvision import transforms  # noqa: PLC0415 - takes seconds
 
@@ -226,7 +226,7 @@ class ResizeAndCrop(NamedTuple):
     def place(self, boxes: Tensor, size: tuple[int, int]) -> Tensor:
         """Return boxes [R, 4], xyxy pixels of a picture of (W, H), as pixels of the view.
 
-        What lies outside the view keeps its place there, below zero or above the view's size.
+        Coordinates outside the view stay below zero or above the view's size.
         """
         if isinstance(self.edges, int):
             short = min(size)
@@ -240,18 +240,18 @@ class ResizeAndCrop(NamedTuple):
 
 
 def _margin(whole: int, part: int) -> int:
-    """Return where the central part of an edge begins, half a pixel towards zero."""
+    """Return the start of the central part of an edge; half a pixel rounds towards zero."""
     return int((whole - part) / 2)
 
 
 def _cut_centre(crop: tuple[int, int], image: Image) -> Image:
-    """Return the central (height, width) of an image; black where it is smaller."""
+    """Return the central (height, width) of an image; missing pixels are black."""
     left, top = (_margin(*sides) for sides in zip(image.size, crop[::-1], strict=True))
     return image.crop((left, top, left + crop[1], top + crop[0]))
 
 
 class Preparation(NamedTuple):
-    """What a model sees of a picture: a view, then mean and std, [3, 1, 1] each, and BGR or RGB."""
+    """The preprocessing of a model: a view, then mean and std, [3, 1, 1] each, and BGR or RGB."""
 
     view: ResizeAndCrop
     mean: Tensor
@@ -262,8 +262,8 @@ class Preparation(NamedTuple):
 def preparation_of(processor: Any, name: str) -> Preparation:
     """Return the steps of an image processor.
 
-    Raises WeightsError where its views of pictures are not all of one size, and where the processor
-    makes other pixels of a picture, because it pads or tiles.
+    Raises WeightsError if its views of pictures differ in size, or if its pixels differ from the
+    result of these steps, because it pads or tiles.
     """
     recipe, kind = processor.to_dict(), type(processor).__name__
     try:
@@ -284,9 +284,9 @@ def preparation_of(processor: Any, name: str) -> Preparation:
 
 
 def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
-    """Say how a processor's pixels of a picture differ from those of the steps, if they do."""
+    """Describe how a processor's pixels of a picture differ from the steps' pixels, else ""."""
     how = prepared.view.resample
-    if how in {Resampling.BOX, Resampling.HAMMING}:  # torch resizes no tensor so: the rest counts
+    if how in {Resampling.BOX, Resampling.HAMMING}:  # torch cannot resize tensors so
         how = Resampling.BILINEAR
         prepared = prepared._replace(view=prepared.view._replace(resample=how))
     wanted = processor(picture, resample=how, return_tensors="pt").get("pixel_values")
@@ -301,9 +301,9 @@ def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
 
 
 def view_of(recipe: Mapping[str, Any], name: str) -> ResizeAndCrop:
-    """Return the view of an image processor, by what its `to_dict` gives.
+    """Return the view of an image processor from its `to_dict`.
 
-    Raises WeightsError where the views of pictures would not be all of one size, and for an unknown
+    Raises WeightsError if the views of pictures would differ in size, and for an unknown
     interpolation.
     """
     size, crop = recipe["size"], recipe.get("crop_size")
@@ -333,14 +333,14 @@ def view_of(recipe: Mapping[str, Any], name: str) -> ResizeAndCrop:
 
 
 def normaliser_of(recipe: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return mean and std, [3, 1, 1] each: on pixels in [0, 1] they do what the processor does.
+    """Return mean and std, [3, 1, 1] each, that on pixels in [0, 1] match the processor.
 
     The processor of EfficientNet, which ALIGN uses, may subtract 1 and may divide by the std twice.
     """
     scale = 255 * recipe.get("rescale_factor", 1 / 255)
     offset = 1.0 if recipe.get("rescale_offset") else 0.0
     mean, std = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
-    # Absent means no: a processor that does not normalise has None there, which is not saved.
+    # A missing key means no: a processor that does not normalise has None, which is not saved.
     if recipe.get("do_normalize"):
         mean, std = (torch.tensor(recipe[f"image_{k}"]).view(3, 1, 1) for k in ("mean", "std"))
     if recipe.get("include_top"):

@@ -1,10 +1,10 @@
-"""Layers of an image network by hooks, in the one forward pass that encodes its images.
+"""Layers of an image network, read by hooks in the forward pass that encodes its images.
 
-Layers are the parts of the outermost lists of modules (`blocks.3` of a ViT, `layer2.0` of a
-ResNet), or several modules of one class side by side, as far as they run once and give maps of
-positions or tokens. A layer is one vector: the class token (`_cls`) if it is among the tokens that
-the layer returns, else the mean over positions or tokens (`_mean`). So the last of them is not yet
-the output, which goes through a norm, a pooling or a projection.
+Layers are the children of the outermost lists of modules (`blocks.3` of a ViT, `layer2.0` of a
+ResNet), or several sibling modules of one class, if they run once and return maps of positions or
+tokens. A layer gives one vector per image: the class token (`_cls`) if the layer returns it, else
+the mean over positions or tokens (`_mean`). So the last layer is not yet the model's output, which
+follows after a norm, a pooling or a projection.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from torch import Tensor, nn
 from vlbench.capabilities import OUTPUT
 from vlbench.errors import CannotDo, require_known
 
-# Names of the parameters of the class token, which precedes all tokens that it has joined.
+# Names of the parameters of the class token, which is the first token if it is present.
 CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")
 
-# At least this many modules of one class, side by side, are layers.
+# At least this many sibling modules of one class are layers.
 SEVERAL = 3
 
-# So many images show which dimension of an output is that of the batch.
+# This number of images in a batch shows which dimension of an output is the batch.
 TRIED = 3
 
-# The class token is in a layer whose first token differs by more than this fraction of its largest
-# number once the parameter is another: some kernels of GPUs round differently each time.
+# A layer contains the class token if its first token changes by more than this fraction of its
+# largest value when the parameter changes: some GPU kernels round differently in each call.
 DIFFERS = 1e-4
 
 
 class HookedLayers:
-    """The layers of a network, whose images `encode` makes vectors of pixels [N, 3, H, W].
+    """The layers of a network; `encode` maps pixels [N, 3, H, W] of images to vectors.
 
-    `preprocess` makes pixels of an image.
+    `preprocess` returns the pixels of an image.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class HookedLayers:
         return [*self._modules, OUTPUT]
 
     def encode_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers. Raises UnknownNameError for others."""
+        """Return float32 [N, D] of each requested layer. Raises UnknownNameError for others."""
         require_known("layer", layers, self.names)
         with self.watch([name for name in layers if name != OUTPUT], len(pixels)) as vectors:
             output = self._encode(pixels)
@@ -65,9 +65,9 @@ class HookedLayers:
 
     @contextmanager
     def watch(self, wanted: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
-        """Collect float32 [N, D] of each layer but `output` from a pass over `count` images.
+        """Collect float32 [N, D] of each layer except `output` from a pass over `count` images.
 
-        Raises CannotDo at the end for a layer that was not reached.
+        Raises CannotDo at the end if a layer was not reached.
         """
         vectors = dict[str, Tensor]()
         hooks = [self._hook(name, vectors, count) for name in wanted]
@@ -81,17 +81,17 @@ class HookedLayers:
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
 
     def _hook(self, name: str, vectors: dict[str, Tensor], count: int) -> Any:
-        """Let a pass over `count` images add a layer's vectors to `vectors`."""
+        """Add a hook that writes a layer's vectors to `vectors` in a pass over `count` images."""
 
         def pool(_: nn.Module, __: Any, output: Any) -> None:
-            # At once: what follows may write into the output, as an in-place ReLU does.
+            # Pool at once: a later module, such as an in-place ReLU, may overwrite the output.
             vectors[name] = self._pool(name, _tensor(output), count).float()
 
         return self._modules[name].register_forward_hook(pool)
 
     @cached_property
     def _modules(self) -> Mapping[str, nn.Module]:
-        """The module of each layer. Raises CannotDo for a network without any."""
+        """The module of each layer. Raises CannotDo for a network that has no layers."""
         parts = _parts_of(self._model)
         pixels = self._preprocess(PilImage.new("RGB", (256, 256)))
         spread = self._outputs(parts, pixels)
@@ -108,7 +108,7 @@ class HookedLayers:
         return kept
 
     def _outputs(self, parts: Mapping[str, nn.Module], pixels: Tensor) -> dict[str, Tensor]:
-        """Return the output of each module that runs once, and gives maps or tokens of images."""
+        """Return the outputs of modules that run once and return maps or tokens of images."""
         runs: list[tuple[str, Any]] = []
         hooks = [
             module.register_forward_hook(
@@ -127,7 +127,7 @@ class HookedLayers:
 
     @contextmanager
     def _other_class_token(self) -> Iterator[bool]:
-        """Give the network another class token for a while; say whether it has one."""
+        """Change the class token of the network during the block; yield whether it has one."""
         tokens = [
             parameter
             for name, parameter in self._model.named_parameters()
@@ -136,7 +136,7 @@ class HookedLayers:
         before = [token.data for token in tokens]
         try:
             for token in tokens:
-                # Not the same for all numbers, which a norm would take away again.
+                # The change differs per dimension: a norm would remove a constant.
                 token.data = token.data + torch.linspace(-1, 1, token.shape[-1]).to(token)
             yield bool(tokens)
         finally:
@@ -144,7 +144,7 @@ class HookedLayers:
                 token.data = data
 
     def _pool(self, name: str, output: Tensor, count: int) -> Tensor:
-        """Return one vector of each image, [N, D]."""
+        """Return one vector per image, [N, D]."""
         if output.ndim == 2:
             return output.reshape(count, -1, output.shape[1]).mean(1)
         if output.ndim == 3:
@@ -164,18 +164,18 @@ class LayersOfModel:
     def layers(self) -> list[str]:
         """Return the names of the layers, in order of depth, and `output`.
 
-        Raises CannotDo for a network that has none.
+        Raises CannotDo for a network that has no layers.
         """
         return self._hooked.names
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
+        """Return float32 [N, D] of each requested layer, from one pass."""
         return self._hooked.encode_at(pixels, layers)
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode, and each module back into training that was in it."""
+    """Put a network into evaluation mode, then restore the training mode of each module."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -186,15 +186,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _tensor(output: Any) -> Any:
-    """Return a module's output, of a tuple the first."""
+    """Return a module's output; of a tuple, the first element."""
     return output[0] if isinstance(output, tuple | list) and output else output
 
 
 def _parts_of(model: nn.Module, name: str = "") -> dict[str, nn.Module]:
-    """Return the layers inside a module, by their names.
+    """Return the layers inside a module, by name.
 
-    They are the children of its lists, and its other children where several are of one class, as
-    the Inception modules of a GoogLeNet; what is neither is looked into.
+    They are the children of its lists, and several other children of one class, such as the
+    Inception modules of a GoogLeNet. All other children are searched recursively.
     """
     parts: dict[str, nn.Module] = {}
     children = dict(model.named_children())
@@ -211,9 +211,9 @@ def _parts_of(model: nn.Module, name: str = "") -> dict[str, nn.Module]:
 
 
 def _is_spread(output: Any, count: int) -> bool:
-    """Return whether an output is maps of positions, or tokens, of `count` images.
+    """Return whether an output contains maps of positions, or tokens, of `count` images.
 
-    Tokens may be packed, those of one image after those of another, [N T, D].
+    Tokens may be packed, the tokens of each image after those before it, [N T, D].
     """
     if not isinstance(output, Tensor) or not output.is_floating_point():
         return False
@@ -225,7 +225,7 @@ def _is_spread(output: Any, count: int) -> bool:
 
 
 def _is_other(output: Tensor, other: Tensor) -> bool:
-    """Return whether the first tokens of two outputs differ; maps have none."""
+    """Return whether the first tokens of two outputs differ; False for maps."""
     if output.ndim != 3:
         return False
     ours, theirs = (x[:, 0] if len(x) == TRIED else x[0] for x in (output, other))
@@ -233,9 +233,9 @@ def _is_other(output: Tensor, other: Tensor) -> bool:
 
 
 def _are_channels_last(outputs: Iterable[Tensor], cut: torch.Size) -> bool:
-    """Return whether maps are [N, H, W, D] and not [N, D, H, W], by those that can only be one.
+    """Return whether maps are [N, H, W, D], not [N, D, H, W]; only unambiguous maps count.
 
-    Positions are in the proportion of the pixels. Raises CannotDo where maps are of both forms.
+    The two spatial dimensions have the pixels' aspect ratio. Raises CannotDo if both forms occur.
     """
     forms = set()
     for output in (one for one in outputs if one.ndim == 4):
@@ -249,7 +249,7 @@ def _are_channels_last(outputs: Iterable[Tensor], cut: torch.Size) -> bool:
 
 
 def _fits(output: Tensor, places: tuple[int, int], cut: torch.Size) -> bool:
-    """Return whether two dimensions of an output are in the proportion of the pixels."""
+    """Return whether two dimensions of an output have the pixels' aspect ratio."""
     rows, columns = (output.shape[place] for place in places)
     return bool(rows * cut[1] == columns * cut[0])
 

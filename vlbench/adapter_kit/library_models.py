@@ -1,4 +1,4 @@
-"""Names of a library's models: looked up, or refused with the nearest known names."""
+"""Names of a library's models: found, or refused with the nearest known names."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from vlbench.adapter_kit.weights import (
 )
 from vlbench.errors import UnknownNameError, WeightsError, unknown
 
-# Published weights of these see pixels normalised with ImageNet's mean and deviation, and normalise
-# them again; the library says so to a model that loads them by their tag, and to no other.
+# Published weights of these models take pixels normalised with ImageNet's mean and deviation, and
+# normalise them again; torchvision sets this only if the model is loaded by its tag.
 RENORMALISED = ("googlenet", "inception_v3")
 
-# The shorter side of images where no published weights say it, in pixels.
+# The shorter side of images, in pixels, if no published weights state it.
 RESIZE = 256
 
 
@@ -39,7 +39,7 @@ def torchvision_models() -> Any:
 def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
     """Return torchvision's enumeration of the published weights of an architecture.
 
-    Raises UnknownNameError, which calls the architecture a `kind`, if it is not in `known`.
+    Raises UnknownNameError, which names the `kind`, if the architecture is not in `known`.
     """
     names = list(known)
     if architecture not in names:
@@ -50,10 +50,10 @@ def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
 def view_of_weights(
     tag: Any, resize: int | None, crop: int | None, interpolation: Interpolation | None
 ) -> dict[str, Any]:
-    """Return the size that images are resized to, that of the central crop, and how.
+    """Return the resized side, the side of the central crop, and the interpolation.
 
-    What is None is as the weights of the tag were published with; for None as a tag it is 256 x 256
-    and bicubic. A given `resize` has no crop unless one is given.
+    None means the value with which the weights of the tag were published; if the tag is None,
+    256 x 256 and bicubic. If `resize` is given, there is no crop unless `crop` is given.
     """
     own = tag.transforms() if tag else None
     if resize is None:
@@ -71,8 +71,8 @@ def normaliser_of(tag: Any) -> Tensor:
 def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:
     """Return a model with the weights of a published tag; None draws them from a seed.
 
-    Raises WeightsError for weights that are not in torch's cache and cannot be downloaded, and for
-    a broken file in the cache.
+    Raises WeightsError if the weights are not in torch's cache and cannot be downloaded, or if
+    the file in the cache is broken.
     """
     get = torchvision_models().get_model
     if tag is None:
@@ -94,20 +94,20 @@ def _cache_path(tag: Any) -> Path:
 
 
 def _require_cached(tag: Any, why: object) -> None:
-    """Raise WeightsError, which says why, where torch's cache lacks the weights of a tag."""
+    """Raise WeightsError with the reason if the weights of a tag are not in torch's cache."""
     if not _cache_path(tag).is_file():
         raise download_error(f"the weights {tag}", tag.url, why)
 
 
 def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str) -> None:
-    """Raise WeightsError where weights of torchvision are neither here nor can be downloaded.
+    """Raise WeightsError if weights of torchvision are neither here nor available for download.
 
-    They are one of the `tags`, which are asked for where the hub is away, a file, which the hint
-    helps to get, or "random". Nothing is read.
+    `weights` is one of the `tags` (called only if the hub is unavailable), a file (the hint states
+    how to get it), or "random". Reads no file.
     """
     if weights == "random" or Path(weights).expanduser().is_file():
         return
-    if Path(weights).suffix:  # no tag has one
+    if Path(weights).suffix:  # no tag has a suffix
         weights_file(weights, hint)
     if obstacle := hub_obstacle():
         known = tags().__members__
@@ -116,7 +116,7 @@ def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str
 
 
 def require_timm(name: str) -> None:
-    """Raise UnknownNameError for an architecture, or a tag of one, that timm does not have."""
+    """Raise UnknownNameError for an architecture or a tag that timm does not have."""
     import timm  # noqa: PLC0415 - takes seconds, which only a model that loads should cost
 
     architecture, _, tag = name.partition(".")
@@ -130,7 +130,7 @@ def require_timm(name: str) -> None:
 def require_torchvision(name: str, tag: str = "") -> Any:
     """Return torchvision's enumeration of the weights of a classifier.
 
-    Raises UnknownNameError for a classifier, or a tag of one, that torchvision does not have.
+    Raises UnknownNameError for a classifier or a tag that torchvision does not have.
     """
     models = torchvision_models()
     tags = published_tags(name, models.list_models(module=models), "architecture")
@@ -148,7 +148,7 @@ def require_open_clip(name: str) -> None:
 
 
 def require_open_clip_tag(name: str, tag: str) -> None:
-    """Raise UnknownNameError for a tag that open_clip has no weights of an architecture under."""
+    """Raise UnknownNameError if open_clip has no weights of an architecture under a tag."""
     library = _open_clip()
     known = [*library.list_pretrained_tags_by_model(name), "random"]
     if not tag:
@@ -164,10 +164,10 @@ def _open_clip() -> Any:
 
 
 def hub_file(repository: str, file: str, revision: str, instead: str) -> Path:
-    """Return one file, downloaded where the cache lacks it.
+    """Return the path of one file, downloaded if it is not in the cache.
 
     Raises UnknownNameError for a repository, a revision or a file that the hub does not have, and
-    WeightsError where it cannot be asked, with `instead`, the option that takes a local copy.
+    WeightsError if the hub is unavailable; `instead` names the option that takes a local copy.
     """
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - reads HF_HUB_OFFLINE on import
 
@@ -180,7 +180,7 @@ def hub_file(repository: str, file: str, revision: str, instead: str) -> Path:
 
 
 def hub_folder(repository: str, patterns: Sequence[str], revision: str, instead: str) -> Path:
-    """Return the folder of all files that fit some patterns, downloaded where the cache lacks them.
+    """Return the folder of all files that match some patterns; download files not in the cache.
 
     Raises as `hub_file` does.
     """
@@ -197,7 +197,7 @@ def hub_folder(repository: str, patterns: Sequence[str], revision: str, instead:
 def _refusal(
     error: Exception, obstacle: str, what: str, instead: str
 ) -> UnknownNameError | WeightsError:
-    """Return the error for a file that cannot be had: its name is wrong, or the hub is away."""
+    """Return the error for an unavailable file: its name is wrong, or the hub is unavailable."""
     from huggingface_hub import errors  # noqa: PLC0415 - as above
 
     local = f"give a local copy with {instead}"

@@ -1,4 +1,4 @@
-"""Scores of matching heads, which say whether a text and a picture belong together."""
+"""Scores of matching heads, which classify whether a text and a picture belong together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch import Tensor
 def log_odds(logits: Tensor, *, match: int) -> Tensor:
     """Return the log-odds of a match, float32 [N], from the [N, 2] logits of a head.
 
-    `match` is the column that says so. The softmax of both is the probability that papers print; it
-    rounds to 0 and 1, where these do not.
+    `match` is the column of the class "match". Papers print the softmax of both columns, the
+    probability; it rounds to 0 and 1, but the log-odds do not.
 
     Example:
         >>> import torch

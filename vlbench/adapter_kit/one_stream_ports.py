@@ -20,7 +20,7 @@ from vlbench.errors import CannotDo
 class Inputs(NamedTuple):
     """Ids of tokens [N, T], vectors of regions [N, R, D], their boxes [N, R, B], and a mask.
 
-    The mask [N, T + R] is 1 where there is a token or a region.
+    The mask [N, T + R] is 1 for a token or a region, else 0.
     """
 
     ids: Tensor
@@ -32,9 +32,9 @@ class Inputs(NamedTuple):
 class OneStreamPort:
     """The methods of an adapter whose network reads a text and its regions as one sequence.
 
-    The network, as `BertPort.open` returns it, makes `Encoded` of `Inputs`, and its method `scores`
-    makes log-odds of a match of the last hidden states. It reads regions with vectors `width` wide,
-    and `box_numbers` of each box.
+    The network, as `BertPort.open` returns it, maps `Inputs` to `Encoded`, and its method `scores`
+    maps the last hidden states to the log-odds of a match. It reads region vectors of `width`
+    dimensions, and `box_numbers` numbers of each box.
     """
 
     score_kind = LOGIT
@@ -49,7 +49,7 @@ class OneStreamPort:
         self.count_tokens = reader.count
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
-        """Return the attention of each text token to each region, out of its attention to all."""
+        """Return the attention of each text token to each region; all tokens share the softmax."""
         inputs, spans = self._inputs(pictures, texts)
         layers = self._run(inputs).attentions
         return one_stream_attention(layers, spans, boxes_of(pictures), start=inputs.ids.shape[1])
@@ -57,7 +57,7 @@ class OneStreamPort:
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 
-        Raises CannotDo for a checkpoint without a matching head.
+        Raises CannotDo for a checkpoint that has no matching head.
         """
         if not self._has_head:
             raise CannotDo("this checkpoint has no matching head")
@@ -70,7 +70,7 @@ class OneStreamPort:
         return parts_of(one_stream_layers(self.network), "image", "text")
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts. Raises SpecError for those it does not have."""
+        """Return the model without some parts. Raises SpecError for parts that it does not have."""
         return cut_copy(self, what)
 
     def _run(self, inputs: Inputs) -> Encoded:

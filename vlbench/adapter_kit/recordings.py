@@ -1,4 +1,4 @@
-"""Files of recorded answers: SugarCrepe's published ones, tables, logs of lm-eval and lmms-eval."""
+"""Files of recorded answers: SugarCrepe's published files, tables, lm-eval and lmms-eval logs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ ORDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}
 # The columns of logs of lm-eval and lmms-eval.
 DOC, SAID, FILTER = "doc_id", "filtered_resps", "filter"
 
-# What may be told of a recording, and what stands for what nobody told.
+# The keys that describe a recording, and the value of a key that is not given.
 ABOUT = ("recorded_by", "recorded_on", "prompt", "source", "caution")
 UNKNOWN = "unknown"
 
-# Answers are no longer than this; longer ones name no option.
+# Answers are cut to this length; a longer answer names no option.
 MOST_ANSWER = 100_000
 
 
 class _Record(NamedTuple):
-    """One answer: what it is about, the order of the options if it is known, and what was said.
+    """One answer: its item, the order of the options if it is known, and the answer itself.
 
-    `about` is the place of an item in the data, or its image's name and texts; `reading` is the
-    option by which the file's own authors read the answer.
+    `about` is the index of an item in the data, or its image's name and texts; `reading` is the
+    option that the authors of the file took the answer to name.
     """
 
     about: int | tuple[str, tuple[str, ...]]
@@ -59,9 +59,9 @@ class Columns(NamedTuple):
 
 
 class Recordings:
-    """The answers in a file or a folder, and what names an option in them.
+    """The answers in a file or a folder, and the labels that name an option in them.
 
-    Raises SpecError where there is no file of answers, and DataError for one that does not fit.
+    Raises SpecError if no file of answers exists, and DataError for a file that does not fit.
     """
 
     def __init__(self, path: Path, columns: Columns, labels: str) -> None:
@@ -75,11 +75,12 @@ class Recordings:
             self._records = [one for file in files for one in _table(file, columns, self._dropped)]
 
     def look_up(self, items: Sequence[Asked]) -> tuple[list[list[Reply]], dict[str, int]]:
-        """Return the replies to items, and the counts of what was not used or read otherwise.
+        """Return the replies to items, and counts of answers that were unused or read differently.
 
-        The items are all of a data set. Of an item that stands twice, the second has the second
-        answer. Counted are answers without an item, and to one item in one order again; keys and
-        rows that have no answer; and answers that the file's own authors read otherwise.
+        `items` are all items of a data set. If an item occurs twice, its second occurrence gets the
+        second answer. The counts are of answers that have no item; repeated answers to an item in
+        the same order; keys and rows that have no answer; and answers that the authors of the file
+        read as another option.
         """
         known: dict[Any, dict[Any, list[_Record]]] = {}
         for record in self._records:
@@ -105,7 +106,7 @@ class Recordings:
         return found, counts | self._dropped
 
     def _differs(self, record: _Record, reply: Reply, item: Asked) -> bool:
-        """Return whether the file's own reading of an answer is another than ours."""
+        """Return whether the file's authors read an answer as another option than we do."""
         if record.reading is None or not isinstance(reply.said, str):
             return False
         shown = [item.texts[number] for number in reply.order]
@@ -114,9 +115,9 @@ class Recordings:
 
 
 def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
-    """Return what a file of YAML says of a recording; `unknown` for what it does not say.
+    """Return the description of a recording in a YAML file; `unknown` for keys not given.
 
-    Raises SpecError for a file that was named and is absent, for other keys, and values that are no
+    Raises SpecError for a named file that is absent, for other keys, and for values that are not
     text.
     """
     if not (is_named or file.is_file()):
@@ -133,7 +134,7 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
 
 
 def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
-    """Return what a record of an item says that it is about."""
+    """Return the `about` of an item's records."""
     return item.image, (*([item.question] if item.question else []), *item.texts)
 
 
@@ -155,7 +156,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _sugar_crepe(path: Path, dropped: Counter[str]) -> Iterator[_Record]:
-    """Yield the answers in SugarCrepe's files, by order. A key that has none is counted."""
+    """Yield the answers in SugarCrepe's files, by order. Count keys that have no answer."""
     for name, order in ORDERS.items():
         for file in sorted((path / name).glob("*.json")):
             content = _parse(file, read_text(file, most=MOST_ANNOTATIONS))
@@ -173,7 +174,7 @@ def _sugar_crepe(path: Path, dropped: Counter[str]) -> Iterator[_Record]:
 
 
 def _entry(entry: Mapping[str, Any], order: tuple[int, ...]) -> _Record:
-    """Return an answer; its authors' reading is the caption that they found named, if any."""
+    """Return an answer; its reading is the caption that the authors took it to name, else -1."""
     texts = sound_text(entry["caption"]), sound_text(entry["negative_caption"])
     answer = entry["answer"]
     read = answer.get("multiple_choice_answer")
@@ -183,7 +184,7 @@ def _entry(entry: Mapping[str, Any], order: tuple[int, ...]) -> _Record:
 
 
 def _table(file: Path, columns: Columns, dropped: Counter[str]) -> Iterator[_Record]:
-    """Yield the answers of a table or a log. Rows without an answer are counted."""
+    """Yield the answers of a table or a log. Count rows that have no answer."""
     rows = _rows(file)
     if rows and DOC in rows[0] and SAID in rows[0]:
         rows = _of_filter(file, rows, columns.log_filter)
@@ -234,7 +235,7 @@ def _parse(file: Path, text: str) -> Any:
 
 
 def _of_filter(file: Path, rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Return the rows of a log that passed one filter. Raises SpecError where several are there."""
+    """Return the rows of a log that passed one filter. Raises SpecError if several are in it."""
     names = list(dict.fromkeys(str(row.get(FILTER, "")) for row in rows))
     if name and name not in names:
         raise SpecError(f"{file.name}: {unknown('filter', name, names)}")
@@ -250,12 +251,12 @@ def _about(row: Mapping[str, Any], columns: Columns) -> int | tuple[str, tuple[s
 
 
 def _said(row: Mapping[str, Any], columns: Columns) -> str | list[float] | None:
-    """Return a text, or a score for each option; None for neither."""
+    """Return a text, or a score per option; None for a row that has neither."""
     if columns.scores:
         return [float(row[name]) for name in columns.scores]
     said = row[columns.answer]
     if isinstance(said, list) and said and all(isinstance(one, list) for one in said):
-        return [float(one[0]) for one in said]  # a log-likelihood, and whether it is the greediest
+        return [float(one[0]) for one in said]  # a log-likelihood, and whether it is the greatest
     said = said[0] if isinstance(said, list) and len(said) == 1 else said
     return sound_text(said)[:MOST_ANSWER] if said not in (None, "") else None
 

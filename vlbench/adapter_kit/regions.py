@@ -16,8 +16,8 @@ class RegionBatch(NamedTuple):
     """The regions of N pictures, padded to R each.
 
     `vectors` are float32 [N, R, D]. `corners` are float32 [N, R, 4]: x1, y1, x2, y2 as fractions of
-    the image's width and height. `mask` int64 [N, R] is 1 where there is a region. `counts` has the
-    number of regions per picture.
+    the image's width and height. `mask` int64 [N, R] is 1 for a region, 0 for padding. `counts`
+    lists the number of regions per picture.
     """
 
     vectors: Tensor
@@ -29,7 +29,7 @@ class RegionBatch(NamedTuple):
 def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
     """Return the regions of each picture.
 
-    Raises CannotDo where no picture has regions, and DataError for one without region vectors.
+    Raises CannotDo if no picture has regions, and DataError for a picture without region vectors.
     """
     given = [picture.regions for picture in pictures]
     regions = [one for one in given if one is not None and one.vectors is not None]
@@ -64,9 +64,9 @@ def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) 
 
 
 def pad(blocks: Sequence[Tensor], device: Any) -> tuple[Tensor, Tensor]:
-    """Return N blocks [R_i, ...] as [N, R, ...], and a mask int64 [N, R], 1 where a block has rows.
+    """Return N blocks [R_i, ...] as [N, R, ...] padded with 0, and a mask int64 [N, R].
 
-    What is added is 0.
+    The mask is 1 for the rows of a block, 0 for padding.
     """
     padded = torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True)
     counts = torch.tensor([len(block) for block in blocks])
@@ -75,10 +75,11 @@ def pad(blocks: Sequence[Tensor], device: Any) -> tuple[Tensor, Tensor]:
 
 
 def box_geometry(corners: Tensor, numbers: int) -> Tensor:
-    """Return what a model reads of a box, [..., numbers], of corners [..., 4] as in RegionBatch.
+    """Return the numbers that a model reads of a box, [..., numbers], from corners [..., 4].
 
-    4 numbers are x1, y1, x2, y2 (LXMERT); 5 add the area (ViLBERT); 6 add width and height
-    (VisualBERT); 7 add width, height and area (UNITER). All are fractions of the image.
+    `corners` are as in RegionBatch. 4 numbers are x1, y1, x2, y2 (LXMERT); 5 add the area
+    (ViLBERT); 6 add width and height (VisualBERT); 7 add width, height and area (UNITER). All are
+    fractions of the image.
     """
     sizes = corners[..., 2:] - corners[..., :2]
     area = sizes.prod(-1, keepdim=True)

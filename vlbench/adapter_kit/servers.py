@@ -1,4 +1,4 @@
-"""Servers that answer JSON with JSON: addresses, requests that are tried again, and what they send.
+"""Servers with a JSON interface: addresses, requests with retries, and notices of what is sent.
 
 An error names neither the address of a server nor the key.
 """
@@ -28,30 +28,30 @@ from vlbench.errors import ServerError, SpecError, WeightsError, counted
 
 LOGGER = logging.getLogger(__name__)
 
-# The variable of the environment that holds the key.
+# The environment variable that contains the key.
 KEY = "OPENAI_API_KEY"
 
-# Statuses after which another try may succeed (timeout, conflict, too many requests); so may all
-# from 500 on but 501, which is for what the server does not have.
+# Statuses after which a retry may succeed (timeout, conflict, too many requests); so may every
+# status from 500 on except 501, which means that the server does not support the request.
 PASSING, ABSENT = {408, 409, 429}, 501
 
-# The most bytes of an answer that are read, and the most characters of a refusal that are shown.
+# The most bytes of an answer that are read, and the most characters of an error that are shown.
 MOST_BYTES, MOST_SHOWN = 1 << 28, 200
 
-# The longest pause before another try, and the longest that is not logged, in seconds.
+# The longest pause before a retry, and the longest that is not logged, in seconds.
 LONGEST_PAUSE, UNLOGGED_PAUSE = 120.0, 10.0
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
 
-# What waits to be asked, and where the answers go.
+# Requests that wait, each with the future of its answer.
 Waiting: TypeAlias = "deque[tuple[Future[Any], Any]]"
 
 
 def host_of(address: str) -> str:
-    """Return the host of an address, and its port if it names one.
+    """Return the host of an address, and its port if the address contains a port.
 
-    Raises SpecError for anything but http(s)://HOST[:PORT][/PATH].
+    Raises SpecError for anything except http(s)://HOST[:PORT][/PATH].
     """
     try:
         url = urlsplit(address)
@@ -68,9 +68,9 @@ def host_of(address: str) -> str:
 
 
 def require_reachable(address: str) -> None:
-    """Raise WeightsError for a server elsewhere if this run is offline, and as `host_of` does."""
+    """Raise WeightsError for a remote server if this run is offline, and as `host_of` does."""
     host_of(address)
-    # A hub that cannot be reached says nothing about other servers.
+    # An unreachable hub does not show that other servers are unreachable.
     offline = hub.is_offline() and hub.UNREACHED not in os.environ
     if offline and not _is_here(urlsplit(address).hostname or ""):
         how = f"--offline or {hub.VARIABLE}"
@@ -78,7 +78,7 @@ def require_reachable(address: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is the loopback."""
+    """Return whether a host is this machine's loopback."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -86,7 +86,7 @@ def _is_here(host: str) -> bool:
 
 
 class RefusedError(ServerError):
-    """A request that the server refuses for good, with this status."""
+    """A request that the server refuses with a status for which no retry can succeed."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -94,14 +94,14 @@ class RefusedError(ServerError):
 
 
 class Server:
-    """A server at an address, asked at most `concurrent` things at a time.
+    """A server at an address that gets at most `concurrent` requests at a time.
 
-    A request may take `timeout` seconds in all. If there is no answer, the answer is an error, or
-    its status is 408, 409, 429 or 5xx, the request is made up to `retries` times more, the first
-    after `pause` seconds and each other after twice as long as the one before, or later if
-    Retry-After says so, but never more than LONGEST_PAUSE later. Nothing is asked later than
-    `run_timeout` seconds after the first request. Redirects are not followed. A server on this
-    machine is asked without a proxy.
+    A request may take `timeout` seconds. If there is no answer, the answer is an error, or its
+    status is 408, 409, 429 or 5xx except 501, the request is retried up to `retries` times. The
+    first pause is `pause` seconds and each later pause twice as long, or longer if Retry-After
+    requires it, but at most LONGEST_PAUSE. No request starts later than `run_timeout` seconds
+    after the first request. Redirects are not followed. A server on this machine is reached
+    without a proxy.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Server:
         self._waits_until = 0.0
 
     def announce(self, *, images: int = 0, texts: int = 0) -> None:
-        """Say on the log that images and texts are about to leave, at the first of each."""
+        """Log that images or texts are about to be sent, once for each kind."""
         sent = {"images": images, "texts": texts}
         kinds = {kind for kind, count in sent.items() if count}
         if kinds <= self._announced:
@@ -143,7 +143,7 @@ class Server:
     def ask_each(
         self, ask: Callable[[Asked], Answered], several: Sequence[Asked]
     ) -> list[Answered]:
-        """Return what `ask` answers to each, some at a time. Raises the first one's error."""
+        """Return the answer of `ask` to each, several at a time. Raises the first item's error."""
         waiting: Waiting = deque((Future(), one) for one in several)
         futures = [future for future, _ in waiting]
         for _ in range(min(self._concurrent, len(several))):
@@ -151,11 +151,11 @@ class Server:
         try:
             return [future.result() for future in futures]
         finally:
-            # After an interrupt, nobody waits for the requests under way.
+            # After an interrupt, pending requests are not awaited.
             waiting.clear()
 
     def post(self, path: str, asked: Mapping[str, Any]) -> Any:
-        """Return the JSON that the server answers. Raises ServerError for any other answer."""
+        """Return the JSON in the server's answer. Raises ServerError for any other answer."""
         body = json.dumps(asked).encode()
         if self._end == math.inf:
             self._end = time.monotonic() + self._run_timeout
@@ -173,7 +173,7 @@ class Server:
         raise ServerError(f"{path}: {why}, {counted(self._retries + 1, 'time')}")
 
     def _wait(self, seconds: float, why: str) -> None:
-        """Sleep, and log it if it takes long and no other request has just logged the same."""
+        """Sleep; log a long pause unless another request has just logged it."""
         now = time.monotonic()
         if seconds > UNLOGGED_PAUSE and now >= self._waits_until:
             self._waits_until = now + seconds
@@ -183,13 +183,13 @@ class Server:
         time.sleep(seconds)
 
     def _send(self, path: str, body: bytes) -> Any:
-        """Return the answer to one request. Raises _RetryableError if another may do better."""
+        """Return the answer to one request. Raises _RetryableError if a retry may succeed."""
         key = os.environ.get(KEY)
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         request = urllib.request.Request(f"{self._address}/{path}", body, headers)  # noqa: S310 - http(s), see host_of
         future: Future[tuple[int, str, bytes]] = Future()
-        # In a thread: the timeout of a socket is that of each read, which a slow server renews.
+        # In a thread: a socket's timeout applies to each read, and a slow server restarts it.
         _begin(self._exchange, deque([(future, request)]))
         try:
             status, retry_after, content = future.result(self._timeout)
@@ -213,9 +213,9 @@ class Server:
         raise RefusedError(f"{path}: {why}", status)
 
     def _exchange(self, request: urllib.request.Request) -> tuple[int, str, bytes]:
-        """Return the status of an answer, its Retry-After, and its content.
+        """Return the status, the Retry-After header and the content of an answer.
 
-        Raises OSError and HTTPException if it is late or cut off, ServerError if it is too long.
+        Raises OSError or HTTPException if it is late or cut off, ServerError if it is too long.
         """
         end = time.monotonic() + self._timeout
         content = bytearray()
@@ -231,7 +231,7 @@ class Server:
             return answer.status, answer.headers.get("Retry-After", ""), bytes(content)
 
     def _without_address(self, text: str) -> str:
-        """Return a text of the server without its address and without the key."""
+        """Return a text of the server with its address and the key hidden."""
         url = urlsplit(self._address)
         for part in (os.environ.get(KEY), self._address, url.netloc, url.hostname):
             text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", "<hidden>", text) if part else text
@@ -239,7 +239,7 @@ class Server:
 
 
 class _RetryableError(Exception):
-    """A request that another try may answer, after a pause of some seconds."""
+    """A request for which a retry may succeed, after a pause of some seconds."""
 
     def __init__(self, why: str, pause: float = 0.0) -> None:
         super().__init__(why)
@@ -247,7 +247,7 @@ class _RetryableError(Exception):
 
 
 class _AnyStatus(urllib.request.HTTPErrorProcessor):
-    """Returns answers of every status. A redirect could lead what is sent to another host."""
+    """Returns answers of every status: following a redirect could send data to another host."""
 
     def http_response(
         self, request: urllib.request.Request, response: HTTPResponse
@@ -260,7 +260,7 @@ class _AnyStatus(urllib.request.HTTPErrorProcessor):
 
 
 def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
-    """Ask what waits, up to an error, in a thread that does not keep the program from ending."""
+    """Process waiting requests until an error, in a thread that does not outlive the program."""
 
     def work() -> None:
         while waiting:
@@ -278,14 +278,14 @@ def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
 
 
 def _parse(content: bytes) -> Any:
-    """Return the JSON of an answer; None if it is none."""
+    """Return the JSON of an answer; None if it is not JSON."""
     with suppress(ValueError, RecursionError):
         return json.loads(content)
     return None
 
 
 def _message_of(answer: Any, content: bytes) -> str:
-    """Return the message of an error in the forms that servers have, else the whole text."""
+    """Return the error message, in any of the servers' formats, else the whole text."""
     for key in ("error", "message"):
         answer = answer.get(key, answer) if isinstance(answer, dict) else answer
     text = (
@@ -295,7 +295,7 @@ def _message_of(answer: Any, content: bytes) -> str:
 
 
 def _seconds_of(retry_after: str) -> float:
-    """Return the seconds from now that Retry-After names, as a number or a date; 0 for neither."""
+    """Return the seconds from now that Retry-After gives, as a number or a date; else 0."""
     with suppress(ValueError):
         if retry_after.isdigit():
             return int(retry_after)

@@ -14,26 +14,26 @@ from torch import Tensor, nn
 from vlbench.capabilities import TokenVectors
 from vlbench.errors import CannotDo
 
-# The characters of a token, and of each token of a text; None for a special token and for padding.
+# A token's characters, and each token's in a text; None for a special token and for padding.
 Span = tuple[int, int] | None
 Spans = list[Span]
 
-# An entity of HTML, white space, or the text between them: each is cleaned by itself.
+# An HTML entity, white space, or the text between them: each is cleaned separately.
 PIECE = re.compile(r"&(?:amp;)*#?\w+;|\s+|[^\s&]+|&")
 
-# Number of characters compared in texts whose pieces cannot be cleaned apart.
+# Number of characters compared in texts whose pieces cannot be cleaned separately.
 MOST_COMPARED = 500
 
 
-# The limit of a model without one.
+# The limit of a model that has no limit.
 UNLIMITED = 2**20
 
 
 def position_limit(model: nn.Module, config: Any) -> int:
-    """Return how many tokens a text may have for a model of transformers: UNLIMITED for any.
+    """Return the most tokens that a text may have for a model of transformers, or UNLIMITED.
 
-    Networks of RoBERTa's kind count positions from the number of their padding token on, so that
-    fewer are left than the configuration says.
+    RoBERTa and its relatives count positions from their padding token's index on, so fewer remain
+    than the configuration states.
     """
     limit: int = getattr(config, "max_position_embeddings", UNLIMITED)
     for name, module in model.named_modules():
@@ -41,22 +41,21 @@ def position_limit(model: nn.Module, config: Any) -> int:
         if name.endswith("position_embeddings") and padding is not None:
             first: int = padding + 1
             return len(module.weight) - first
-    return limit if limit > 0 else UNLIMITED  # XLNet says -1
+    return limit if limit > 0 else UNLIMITED  # XLNet has -1
 
 
 class TextReader:
     """A tokenizer of transformers with a limit: longer texts are cut to `limit` tokens.
 
-    It pads on the right, whatever the tokenizer's file says.
-
-    `limit` becomes the tokenizer's own limit where that is lower. With `pad_to_limit` every text is
-    padded to the limit, for a model that was trained to attend to padding.
+    It pads on the right, whatever the tokenizer's file states. If the tokenizer's limit is lower
+    than `limit`, it applies. With `pad_to_limit` every text is padded to the limit, for a model
+    that was trained to attend to padding.
     """
 
     def __init__(
         self, tokenizer: Any, limit: int, device: torch.device, *, pad_to_limit: bool = False
     ) -> None:
-        # Dual encoders take a text's vector from its first token, and count positions from there.
+        # Dual encoders take a text's vector from its first token and count positions from there.
         tokenizer.padding_side = "right"
         self.tokenizer = tokenizer
         self.limit: int = min(tokenizer.model_max_length, limit)
@@ -66,12 +65,12 @@ class TextReader:
             if pad_to_limit
             else {"padding": True, "return_attention_mask": True}
         )
-        # A model cannot read a text of no tokens; some tokenizers add no special ones.
+        # A model cannot read a text of zero tokens; some tokenizers add no special tokens.
         needs_end = not pad_to_limit and not tokenizer("").input_ids
         self._empty: str = (tokenizer.eos_token or "") if needs_end else ""
 
     def tokens(self, texts: Sequence[str], **options: Any) -> Any:
-        """Return what a model takes by keyword: `input_ids` int64 [N, T], and what goes with it."""
+        """Return a model's inputs by keyword: `input_ids` int64 [N, T], and any others."""
         return self.tokenizer(
             [text or self._empty for text in texts],
             truncation=True,
@@ -97,28 +96,28 @@ class TextReader:
         return batch, spans
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has, special ones included, before it is cut."""
+        """Return the number of tokens of each text, with special tokens, before the cut."""
         return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids]
 
 
 class CleanedText(NamedTuple):
-    """A text as a tokenizer cleans it; of each of its characters, those of the text as given."""
+    """A text as a tokenizer cleans it; for each of its characters, the span in the given text."""
 
     text: str
     characters: list[tuple[int, int]]
 
     def given(self, span: Span) -> Span:
-        """Return characters of the clean text as those of the text as given."""
+        """Return a span of the clean text as a span of the given text."""
         if span is None or span[1] > len(self.characters):
             return None
         return self.characters[span[0]][0], self.characters[span[1] - 1][1]
 
 
 def clean_text(text: str, clean: Callable[[str], str]) -> CleanedText:
-    """Return a text cleaned by a function that joins words by one blank, and where it comes from.
+    """Return a text cleaned by a function that joins words by one blank, with its spans.
 
-    A character that replaces several, such as those of an HTML entity, has the span of all of them.
-    Where words cannot be cleaned apart, only the first characters of a long text have a place.
+    A character that replaces several, such as an HTML entity, has the span of all of them. If
+    pieces cannot be cleaned separately, only the first characters of a long text have a span.
     """
     whole, made, places = clean(text), "", list[tuple[int, int]]()
     for piece in PIECE.finditer(text):
@@ -142,21 +141,21 @@ def clean_text(text: str, clean: Callable[[str], str]) -> CleanedText:
 
 
 def _align(given: str, made: str) -> list[tuple[int, int]]:
-    """Return for each character of a text the characters of another that it was made of."""
+    """Return, for each character of a cleaned text, its span in the given text."""
     lower = given.lower()
     before = lower if len(lower) == len(given) else given
     places: list[tuple[int, int]] = []
     for _, low, high, start, end in SequenceMatcher(None, before, made, False).get_opcodes():
         count = end - start
         same = count == high - low
-        # What was added has the span of the character before it.
+        # An added character has the span of the character before it.
         whole = (low, high) if high > low else (max(low - 1, 0), max(low, 1))
         places += [(low + i, low + i + 1) if same else whole for i in range(count)]
     return places
 
 
 def token_span(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Return a token's characters without the white space around them; None for a special token."""
+    """Return a token's span without surrounding white space; None for a special token."""
     if not start < end <= len(text):
         return None
     piece = text[start:end]
@@ -174,9 +173,9 @@ def token_vectors(states: Tensor, spans: Sequence[Spans]) -> list[TokenVectors]:
 
 
 def text_vectors(states: Tensor, spans: Sequence[Spans], attended: Tensor) -> Tensor:
-    """Return the mean of the hidden states [N, T, D] of each text's own tokens, [N, D].
+    """Return the mean of the hidden states [N, T, D] over each text's non-special tokens, [N, D].
 
-    A text without tokens becomes the mean over its special tokens, those `attended` (bool [N, T]).
+    For an empty text it is the mean over its special tokens, which are `attended` (bool [N, T]).
     """
     own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
     counted = torch.where(own.any(1, keepdim=True), own, attended).float()

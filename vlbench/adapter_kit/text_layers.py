@@ -1,4 +1,4 @@
-"""Vectors of texts and of their tokens by a language model of transformers, at each layer."""
+"""Vectors of texts and tokens from each layer of a language model of transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlbench.errors import SpecError, require_known
 
 
 class TextStates(NamedTuple):
-    """What a language model makes of N texts of up to T tokens.
+    """The output of a language model for N texts of up to T tokens.
 
     `output` has the hidden states [N, T, D] of each layer, the embeddings first, and
     `last_hidden_state`; `attended` is the attention mask, bool [N, T].
@@ -25,7 +25,7 @@ class TextStates(NamedTuple):
 
 
 class TextLayers:
-    """The methods of an adapter that reads texts by a language model.
+    """The methods of an adapter that reads texts with a language model.
 
     The adapter defines `read_texts`, and calls `choose_layer`.
     """
@@ -33,10 +33,10 @@ class TextLayers:
     def choose_layer(
         self, layer: int, layers: int, name: str, pooling: Literal["own", "attended"] = "own"
     ) -> None:
-        """Say which layer of a model is the output, from 0 for the embeddings to -1 for the last.
+        """Set the layer that is the output, from 0 (the embeddings) to -1 (the last).
 
-        `pooling` says what a text is the mean over: its own tokens, or all attended ones. Raises
-        SpecError for a layer that is not there.
+        A text's vector is the mean over its non-special tokens (`pooling="own"`) or all attended
+        tokens. Raises SpecError for a layer that does not exist.
         """
         if not -layers - 1 <= layer <= layers:
             raise SpecError(f"layer {layer} is outside {-layers - 1}..{layers} of {name}")
@@ -48,14 +48,14 @@ class TextLayers:
         raise NotImplementedError
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Return the mean over the text's own tokens, or over all attended, float32 [N, D].
+        """Return the mean over a text's non-special tokens, or all attended, float32 [N, D].
 
-        A text without tokens of its own becomes the mean over its special tokens.
+        For an empty text it is the mean over its special tokens.
         """
         return self.encode_texts_at(texts, [OUTPUT])[OUTPUT]
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """Return a vector per token; a span leaves out the white space around the token."""
+        """Return a vector per token; a span excludes the white space around the token."""
         return self.encode_tokens_at(texts, [OUTPUT])[OUTPUT]
 
     def text_layers(self) -> list[str]:
@@ -63,7 +63,7 @@ class TextLayers:
         return [*(f"layer{number}_mean" for number in range(self._before)), OUTPUT]
 
     def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some layers, in one pass."""
+        """Return float32 [N, D] of each requested layer, from one pass."""
         read = self.read_texts(texts)
         own = read.spans
         if self._pooling == "attended":
@@ -76,7 +76,7 @@ class TextLayers:
     def encode_tokens_at(
         self, texts: Sequence[str], layers: Sequence[str]
     ) -> dict[str, list[TokenVectors]]:
-        """Return the vectors of each text's tokens at each of some layers, in one pass."""
+        """Return the vectors of each text's tokens at each requested layer, from one pass."""
         read = self.read_texts(texts)
         return {
             name: token_vectors(states, read.spans)
@@ -84,13 +84,13 @@ class TextLayers:
         }
 
     def _states(self, read: TextStates, layers: Sequence[str]) -> Mapping[str, Tensor]:
-        """Return hidden states float32 [N, T, D] of each of some layers."""
+        """Return the hidden states float32 [N, T, D] of each requested layer."""
         names = self.text_layers()
         require_known("layer", layers, names)
         return {name: self._state(read.output, names.index(name)).float() for name in layers}
 
     def _state(self, output: Any, number: int) -> Tensor:
         is_last = number == self._before and self._layer == -1
-        # The library may put a norm after the last of the hidden states.
+        # transformers may apply a norm after the last of the hidden states.
         states: Tensor = output.last_hidden_state if is_last else output.hidden_states[number]
         return states

@@ -20,7 +20,7 @@ from vlbench.errors import WeightsError
 # Words and float32 [words, D].
 NamedVectors = tuple[list[str], Any]
 
-# More numbers than a vector has, and more bytes than the line of one.
+# Upper limits of the numbers in a vector, and of the bytes in its line.
 MOST_NUMBERS = 1 << 14
 LONGEST_LINE = 1 << 20
 
@@ -28,20 +28,20 @@ LONGEST_LINE = 1 << 20
 BLOCK = 1 << 24
 
 
-# What gensim's option of this name takes: which words that are not UTF-8 do.
+# The values of gensim's option of this name: how to decode words that are not UTF-8.
 UnicodeErrors = Literal["strict", "ignore", "replace"]
 
 
 def read_vectors(
     file: Path, member: str = "", *, unicode_errors: UnicodeErrors = "strict"
 ) -> NamedVectors:
-    """Return the words and vectors of a file, of the format that its name says.
+    """Return the words and vectors of a file, in the format given by its name.
 
-    A name with .bin has the binary format of word2vec, any other the text format of GloVe, with or
-    without word2vec's first line of two counts; .gz and .zip are unpacked, `member` being the name
-    of the file in an archive of several. `unicode_errors` is gensim's, of the binary format: it
-    says what becomes of bytes that are not UTF-8. Raises WeightsError, with the line where it is
-    known.
+    A name with .bin means word2vec's binary format, any other GloVe's text format, with or without
+    word2vec's first line of two counts. Files with .gz and .zip are unpacked; `member` is the
+    file's name in an archive of several. `unicode_errors`, gensim's option, applies to the binary
+    format: it sets how bytes that are not UTF-8 are decoded. Raises WeightsError, with the line if
+    it is known.
     """
     is_binary = ".bin" in file.suffixes
     kind = "word2vec's binary format" if is_binary else "word vectors"
@@ -94,7 +94,7 @@ def _word(encoded: bytes, unicode_errors: UnicodeErrors) -> str:
 
 
 def _counts(line: bytes) -> tuple[int, int]:
-    """Return the two counts, of words and of numbers, in the first line of word2vec's formats."""
+    """Return the numbers of words and of dimensions in the first line of a word2vec file."""
     count, width = (int(field) for field in line.split())
     if count < 1 or not 1 <= width <= MOST_NUMBERS:
         raise ValueError(f"it declares {count} vectors of {width} numbers")
@@ -102,7 +102,7 @@ def _counts(line: bytes) -> tuple[int, int]:
 
 
 def _read_text(file: Path, member: str) -> NamedVectors:
-    """Return the vectors of a text. Raises WeightsError that names the wrong line."""
+    """Return the vectors of a text file. Raises WeightsError that names the wrong line."""
     with _open(file, member) as stream:
         lines = io.BufferedReader(_Utf8(stream))
         first, second = lines.readline(LONGEST_LINE).split(), lines.readline(LONGEST_LINE).split()
@@ -123,12 +123,12 @@ def _read_text(file: Path, member: str) -> NamedVectors:
 
 
 class _Utf8(io.RawIOBase):
-    """The bytes of a stream, without a byte order mark and without a blank at the end of a line.
+    """The bytes of a stream, without a byte order mark and without a blank before a line's end.
 
-    word2vec.c and the first versions of fastText end each line with one.
+    word2vec.c and the first versions of fastText end each line with a blank.
 
-    Reading raises UnicodeDecodeError where they are not UTF-8: pyarrow cannot hand such a
-    line to Python, and says so only on the standard error.
+    Reading raises UnicodeDecodeError for bytes that are not UTF-8: pyarrow cannot pass such a
+    line to Python, and reports it only on standard error.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -138,11 +138,11 @@ class _Utf8(io.RawIOBase):
         self._held = b""
 
     def readable(self) -> bool:
-        """Return True, which tells BufferedReader that it can read."""
+        """Return True, as BufferedReader requires."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, and return how many bytes were read."""
+        """Fill a buffer, and return the number of bytes read."""
         text, more = b"", b"..."
         while more and not text:
             more = self._stream.read(len(buffer) - len(self._held))
@@ -150,7 +150,7 @@ class _Utf8(io.RawIOBase):
             if not self._begun:
                 self._begun, more = True, more.removeprefix(codecs.BOM_UTF8)
             text = self._held + more
-            # What may be followed by the end of the line, or of the file, waits.
+            # A final blank waits: the end of the line, or of the file, may follow.
             waits = next((len(end) for end in (b" ", b" \r") if text.endswith(end)), 0)
             text, self._held = text[: len(text) - waits], text[len(text) - waits :]
         text = text.replace(b" \n", b"\n").replace(b" \r\n", b"\r\n")
@@ -190,7 +190,7 @@ def _parse(lines: IO[bytes], width: int, name: str, start: int) -> NamedVectors:
     spaced: list[list[str]] = []
 
     def odd(row: Any) -> str:
-        """Keep a word that contains spaces, as some of GloVe's do; any other line is an error."""
+        """Keep a word that contains spaces, such as some in GloVe; any other line is an error."""
         word, *numbers = row.text.rsplit(" ", width)
         if len(numbers) < width or any(map(_is_number, word.split(" ")[1:])):
             return "error"
@@ -221,6 +221,6 @@ def _is_number(text: str) -> bool:
 
 
 def _place(message: str, start: int) -> str:
-    """Return the line that a message of pyarrow is about; pyarrow counts rows from 1."""
+    """Return the line that a message of pyarrow refers to; pyarrow counts rows from 1."""
     row = re.search(r"Row #(\d+)", message)
     return f", line {int(row[1]) + start - 1}" if row else ""

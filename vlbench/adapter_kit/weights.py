@@ -22,7 +22,7 @@ from vlbench import hub
 from vlbench.data.formats.torch_files import read_torch_file
 from vlbench.errors import WeightsError
 
-# What readers raise for a file that is cut short, of another format, or made to look like one.
+# Exceptions of readers for a file that is cut short, of another format, or forged.
 UNREADABLE = (
     *(OSError, EOFError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(ArithmeticError, AssertionError, ImportError, MemoryError, SyntaxError),
@@ -31,27 +31,27 @@ UNREADABLE = (
 )
 
 
-# Counts of modules in a configuration, and the largest that is believed. Published are 126 layers
-# and 512 experts.
+# Numbers of modules in a configuration, and the largest accepted. Published models have up to 126
+# layers and 512 experts.
 COUNTS = re.compile(r"(^|_)(layers|n_layer|num_layer|depths?|blocks|stages|experts)$")
 MOST_MODULES = 1024
 
-# Other sizes, where nothing else bounds the memory that they take.
+# The largest other size, if nothing else bounds the memory that it takes.
 LARGEST_SIZE = 1_000_000
 
-# A byte of weights holds two numbers at most, of four bits. A model may have FREE_NUMBERS more that
-# are computed, such as positions.
+# A byte of weights contains at most two numbers, of four bits each. A model may have FREE_NUMBERS
+# more that are computed, such as positions.
 MOST_PER_BYTE, FREE_NUMBERS = 2, 30_000_000
 
-# What a library would load as a pickle that may run code.
+# The key that makes a library load a pickle, which may run code.
 PICKLES = "checkpoint_path"
 
 
 def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: str = "") -> None:
-    """Raise WeightsError for a configuration that asks for more than any network has, by its key.
+    """Raise WeightsError, with the key, for a configuration larger than any network's.
 
-    It is asked before a library builds modules: each takes time, whatever weights follow. No number
-    may be above `largest`. Files to load are refused too.
+    It is checked before a library builds modules, because building takes time even if the weights
+    do not fit. No number may be above `largest`. Files to load are refused too.
     """
     if isinstance(values, Mapping):
         for name, value in values.items():
@@ -70,10 +70,10 @@ def require_sizes(where: str, values: Any, *, largest: float = math.inf, key: st
 
 
 def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], Any]) -> None:
-    """Raise WeightsError where local weights are far smaller than the model that a library builds.
+    """Raise WeightsError if local weights are far smaller than the model that a library builds.
 
-    The library would fill memory with what is missing before it says so. `build` returns the model;
-    here it takes no memory.
+    The library would fill memory with missing weights before it reports them. `build` returns the
+    model; here it takes no memory.
     """
     held = sum(file.stat().st_size for file in files)
     try:
@@ -103,7 +103,7 @@ def hub_obstacle() -> str:
 
 
 def cached_file(repository: str, names: Iterable[str], revision: str = "main") -> Path | None:
-    """Return the first of some files of a repository that the hub's cache holds."""
+    """Return the first of some files of a repository that is in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - reads HF_HUB_OFFLINE
 
     try:
@@ -114,7 +114,7 @@ def cached_file(repository: str, names: Iterable[str], revision: str = "main") -
 
 
 def require_hub(what: str, origin: str, instead: str = "weights=PATH") -> None:
-    """Raise WeightsError for weights that are not here where the hub cannot be reached."""
+    """Raise WeightsError, for weights that are not here, if the hub cannot be reached."""
     if obstacle := hub_obstacle():
         raise download_error(what, origin, obstacle, instead)
 
@@ -132,7 +132,7 @@ def download_error(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw random numbers on the CPU from a seed; the global generator stays as it was."""
+    """Seed the CPU's random numbers inside the block; the global generator is restored after."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
@@ -145,11 +145,11 @@ def unreadable(file: Path, error: BaseException, kind: str = "weights") -> Weigh
 
 
 def read_weights(file: Path, *, past_pickles: bool = False) -> Mapping[Any, Any]:
-    """Return what a file of weights holds, by its keys: .safetensors, or a format of torch.
+    """Return the content of a file of weights, by key: .safetensors, or a format of torch.
 
-    Only OpenAI's TorchScript archives are read; nothing of another file runs. `past_pickles` puts
-    `Inert` in the place of pickled objects: MadryLab's checkpoints have objects of the training
-    program beside the weights. Raises WeightsError.
+    Code in a file never runs, except in OpenAI's TorchScript archives; other TorchScript archives
+    are refused. `past_pickles` replaces pickled objects by `Inert`: MadryLab's checkpoints
+    contain objects of the training program beside the weights. Raises WeightsError.
     """
     try:
         is_safe = file.suffix == ".safetensors"
@@ -164,7 +164,7 @@ def read_weights(file: Path, *, past_pickles: bool = False) -> Mapping[Any, Any]
 def read_state_dict(file: Path) -> dict[str, Any]:
     """Return the state dict in a file of weights.
 
-    A dict under the key `state_dict` is taken out. The prefix `module.` is dropped where all keys
+    A dict under the key `state_dict` is unwrapped. The prefix `module.` is dropped if all keys
     have it. Raises WeightsError, also for pickled objects.
     """
     content = read_weights(file)
@@ -177,7 +177,7 @@ def read_state_dict(file: Path) -> dict[str, Any]:
 
 
 def rename_key(key: str, parts: Mapping[str, str]) -> str:
-    """Return a key of a state dict with each of some parts replaced, one after another."""
+    """Return a key of a state dict with some parts replaced, one after another."""
     for old, new in parts.items():
         key = key.replace(old, new)
     return key
@@ -186,7 +186,7 @@ def rename_key(key: str, parts: Mapping[str, str]) -> str:
 def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) -> None:
     """Load a state dict into a module.
 
-    Raises WeightsError where keys are missing, unexpected or of another shape, with the first ten
+    Raises WeightsError if keys are missing, unexpected or of another shape, with the first ten
     of each; `file` is named in the message.
     """
     wanted = module.state_dict()
@@ -203,7 +203,7 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     listed = [f"{len(keys)} {how}: {', '.join(keys[:10])}" for how, keys in misfits.items() if keys]
     if listed:
         raise WeightsError(f"{file} does not fit {type(module).__name__}; {'; '.join(listed)}")
-    # Some modules ask for the version of the layout, which is their own: the keys are the same.
+    # Some modules require their layout version in the state dict; the module's own version is kept.
     wanted.update(state)
     try:
         module.load_state_dict(wanted)

@@ -1,1 +1,1 @@
-"""Loaders, one file a source: functions that return Data."""
+"""Loaders, one module per source: functions that return Data."""

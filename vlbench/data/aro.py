@@ -1,13 +1,13 @@
 """ARO: Visual Genome relations and attributions. Yuksekgonul et al. 2023, arXiv:2210.01936.
 
 The files are read as by `dataset_zoo/aro_datasets.py` of
-github.com/mertyg/vision-language-models-are-bows (MIT) at commit 81fdd20, which also says where
-they are: lists of items with the keys `image_path`, `bbox_x`, `bbox_y`, `bbox_w`, `bbox_h`,
+github.com/mertyg/vision-language-models-are-bows (MIT) at commit 81fdd20, which also links to them.
+They are lists of items with the keys `image_path`, `bbox_x`, `bbox_y`, `bbox_w`, `bbox_h`,
 `true_caption`, `false_caption`, and `relation_name` or `attributes` (two of them). An item's image
-is the part under its box.
+is the crop of its box.
 
-ARO's COCO-Order and Flickr30k-Order have no loader: their foils are drawn anew on each run, by
-spaCy's tags and a shuffle without a seed, so that no file has them.
+ARO's COCO-Order and Flickr30k-Order have no loader: their foils are drawn anew on each run, with
+spaCy's tags and an unseeded shuffle, so no file contains them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Box = tuple[int, int, int, int]
 
 
 class Crop(NamedTuple):
-    """A file and the box of an item in it, xyxy in whole pixels."""
+    """A file and an item's box in it, xyxy in whole pixels."""
 
     file: str
     box: Box
@@ -52,8 +52,8 @@ class Crop(NamedTuple):
 def visual_genome_relation(*, root: Path) -> Data:
     """Return the items of visual_genome_relation.json; the category is the relation.
 
-    The foil has subject and object exchanged. The columns are those of
-    `vlbench.data.foils.foil_data`; `cluster` is the file that an image is cut from. Raises
+    The foil has subject and object exchanged. The columns are listed in
+    `vlbench.data.foils.foil_data`; `cluster` is the file that an image is cropped from. Raises
     DataAbsent and DataError.
 
     Args:
@@ -113,9 +113,9 @@ def _box(sides: Sequence[Any]) -> Box:
 
 
 def _cut(folder: Path, listed: str, crops: Mapping[str, Crop], names: Sequence[str]) -> Column:
-    """Return the parts of images by their names, cut on each access.
+    """Return the crops with these names, cut on each access.
 
-    The digest of a part is that of its file and its box.
+    A crop's digest combines its file's digest and its box.
     """
     files = list(dict.fromkeys(crops[name].file for name in names))
     place = {file: i for i, file in enumerate(files)}
@@ -127,9 +127,9 @@ def _cut(folder: Path, listed: str, crops: Mapping[str, Crop], names: Sequence[s
 
 
 def _crop(whole: Column, source: tuple[int, Box]) -> Image:
-    """Return the part of an image under a box, black where the box leaves the image.
+    """Return the crop of an image to a box, black outside the image.
 
-    Raises DataError for a box outside the image.
+    Raises DataError for a box entirely outside the image.
     """
     i, box = source
     image: Image = whole.stored[i]

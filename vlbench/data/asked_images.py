@@ -1,4 +1,4 @@
-"""Images with human questions about them: the columns that the loaders of VQG and VQA share."""
+"""Images with human questions about them: columns shared by the loaders of VQG and VQA."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 
 
 class AskedImage(NamedTuple):
-    """An image's id, its questions, one rating per question (None: not rated), and its captions."""
+    """An image's id, its questions, a rating per question (None: not rated), and its captions."""
 
     id: str
     questions: list[str]
@@ -42,9 +42,9 @@ class AskedImage(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Where the images of a split are: COCO's folder, the parts of COCO, and region features.
+    """The sources of a split's images: COCO's folder, the parts of COCO, and region features.
 
-    Without COCO's folder, a split has no images; with region features, the images may be absent.
+    If COCO's folder is None, a split has no images; with region features, images may be absent.
     """
 
     coco: Path | None
@@ -57,10 +57,10 @@ def asked_data(
     sources: Mapping[str, Sources],
     expected: Mapping[str, int],
 ) -> Data:
-    """Return a split of the images and the sources of each name, as `asked_split`.
+    """Return a split per name, from its images and sources, as `asked_split` does.
 
-    Says how many images have no question, how many of a split with ratings have none, and how many
-    two splits share.
+    Counts the images that have no question, the unrated images of splits with ratings, and the
+    images that two splits share.
     """
     splits, dropped, notes = {}, Counter[str](), []
     for name, images in rows.items():
@@ -80,9 +80,9 @@ def asked_data(
 def asked_split(rows: Iterable[AskedImage], sources: Sources) -> Split:
     """Return one row per image that has a question.
 
-    Columns: `id`, `questions` and `question` (the first); where the source has them, `ratings`
-    (one per question, None where a question is not rated), `captions` and `caption` (the first),
-    `image`, `regions` and `picture`. Raises DataError for an image without its file or its regions.
+    Columns: `id`, `questions` and `question` (the first); if the source has them, `ratings`
+    (one per question, None if a question is not rated), `captions` and `caption` (the first),
+    `image`, `regions` and `picture`. Raises DataError if an image's file or regions are missing.
     """
     kept = [row for row in rows if row.questions]
     table = in_memory((row._asdict() for row in kept), SCHEMA)
@@ -115,9 +115,9 @@ def _is_rated(image: AskedImage) -> bool:
 def captions_of(
     number: int, captions: Sequence[Mapping[int, Sequence[str]]], where: str
 ) -> list[str]:
-    """Return the captions of an image that are not blank, from the first file with the image.
+    """Return an image's captions, without blank ones, from the first file that has the image.
 
-    Raises DataError, naming the files by `where`, for an image without captions.
+    Raises DataError, naming the files by `where`, for an image that has no caption.
     """
     own = next((found[number] for found in captions if number in found), ())
     kept = [caption for caption in own if caption.strip()]
@@ -127,7 +127,7 @@ def captions_of(
 
 
 def _images(sources: Sources, ids: Sequence[str]) -> Column | None:
-    """Return the images by their COCO ids; None where the folders are absent but not needed."""
+    """Return the images by their COCO ids; None if folders are absent and not needed."""
     if sources.coco is None:
         return None
     folders = [sources.coco / part for part in sources.parts]

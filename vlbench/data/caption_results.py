@@ -19,10 +19,10 @@ WANTED = '{"image_id": a number or a text, "caption": a text}'
 def result_captions(file: Path, rows: Split) -> list[str]:
     """Return the caption of each row of a split, with each run of white space as one blank.
 
-    The image ids are those of the column `id`; without it, the whole names of the images (see
-    `image_name`), and for images without names the numbers of their rows. Raises DataAbsent without
-    the file, and DataError where it is no list of results, has two captions of an image or one of
-    an unknown image, or lacks an image.
+    Image ids are matched to the column `id`. If that column is missing, they are matched to whole
+    names of images (see `image_name`), and for images without names to numbers of rows. Raises
+    DataAbsent if the file is missing, and DataError if it is not a list of results, has two
+    captions of an image, a caption of an unknown image, or no caption of an image.
     """
     what = f"the file of captions {file.name} (COCO's result format)"
     require_files(what, "the captioner that wrote them", file)
@@ -41,7 +41,7 @@ def result_captions(file: Path, rows: Split) -> list[str]:
 
 
 def _image_ids(rows: Split) -> tuple[list[str], set[str], Callable[[str], str]]:
-    """Return the ids of the rows, those of all that is stored, and how a file's ids become such."""
+    """Return the ids of the rows, all stored ids, and a function that converts a file's ids."""
     if "id" in rows.columns:
         column = rows["id"]
         return [str(one) for one in column], {str(one) for one in column.stored}, str
@@ -53,7 +53,7 @@ def _image_ids(rows: Split) -> tuple[list[str], set[str], Callable[[str], str]]:
 
 
 def _read(file: Path, key_of: Callable[[str], str]) -> dict[str, str]:
-    """Return the captions by image id, which `key_of` makes of the file's."""
+    """Return the captions by image id, converted by `key_of`."""
     try:
         content = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:

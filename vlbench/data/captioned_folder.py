@@ -31,15 +31,15 @@ TEXT = ".txt"
 def captioned_folder(*, root: Path, **options: Unpack[RowOptions]) -> Data:
     """Return the images of a folder and its subfolders with their captions, ordered by name.
 
-    The captions of an image are the lines of the text file beside it that has its name but for the
-    suffix; blank lines are none. `captions` has all of them, `caption` the first. All images are
+    The captions of an image are the non-blank lines of the text file beside it, which has the same
+    name with another suffix. `captions` lists all of them, `caption` is the first. All images are
     the test split, with the columns `image` (a path) and `caption`. Images without captions, texts
-    without an image, and other files are left out and counted. Raises DataAbsent without a folder,
-    and DataError for two images, or two texts, of one name, and where no image has a caption.
+    without an image, and other files are left out and counted. Raises DataAbsent if the folder is
+    missing, and DataError for two images or two texts of one name, and if no image has a caption.
 
     Args:
         root: folder of the images and their text files.
-        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
+        **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     where = f"{root}/<name>.jpg, <name>.txt"
     require_folder("folder of captioned images", "your own images", root, where)
@@ -49,7 +49,7 @@ def captioned_folder(*, root: Path, **options: Unpack[RowOptions]) -> Data:
 
 
 def _rows(root: Path, columns: Columns) -> Rows:
-    """Return the captioned images of a folder, and how many of its files are left out."""
+    """Return the captioned images of a folder, and the number of its files that are left out."""
     files, left_out = visible_files(root)
     images = _by_stem(name for name in files if name.lower().endswith(SUFFIXES))
     texts = _by_stem(name for name in files if name.lower().endswith(TEXT))
@@ -73,15 +73,15 @@ def _rows(root: Path, columns: Columns) -> Rows:
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, str]:
-    """Return files by their names without suffix. Raises DataError, naming both, for two of one."""
+    """Return files by name without suffix. Raises DataError, naming both, for two of one name."""
     files: dict[str, str] = {}
     for name in names:
-        # macOS may have unpacked one of both files, and so have spelled it another way.
+        # macOS may have unpacked one of the two files and changed the spelling of its name.
         if (other := files.setdefault(composed(name.rpartition(".")[0]), name)) != name:
             raise DataError(f"{other} and {name} differ only in their suffix; rename one file")
     return files
 
 
 def _captions(root: Path, name: str) -> list[str]:
-    """Return the lines that are not blank, as they are."""
+    """Return the lines that are not blank, unchanged."""
     return [line for line in lines_of(read_text(root / name, name)) if line.strip()]

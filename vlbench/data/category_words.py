@@ -1,11 +1,11 @@
-"""Words of a caption that name a category, found by a list of fine-grained names.
+"""Words of a caption that name a category, found with a list of fine-grained names.
 
 The list is NeuralBabyTalk's `coco_class_name.txt` (Lu et al. 2018, arXiv:1803.09845): one line per
-category, with its name and then other names for it. As there, words are compared by their lemma,
-and a match of two words is tried first and blocks the match of either word. We depart from it in
-three points. A name matches whether it is written as one word or as two. A name that modifies the
-next noun (`train tracks`), and `orange` as a colour, name nothing. A category is matched whether or
-not the image has a box of it.
+category, with its name and then other names for it. As in NeuralBabyTalk, words are compared by
+lemma, and a match of two words is tried first and blocks the match of either word. Three points
+differ. A name matches whether it is written as one word or as two. A name that modifies the next
+noun (`train tracks`), and `orange` as a colour, name nothing. A category is matched even if the
+image has no box of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vlbench.data.coco_files import Named, read_text
 from vlbench.errors import DataError
 
 # Endings of plurals and of singulars. A plural has several candidates (`knif` and `knife` for
-# `knives`), of which only those in the list of names match.
+# `knives`); only candidates in the list of names match.
 ENDINGS = (("ves", "f"), ("ves", "fe"), ("ies", "y"), ("es", ""), ("s", ""))
 LETTERS = re.compile(r"[A-Za-z]+")
 
@@ -31,12 +31,12 @@ LETTERS = re.compile(r"[A-Za-z]+")
 class WordLists(NamedTuple):
     """The words of category_words.json, lower-case.
 
-    `compounds` are two words that name another category than either alone; "": no category.
-    `heads` are nouns that a name before them only modifies: `bus station` is not a bus. Of those
-    that are verbs, too, only the singular is listed: `a bus stops` is a bus. `kinds_of` has further
-    ones, by the word before them. Words of `articled`, a colour and sports, name a thing only after
-    one of `articles` and before no noun; before `fruit`, `orange` is one. Words of `open` follow a
-    noun phrase but do not belong to it.
+    `compounds` are two words that name a category different from either word's; "": no category.
+    `heads` are nouns that a name before them only modifies: `bus station` is not a bus. If a head
+    is also a verb, only the singular is listed: `a bus stops` is a bus. `kinds_of` lists further
+    heads by the word before them. Words of `articled`, a colour and sports, name a thing only after
+    a word of `articles` and before no noun; before a word of `fruit`, `orange` is a thing.
+    Words of `open` follow a noun phrase but do not belong to it.
     """
 
     compounds: Mapping[str, str]
@@ -52,7 +52,7 @@ class WordLists(NamedTuple):
 
 @cache
 def word_lists() -> WordLists:
-    """Return the lists, which are read once."""
+    """Return the lists, which are read only once."""
     lists: Any = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
     lists["kinds_of"] = {word: frozenset(nouns) for word, nouns in lists["kinds_of"].items()}
     fields: Any = {k: frozenset(v) if type(v) is list else v for k, v in lists.items()}
@@ -85,7 +85,7 @@ class ClassNames:
         return sorted(mentions.values(), key=lambda mention: mention.start)
 
     def count(self, caption: str) -> int:
-        """Return how many fine-grained classes a caption names: `a man and a woman` names 2."""
+        """Return the number of fine-grained classes in a caption: 2 in `a man and a woman`."""
         return len({mention.word for mention in self._mentions(caption)})
 
     def _mentions(self, caption: str) -> Iterator[Named]:
@@ -107,7 +107,7 @@ class ClassNames:
                 yield Named(self.names[name], name, token.start, token.end)
 
     def _name_of_two(self, pair: str) -> str | None:
-        """Return the name that two words are together; None where they are none.
+        """Return the name that two words form together; None if they form none.
 
         Empty for a compound that names nothing (`stuffed bear`). `air plane` also matches
         `airplane` in the list, and `soccer ball` is the category `sports ball`.
@@ -118,14 +118,14 @@ class ClassNames:
         return known or (self._name(pair.replace(" ", "")) if blocked is None else blocked)
 
     def _name(self, word: str) -> str | None:
-        """Return the name in the list that a word is, in the singular or in the plural."""
+        """Return the name in the list that matches a word, in the singular or in the plural."""
         return next((s for s in singulars(word) if s in self.names), None)
 
 
 def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     """Return the names in a file. Raises DataError with the line that does not fit `categories`.
 
-    Blanks around names are removed. A name on several lines belongs to the last of them: `recliner`
+    Blanks around names are removed. A name on several lines belongs to the last line: `recliner`
     is a couch.
     """
     lines = read_text(file).rstrip("\n").split("\n")
@@ -158,7 +158,7 @@ def singulars(word: str) -> Sequence[str]:
 
 
 def _modifies_next_word(tokens: Sequence[Token], i: int, category: str) -> bool:
-    """Return whether a word only describes what follows: its kind, or its colour."""
+    """Return whether a word only describes the next word: its kind, or its colour."""
     lists, word = word_lists(), tokens[i].word
     following = tokens[i + 1].word if i + 1 < len(tokens) else ""
     if word in lists.articled:

@@ -64,10 +64,10 @@ CIFAR100 = _Layout(
 def cifar10(*, root: Path, test: int | None = None, download: bool = False) -> Data:
     """Return CIFAR-10; 32x32, 10 classes.
 
-    Where the files are not there, `download` fetches it from the hub.
+    If the files are missing, `download` fetches the data set from the hub.
 
     Args:
-        root: folder with the batches, or with cifar-10-batches-py, which holds them.
+        root: folder of the batches, or the folder that contains cifar-10-batches-py.
         test: number of test images, from the first on; None takes all 10,000.
     """
     return _load(root, CIFAR10, download).first("test", test)
@@ -76,10 +76,10 @@ def cifar10(*, root: Path, test: int | None = None, download: bool = False) -> D
 def cifar100(*, root: Path, download: bool = False) -> Data:
     """Return CIFAR-100; 32x32, 100 fine classes.
 
-    Where the files are not there, `download` fetches it from the hub.
+    If the files are missing, `download` fetches the data set from the hub.
 
     Args:
-        root: folder with the files, or with cifar-100-python, which holds them.
+        root: folder of the files, or the folder that contains cifar-100-python.
     """
     return _load(root, CIFAR100, download)
 
@@ -110,7 +110,7 @@ def _load(root: Path, layout: _Layout, download: bool) -> Data:
 
 
 def _class_names(meta: Path, key: str) -> list[str]:
-    """Return the names with blanks for underscores: language models read them."""
+    """Return the names with blanks for underscores, because language models read them."""
     try:
         return [name.decode("ascii").replace("_", " ") for name in _unpickle(meta)[key]]
     except UNREADABLE as error:
@@ -139,7 +139,7 @@ def _batch(path: Path, labels_key: str) -> tuple[Pixels, list[int]]:
 
 
 def _unpickle(path: Path) -> dict[str, Any]:
-    """Return the pickled dictionary of a file. Python 2 wrote all strings, keys too, as bytes."""
+    """Return a file's pickled dictionary. Python 2 wrote all strings, also keys, as bytes."""
     content = read_pickle(path, ALLOWED)
     return {k.decode("ascii") if isinstance(k, bytes) else k: v for k, v in content.items()}
 

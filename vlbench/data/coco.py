@@ -29,7 +29,7 @@ EXPECTED = {
 }
 SPLITS = ("train", "val")
 
-# What of the annotations is left out.
+# The note on annotations that are left out.
 NO_THING = "annotations of crowds, or without area"
 
 _NAMED = {
@@ -64,20 +64,20 @@ def coco(
 ) -> Data:
     """Return COCO's images, ordered by id; classes are the 80 categories in COCO's order.
 
-    `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, and `categories` their
-    names: one per annotation, without crowds (which are not single things) and boxes without area,
-    which are counted in `dropped`. `captions` are ordered by annotation id. `caption` is the one
-    that names most fine-grained classes (of several, the first): `a man, a woman and a child` names
-    three. `named` has one `Named` per category in `caption`, for the first word that names it, in
-    the caption's order. With `regions`, the images may be absent.
+    `boxes` are ground truth, float32 [n, 4] xyxy pixels cut to the image, one per annotation, and
+    `categories` their names. Crowds (which are not single things) and boxes without area are left
+    out and counted in `dropped`. `captions` are ordered by annotation id. `caption` is the caption
+    that names the most fine-grained classes (of several, the first): `a man, a woman and a child`
+    names three. `named` has one `Named` per category in `caption`, for the first word that names
+    it, in the caption's order. With `regions`, the images may be absent.
 
     Args:
         root: folder with annotations and the folders of images, such as train2017.
         class_names: file that lists the fine-grained classes; None: coco_class_name.txt in `root`.
         regions: file or folder of region features (see `vlbench.data.regions`), found by image id;
-            None: the data have none.
-        splits: splits that are read: train, val, or both.
-        year: 2014 or 2017, whose splits are read.
+            None: the data have no regions.
+        splits: splits to read: train, val, or both.
+        year: year of the splits, 2014 or 2017.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
@@ -115,7 +115,7 @@ def coco(
 def _rows(
     images: Iterable[AnnotatedImage], names: ClassNames, dropped: Counter[str]
 ) -> Iterator[Row]:
-    """Yield a row per image, and add to `dropped` the annotations that are left out of it."""
+    """Yield a row per image, and add the number of its omitted annotations to `dropped`."""
     for image in images:
         dropped[NO_THING] += image.left_out
         best = max(image.captions, key=names.count)

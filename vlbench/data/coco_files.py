@@ -1,8 +1,9 @@
 """The files of COCO and VQA: boxes, captions and questions, image by image.
 
 An id that occurs twice is an error, and so are boxes that are not finite or have a negative side.
-The original files have boxes of height 0 (of images 200365 and 550395 in train2017, for example),
-boxes that end beyond the image, and crowds. They are no errors: the loader says what it leaves out.
+The original files have boxes of height 0 (in images 200365 and 550395 of train2017, for example),
+boxes that end beyond the image, and crowds. These are not errors: the loader counts the annotations
+that it omits.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from vlbench.data.formats.archives import CHUNK
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
-# No list of a data set counts further, and int32 holds it.
+# Ids in lists of data sets have no more digits, and fit into int32.
 MOST_DIGITS = 9
 Record = dict[str, Any]
 # The longest side that JPEG allows.
 MOST_PIXELS = 65_535
-# What Python raises for JSON that is cut short, nested too deep, or of other types.
+# Python's exceptions for JSON that is cut short, nested too deeply, or of other types.
 MISFITS = (
     *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError),
     *(EOFError, zlib.error),
@@ -37,7 +38,7 @@ GZIP = b"\x1f\x8b"
 
 
 class Arc(NamedTuple):
-    """A Stanford dependency between two words of a caption; the root is no word's dependent."""
+    """A Stanford dependency between two words of a caption; the root is never a dependent."""
 
     relation: str
     head: int
@@ -53,7 +54,7 @@ class Phrase(NamedTuple):
 
 
 def phrases_of(captions: Sequence[Sequence[Record]]) -> list[list[Phrase]]:
-    """Return the phrases of each caption from rows with their fields, and perhaps others."""
+    """Return the phrases of each caption from rows with their fields; other fields are ignored."""
     return [[Phrase(p["start"], p["stop"], tuple(p["boxes"])) for p in own] for own in captions]
 
 
@@ -61,7 +62,7 @@ class Named(NamedTuple):
     """A category and the characters start..end (end excluded) of a caption that name it.
 
     `word` is its fine-grained class, a noun in the singular: `man` for `Men` in COCO, `pine` for
-    `pines` in scenes. The caption has its own form between the characters.
+    `pines` in scenes. The characters contain the caption's form of it.
     """
 
     category: str
@@ -85,16 +86,16 @@ def read_text(path: Path, name: str = "", *, most: int = files.MOST_TEXT) -> str
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Return the lines of a text, which end in \n or \r\n alone: other signs are a caption's own.
+    r"""Return the lines of a text, which end only in \n or \r\n; captions may contain other breaks.
 
-    A last end of line begins no other line.
+    A line break at the end of the text begins no further line.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def sound_text(value: Any) -> str:
-    """Return a text that UTF-8 can hold. Raises TypeError or ValueError for anything else."""
+    """Return a text that UTF-8 can encode. Raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a text")
     value.encode("utf-8")
@@ -107,7 +108,7 @@ def is_number(text: str) -> bool:
 
 
 def first_repeated(values: Iterable[object]) -> object | None:
-    """Return the first value that occurs twice; None where all differ."""
+    """Return the first value that occurs twice; None if all differ."""
     return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
@@ -121,7 +122,7 @@ class Thing(NamedTuple):
 class AnnotatedImage(NamedTuple):
     """An image, its things, and its captions ordered by annotation id.
 
-    `left_out` is how many of its annotations are no things: crowds and boxes without area.
+    `left_out` is the number of its annotations that are not things: crowds and boxes without area.
     """
 
     number: int
@@ -142,7 +143,7 @@ class Instances(NamedTuple):
 
 
 def read_instances(file: Path) -> Instances:
-    """Return the content of an instances file. Raises DataError where it is not complete."""
+    """Return the content of an instances file. Raises DataError if it is incomplete."""
     with naming_file(file):
         content = _read(file)
         categories = {i: str(c["name"]) for i, c in _by_id(content, "categories").items()}
@@ -180,8 +181,8 @@ def annotated_images(instances: Instances, texts: Path) -> Iterator[AnnotatedIma
 def read_captions(file: Path) -> Mapping[int, list[str]]:
     """Return the captions of each image, by its id.
 
-    The captions of captions_*.json are ordered by annotation id; those of a results file (a list
-    of objects with `image_id` and `caption`) keep the file's order. Raises DataError.
+    In captions_*.json captions are ordered by annotation id; in a results file (a list of objects
+    with `image_id` and `caption`) they keep the file's order. Raises DataError.
     """
     with naming_file(file):
         content = _read(file)
@@ -221,7 +222,7 @@ def _read(file: Path) -> Any:
 
 
 def _unpack(file: Path) -> bytes:
-    """Return the content of a gzip file, for which no more memory is taken than it has."""
+    """Return the content of a gzip file; memory use is limited to its real size."""
     parts, size = [], 0
     with gzip.open(file) as unpacked:
         while part := unpacked.read(CHUNK):
@@ -238,7 +239,7 @@ def _without_outline(record: Record) -> Record:
 
 
 def _by_id(content: Record, kind: str, key: str = "id") -> dict[int, Record]:
-    """Return the records of a kind by their id. Raises ValueError for an id that occurs twice."""
+    """Return the records of a kind by id. Raises ValueError for an id that occurs twice."""
     ids = [_number(record[key]) for record in content[kind]]
     repeated = first_repeated(ids)
     if repeated is not None:
@@ -291,7 +292,7 @@ def _box(sides: Sequence[Any], size: Sequence[int]) -> list[float]:
 
 
 def _is_crowd(value: Any) -> bool:
-    """Return whether `iscrowd` says 1, as a number or as a text; COCO-ReM and LVIS leave it out."""
+    """Return whether `iscrowd` is 1, as a number or a text; COCO-ReM and LVIS have no `iscrowd`."""
     if value not in (0, 1, "0", "1"):
         raise ValueError(f"iscrowd is {value!r:.40}, not 0 or 1")
     return int(value) == 1

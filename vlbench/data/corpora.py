@@ -1,4 +1,4 @@
-"""Images beside a text corpus and the word tests for vectors trained on it.
+"""Images, and beside them a text corpus and word tests for vectors trained on it.
 
 A corpus is plain text in UTF-8, one document per line, uncompressed or compressed (.gz, .bz2).
 """
@@ -22,7 +22,7 @@ from vlbench.data.word_files import read_visual_words
 from vlbench.digests import digest, path_digest
 from vlbench.errors import DataError
 
-# The longest document: over a hundred times the longest article of Wikipedia, and all of text8.
+# The longest document: over a hundred times Wikipedia's longest article, and more than text8.
 MOST_BYTES = 1 << 27
 
 OPENERS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
@@ -40,12 +40,12 @@ PAIRS = "github.com/mfaruqui/eval-word-vectors, data/word-sim"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A file with one document per line, read anew on each iteration."""
+    """A file with one document per line, read again on each iteration."""
 
     path: Path
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the documents, without blank lines, with words as other files have them (NFC).
+        """Yield the documents, without blank lines, with words in normal form NFC.
 
         Raises DataError with the line that is not UTF-8 or too long, or after which the file is
         damaged.
@@ -53,7 +53,7 @@ class Corpus:
         number = 0
         try:
             with OPENERS.get(self.path.suffix, open)(self.path, "rb") as lines:
-                # No more of a line is unpacked than this: a small file may hold gigabytes.
+                # No more than this of a line is unpacked: a small file may contain gigabytes.
                 for number, line in enumerate(iter(partial(lines.readline, MOST_BYTES), b""), 1):
                     if len(line) == MOST_BYTES:
                         raise DataError(f"{self.path.name}, line {number}, is longer than 128 MiB")
@@ -68,9 +68,9 @@ class Corpus:
 
 
 class WordTests(NamedTuple):
-    """Where the texts are: a corpus, analogy questions, and sets of word pairs.
+    """The files of the texts: a corpus, analogy questions, and sets of word pairs.
 
-    Formats: `Corpus`, and `read_questions` and `read_pairs` of `vlbench.data.word_files`.
+    Formats: see `Corpus`, and `read_questions` and `read_pairs` of `vlbench.data.word_files`.
     """
 
     corpus: Path
@@ -86,14 +86,14 @@ def imagenet_and_corpus(
     word_pairs: list[Path],
     words: Path | None = None,
 ) -> Data:
-    """Return ImageNet's validation images with their visual words, beside a corpus.
+    """Return ImageNet's validation images with their visual words, and a corpus.
 
     Args:
-        root: folder of ImageNet, laid out as for `imagenet`.
+        root: folder of ImageNet, in the layout that `imagenet` reads.
         corpus: text in UTF-8 with a document per line, plain, .gz or .bz2.
         analogies: file of analogy questions, such as questions-words.txt.
-        word_pairs: files of judged word pairs.
-        words: file with a wnid, a tab and a word per line; None: a class's first name, if that is
+        word_pairs: files of rated word pairs.
+        words: file with a wnid, a tab and a word per line; None: a class's first name, if it is
             one word.
     """
     texts = WordTests(corpus, analogies, word_pairs)
@@ -110,7 +110,7 @@ def imagenet_and_corpus(
 
 
 def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
-    """Return the test images with one visual word per image ("" for none), beside the texts.
+    """Return the test images with one visual word per image ("" for none), and the texts.
 
     Split "corpus" has one row, `documents`; "analogies" has one, `file`; "word_pairs" has one
     `file` per set. Raises DataAbsent for a missing file.
@@ -127,7 +127,7 @@ def with_corpus(data: Data, words: Sequence[str], texts: WordTests) -> Data:
 
 
 def with_class_words(data: Data, texts: WordTests | None) -> Data:
-    """Return data as `with_corpus`, each class's first name its visual word; as they are for None.
+    """Return data as `with_corpus`, with first names of classes as words; unchanged for None.
 
     Raises DataError for data without labelled test images.
     """
@@ -139,14 +139,14 @@ def with_class_words(data: Data, texts: WordTests | None) -> Data:
 
 
 def _class_words(data: Data) -> list[str]:
-    """Return the visual word of each test image: its class's first name, if that is one word."""
+    """Return the visual word of each test image: its class's first name if it is one word."""
     first = [name.partition(",")[0].strip().lower() for name in data.classes]
     words = [name if name.isalpha() else "" for name in first]
     return [words[label] for label in labels(data.splits["test"]).tolist()]
 
 
 def require_texts(texts: WordTests | None) -> None:
-    """Raise DataAbsent for the first of the files that is absent."""
+    """Raise DataAbsent for the first file that is absent."""
     if texts is None:
         return
     pairs = [("a set of word pairs", PAIRS, path) for path in texts.word_pairs]

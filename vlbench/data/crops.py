@@ -1,4 +1,4 @@
-"""Parts of images under boxes."""
+"""Crops of images."""
 
 from collections.abc import Sequence
 from math import ceil, floor
@@ -7,9 +7,9 @@ from PIL.Image import Image
 
 
 def crop_box(image: Image, box: Sequence[float]) -> Image:
-    """Return the part of an image under a box (xyxy pixels), widened to whole pixels.
+    """Return the crop of an image to a box (xyxy pixels), widened to whole pixels.
 
-    It is cut at the edge of the image; at least one pixel is left.
+    It is cut at the edge of the image; at least one pixel remains.
     """
     left = min(max(floor(box[0]), 0), image.width - 1)
     top = min(max(floor(box[1]), 0), image.height - 1)

@@ -21,7 +21,7 @@ def cub(*, root: Path) -> Data:
     Classes are the species: `001.Black_footed_Albatross` becomes `Black footed Albatross`.
 
     Args:
-        root: folder with classes.txt and the other lists, or with CUB_200_2011, which holds them.
+        root: folder of classes.txt and the other lists, or the folder that contains CUB_200_2011.
     """
     folder = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
     if not all((folder / name).is_file() for name in LISTS):

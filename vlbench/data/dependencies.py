@@ -1,7 +1,7 @@
 """Stanford dependencies converted from spaCy's English labels and Universal Dependencies.
 
-Stanford's basic dependencies (de Marneffe and Manning, 2008) have the copula as a dependent and the
-labels of the Penn Treebank parsers. The mapping follows arXiv:1603.06598 and the guide of UD.
+In Stanford's basic dependencies (de Marneffe and Manning, 2008) the copula is a dependent, and the
+labels are those of Penn Treebank parsers. The mapping follows arXiv:1603.06598 and the UD guide.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vlbench.data.coco_files import Arc
 
 # Stanford's label for each label of spaCy's English pipelines (ClearNLP) and of UD. Labels that are
-# missing here are the same. `acl` and nominals with a case need more than their label.
+# missing here are equal. For `acl` and nominals with a case, more than the label is needed.
 STANFORD = {
     "acl:relcl": "rcmod",
     "advcl:relcl": "rcmod",
@@ -41,7 +41,7 @@ STANFORD = {
     "quantmod": "number",
     "relcl": "rcmod",
     "agent": "prep",
-    # Relations that Stanford does not have.
+    # Relations that do not exist in Stanford's scheme.
     "dislocated": "dep",
     "list": "dep",
     "meta": "dep",
@@ -79,9 +79,9 @@ def stanford(tokens: Sequence[Token]) -> list[Arc]:
 
 
 def word_arcs(tokens: Sequence[Token], spans: Sequence[tuple[int, int]]) -> list[Arc]:
-    """Return Stanford's arcs between words, which are given by their characters.
+    """Return Stanford's arcs between words, which are given as character spans.
 
-    A token belongs to the word that contains its first character. Arcs within a word are left out.
+    A token belongs to the word that contains its first character. Arcs within a word are omitted.
     """
     word = [_word_at(spans, token.start) for token in tokens]
     arcs = [(a.relation, word[a.head], word[a.dependent]) for a in stanford(tokens)]

@@ -1,7 +1,7 @@
 """The handwritten digits inside scikit-learn: 1,797 images of 8x8 pixels, no download.
 
-The file is read without scikit-learn, whose import takes seconds, and so is the usual split, which
-is pinned in `digits_split.json`: rows drawn by scikit-learn, stratified by class.
+The file is read without scikit-learn, because its import takes seconds. The default split was drawn
+by scikit-learn, stratified by class; its rows are pinned in `digits_split.json`.
 """
 
 import json
@@ -23,8 +23,8 @@ PINNED = Path(__file__).with_name("digits_split.json")
 def digits(*, test_share: float = 0.5, seed: int = 0) -> Data:
     """Return the digits with grey levels 0..16 scaled to 0..255, split at random with a seed.
 
-    The split is stratified by class. Both splits select from one stored column, so that its
-    features are computed once for any split.
+    The split is stratified by class. Both splits select from one stored column, so features are
+    computed once for all splits.
 
     Args:
         test_share: fraction of the images that are test images, between 0 and 1.

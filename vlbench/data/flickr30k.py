@@ -29,7 +29,7 @@ IMAGES_HOME = "shannon.cs.illinois.edu/DenotationGraph"
 EXPECTED = {"train": 29_783, "val": 1_000, "test": 1_000}
 CAPTIONS = 5
 SPLITS = tuple(EXPECTED)
-# Folders of images, in this order of preference: the original one, and those of common archives.
+# Folders of images, in this order of preference: the original, then folders of common archives.
 FOLDERS = ("flickr30k-images", "flickr30k_images/flickr30k_images", "flickr30k_images", "images")
 _MENTION = {
     "start": pa.int32(),
@@ -71,7 +71,7 @@ class Caption(NamedTuple):
 class Annotation(NamedTuple):
     """The file and (W, H) of an image, its boxes (xyxy pixels), and the box indices of each chain.
 
-    Boxes are as written: pixels count from 1.
+    Boxes are as in the file: pixels count from 1.
     """
 
     image: str
@@ -132,7 +132,7 @@ def _parse_caption(line: str, where: str) -> Caption:
 
 
 def _parts(line: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the text before each phrase, its chain, types and words; last the text after all."""
+    """Yield the text before each phrase, its chain, types and words; at the end the last text."""
     pieces = PHRASE.split(line)
     for i in range(0, len(pieces) - 1, 4):
         yield pieces[i], pieces[i + 1], pieces[i + 2], pieces[i + 3]
@@ -144,7 +144,7 @@ def _number(element: ET.Element, path: str, name: str) -> int:
 
 
 def _whole(text: str | None, where: str) -> int:
-    """Return the integer that a text spells."""
+    """Return the integer in a text."""
     if text is None or not is_number(text.strip()):
         raise DataError(f"{where} is not a number: {text!r:.40}")
     return int(text)
@@ -163,16 +163,16 @@ def flickr30k(
     One row per image: `captions` (words joined by blanks; `caption` is the first), `words`,
     `phrases` (with the indices of all boxes of their chain), `chains` and `types` (one per phrase;
     chain 0 is `notvisual`), `boxes` (ground truth, float32 [n, 4] xyxy pixels) and `id`. A phrase
-    that is not visual, or whose chain is only a scene or has no box, names no boxes. Captions
-    listed in the file UNRELATED_CAPTIONS, where it exists, are left out of their rows, and counted
-    in `dropped`. With `regions`, the images may be absent.
+    that is not visual, or whose chain is only a scene or has no box, names no boxes. If the file
+    UNRELATED_CAPTIONS exists, the captions in it are left out of their rows and counted in
+    `dropped`. With `regions`, the images may be absent.
 
     Args:
         root: folder with Sentences, Annotations, and a list such as test.txt for each split.
         images: folder of the images; None: flickr30k-images, or another usual name, in `root`.
         regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
-            none.
-        splits: splits that are read: train, val, test, or several.
+            no regions.
+        splits: splits to read: train, val, test, or several.
         origin: number of the first pixel in the files, subtracted from boxes; 0 leaves them
             unchanged, as BAN and VisualBERT do.
     """
@@ -200,14 +200,14 @@ def flickr30k(
 
 
 def _left_out(splits: Iterable[Sequence[str]], unrelated: Collection[tuple[str, int]]) -> Dropped:
-    """Return how many captions of the images of these splits are unrelated to them."""
+    """Return the number of captions that are unrelated to their images in these splits."""
     images = {image for ids in splits for image in ids}
     count = sum(image in images and 1 <= number <= CAPTIONS for image, number in unrelated)
     return {f"captions that {UNRELATED} lists": count} if count else {}
 
 
 def _ids(file: Path) -> list[str]:
-    """Return the images that a list names. Raises DataError for an image that it has twice."""
+    """Return the images in a list. Raises DataError for an image that it contains twice."""
     ids = read_text(file).split()
     if repeated := first_repeated(ids):
         raise DataError(f"{file.name} has image {repeated} twice; fetch it again")

@@ -1,7 +1,6 @@
-"""Images with a right caption and wrong ones (foils), and twins: two images, each with its caption.
+"""Images with a right caption and wrong captions (foils), and twins: two captioned images.
 
-The loaders of SugarCrepe, ARO, What'sUp and Winoground share how items are read and what columns
-they become.
+The loaders of SugarCrepe, ARO, What'sUp and Winoground share the reading of items and the columns.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ Item = TypeVar("Item")
 
 
 class Foiled(NamedTuple):
-    """The name of an image, its right caption, one or more wrong ones, and the item's category.
+    """The name of an image, its right caption, its wrong captions, and the item's category.
 
-    `cluster` names what items that are not independent have in common; without it, it is the image.
-    `pair` names the two items of a cluster whose captions are opposite.
+    `cluster` is shared by items that are not independent; its default is the image. `pair` is
+    shared by the two items of a cluster whose captions are opposite.
     """
 
     image: str
@@ -50,7 +49,7 @@ class Twins(NamedTuple):
 def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
     """Return the items of a JSON file, in its order, each made by `parse`.
 
-    An item's name in errors is its key in an object, or its place in a list, from 0. Raises
+    Errors name an item by its key in an object, or by its index in a list, from 0. Raises
     DataError with the file and the item.
     """
     content = _parse_item(file, "", json.loads, read_text(file, most=MOST_ANNOTATIONS))
@@ -61,7 +60,7 @@ def read_json_items(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
 
 
 def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
-    """Return the items of a file with one JSON text a line, each made by `parse`.
+    """Return the items of a JSON Lines file, each made by `parse`.
 
     Raises DataError with the file and the line.
     """
@@ -71,7 +70,7 @@ def read_json_lines(file: Path, parse: Callable[[Any], Item]) -> list[Item]:
 
 
 def said(value: Any) -> str:
-    """Return a text. Raises TypeError for anything else, and ValueError for one that is blank."""
+    """Return a text. Raises TypeError for anything else, and ValueError for a blank text."""
     if not sound_text(value).strip():
         raise ValueError("a text is empty")
     return str(value)
@@ -87,7 +86,7 @@ def image_file(value: Any) -> str:
 def foil_data(
     items: Sequence[Foiled], images: Callable[[Sequence[str]], Column], expected: int
 ) -> Data:
-    """Return the split test of items with the columns that the choice between captions reads.
+    """Return items as a test split, with the columns for choosing between captions.
 
     Columns: `image`, `picture`, `caption` (text), `foils` (list of texts), `category` and, if items
     have them, `cluster` and `pair`. `images` makes the column of distinct names. Items whose
@@ -107,10 +106,10 @@ def foil_data(
 def twin_data(
     items: Sequence[Twins], images: Callable[[Sequence[str]], Column], expected: int
 ) -> Data:
-    """Return the split test of twins: columns as `foil_data`, without `foils`, of two images.
+    """Return twins as a test split: columns as in `foil_data`, without `foils`, for two images.
 
-    `caption` is that of `image`, `caption_2` that of `image_2`. Items with two equal captions are
-    left out and counted.
+    `caption` belongs to `image`, `caption_2` to `image_2`. Items with two equal captions are left
+    out and counted.
     """
     kept = [item for item in items if item.captions[0] != item.captions[1]]
     first, second = _image_columns(images, *([item.images[i] for item in kept] for i in (0, 1)))
@@ -129,7 +128,7 @@ def _image_columns(
 ) -> list[dict[str, Column]]:
     """Return `image` and `picture` for each list of names; all select from one stored column.
 
-    Each image is stored once, so that its features are computed once.
+    Each image is stored once, so its features are computed once.
     """
     distinct = list(dict.fromkeys(name for own in names for name in own))
     place = {name: i for i, name in enumerate(distinct)}

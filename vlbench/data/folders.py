@@ -1,4 +1,4 @@
-"""The files of a folder of anybody's, without hidden ones and those that programs keep there."""
+"""The files of a user's folder, without hidden files and caches of other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unicodedata import normalize
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError
 
-# Folders of Synology and QNAP, macOS, Windows, Linux and Python, in lower case. They hold
+# Folders of Synology and QNAP, macOS, Windows, Linux and Python, in lower case. They contain
 # thumbnails and copies, never a class.
 CACHES = {
     *("@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot", "__macosx"),
@@ -21,14 +21,14 @@ CACHES = {
 
 
 class Files(NamedTuple):
-    """The files under a folder, relative to a root, sorted; and how many are left out, by kind."""
+    """The files under a folder, relative to a root, sorted; and the number left out, by kind."""
 
     names: list[str]
     left_out: Counter[str]
 
 
 def own_spelling(root: Path, name: str) -> str:
-    """Return a path as a folder spells it: composed or decomposed, where it is not there as given.
+    """Return a path as a folder spells it: composed or decomposed if it is absent as given.
 
     A path that is absent in each spelling is returned as given.
     """
@@ -36,23 +36,23 @@ def own_spelling(root: Path, name: str) -> str:
         return name
     forms = [name, *(normalize(form, name) for form in ("NFC", "NFD"))]
     paths = {f"{root}/{form}": form for form in forms}
-    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    # Unlike Path.is_file, os.path.isfile returns False for a text that is too long for a name.
     return next((paths[path] for path in filter(os.path.isfile, paths)), name)
 
 
 def is_visible(name: str) -> bool:
-    """Return whether a file or a folder is a user's own: neither hidden nor a program's cache."""
+    """Return whether a file or a folder is the user's: neither hidden nor a program's cache."""
     return not name.startswith(".") and name.lower() not in CACHES
 
 
 def visible_folders(folder: Path) -> list[str]:
-    """Return the names of the folders in a folder, sorted as they are compared."""
+    """Return the names of the folders in a folder, sorted by their normal forms."""
     names = [path.name for path in folder.iterdir() if path.is_dir() and is_visible(path.name)]
     return sorted(names, key=normal_form)
 
 
 def files_beside(folder: Path) -> Counter[str]:
-    """Return the number of files in a folder by kind, and of those in its caches."""
+    """Return the number of files in a folder by kind, and the number of files in its caches."""
     there = list(folder.iterdir())
     files = [path.name for path in there if path.is_file()]
     visible, hidden = _without_hidden(files)
@@ -65,7 +65,7 @@ def count_kinds(names: Iterable[str]) -> Counter[str]:
 
 
 def dropped_files(kinds: Counter[str], what: str) -> dict[str, int]:
-    """Return how many files of each kind are left out of `Data`, as no `what`."""
+    """Return how many files of each kind are left out of `Data` because they are not `what`."""
     return {f"files ({kind}) that are not {what}": count for kind, count in sorted(kinds.items())}
 
 
@@ -73,7 +73,7 @@ def visible_files(root: Path, folder: str = "") -> Files:
     """Return the files under a folder and under folders linked there.
 
     Hidden files and folders, and caches, are left out. Raises DataError for a folder that cannot be
-    read, and for a link to a folder that holds it.
+    read, and for a link to a folder that contains the link.
     """
     files, left_out = list[str](), Counter[str]()
     top = str(root / folder)
@@ -83,7 +83,7 @@ def visible_files(root: Path, folder: str = "") -> Files:
         inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
         visible, hidden = _without_hidden(names)
         left_out += hidden
-        # As texts: a Path of each of a million files takes longer than the rest of the plan.
+        # As texts: a Path for each of a million files takes longer than the rest of the plan.
         files += [inside + name for name in visible]
         _refuse_loops(Path(parent), folders, inside)
     return Files(sorted(files), left_out)
@@ -95,7 +95,7 @@ def _without_hidden(names: Sequence[str]) -> tuple[list[str], Counter[str]]:
 
 
 def _cached(place: Path, names: Iterable[str]) -> Counter[str]:
-    """Return the number of files in each hidden folder and cache among these folders of a place."""
+    """Return the number of files in each hidden folder and cache among some folders of a place."""
     caches = [name for name in names if not is_visible(name)]
     return +Counter({f"in {name}": _count_files(place / name) for name in caches})
 
@@ -105,7 +105,7 @@ def _count_files(folder: Path) -> int:
 
 
 def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
-    """Raise DataError for a link to a folder that holds it, among the folders of `place`."""
+    """Raise DataError for a link, among the folders of `place`, to a folder that contains it."""
     whole = place.resolve() if folders else place
     looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
     if looped:

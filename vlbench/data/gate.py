@@ -1,8 +1,9 @@
-"""The gate of anybody's data: rows that a source finds become the examples of splits, by one rule.
+"""Rules that turn the rows of any source into the examples of splits.
 
-A source (a folder, a table, shards, the hub) finds rows and reads cells. What they mean is said
-here for all of them: the same rows are the same data. Names have one normal form, texts stay as
-given, and rows of one image, such as one row per caption, are one image with several texts.
+A source (a folder, a table, shards, the hub) finds rows and reads cells. This module gives them
+their meaning, so the same rows are the same data in every source. Names have one normal form, texts
+stay as given, and rows of one image, such as one row per caption, become one image with several
+texts.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from vlbench.data.records import LISTED, Column, Data, Split, value_column, want
 from vlbench.data.regions import region_features
 from vlbench.errors import DataError, counted, unknown
 
-# A column, several, or none: an empty name.
+# A column name, several names, or no column: an empty name.
 Named = str | Sequence[str]
-# What is said of an image, and the columns of its first text and of all of them.
+# The texts of an image, and the columns of the first text and of all texts.
 TEXTS = {
     "caption": "captions",
     "question": "questions",
@@ -36,29 +37,29 @@ TEXTS = {
     "option": "options",
     "answer": "right_answers",
 }
-# With these a row asks something of its own: rows of one image stay apart.
+# Rows with these texts are separate questions: rows of one image are not joined.
 OWN = {"foil", "option", "answer"}
 IMAGES = ("image", "image_2")
-# What an example has one of: the caption of a second image, and the names of what it belongs to.
+# Single values of an example: a second image's caption, and names of groups.
 NAMES = ("caption_2", "category", "cluster")
-# The name of a class that a number could mean, too.
+# A class name that could also be read as a number.
 NUMBER = re.compile(r"[+-]?\d[\d.,]*")
-# Columns of a source by what they are: {"image": ["img"], "caption": ["a", "b"]}.
+# Columns of a source by kind: {"image": ["img"], "caption": ["a", "b"]}.
 Columns = Mapping[str, Sequence[str]]
 
 
 class RowOptions(TypedDict, total=False):
-    """What a task's `data` may say of rows, whatever source they come from (see docs/data.md).
+    """The options of rows in a task's `data`, for every source (see docs/data.md).
 
-    An empty name of a column leaves it out. Captions, questions, foils, options, right answers and
-    second images of a row may be several, each a list or a column. With `texts`, only the test
+    An empty column name leaves the column out. Captions, questions, foils, options, right answers
+    and second images of a row may be several, each a list or a column. With `texts`, only the test
     images are read, and the first name of each class is their visual word (see
-    `vlbench.data.corpora`). A run may ask for images of `wanted_splits` only.
+    `vlbench.data.corpora`). A run may read images of `wanted_splits` only.
 
     Args:
         image: column of the image.
         label: column of the class: a name, or a number if the data or `classes` list the names.
-        item: column that identifies a row; absent: the file of the image does.
+        item: column that identifies a row; absent: the image's file identifies it.
         caption: column or columns of the right texts of an image.
         question: column or columns of the questions about an image.
         foil: column or columns of wrong texts, beside the caption.
@@ -67,12 +68,12 @@ class RowOptions(TypedDict, total=False):
         image_2: column or columns of further images, beside `image`.
         caption_2: column of the text that is right for the second image.
         category: column of the kind of a row, by which scores are listed.
-        cluster: column of what rows that are not independent have in common; absent: their image.
-        classes: names of the classes in their order; empty: those of the data.
+        cluster: column with equal values in rows that are not independent; absent: their image.
+        classes: names of the classes in their order; empty: the classes of the data.
         regions: file or folder of region features (see `vlbench.data.regions`), found by item or
-            image file; None: the data have none.
+            image file; None: the data have no regions.
         texts: `corpus`, `analogies` and `word_pairs`, files for the probe `word_space`; None: the
-            data have none.
+            data have no such texts.
     """
 
     image: str
@@ -94,10 +95,10 @@ class RowOptions(TypedDict, total=False):
 
 
 class Rows(NamedTuple):
-    """The rows of a split as a source found them.
+    """The rows of a split from a source.
 
-    `name` and `where` name the split and a row of it in errors. `cells` are the values of the
-    columns that are wanted, but of images that lie in cells; `images` makes the images of a column.
+    `name` and `where` name the split and its rows in errors. `cells` contain the values of the
+    requested columns, except images in cells; `images` makes the images of a column.
     """
 
     name: str
@@ -108,7 +109,7 @@ class Rows(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """Names of classes, and the number of the class that a label means; `range` says of numbers."""
+    """Class names, the number of each label's class, and the valid `range` of labels in errors."""
 
     names: Sequence[str] = ()
     numbers: Mapping[str, int] = {}
@@ -118,18 +119,18 @@ class _Classes(NamedTuple):
 
 
 def begin(options: RowOptions) -> None:
-    """Say that the files of a source are there (see `vlbench.data.presence`).
+    """Report that the files of a source are present (see `vlbench.data.presence`).
 
-    Raises DataAbsent for texts that are not.
+    Raises DataAbsent for missing texts.
     """
     require_texts(options.get("texts"))
     begin_reading()
 
 
 def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
-    """Return the columns that are wanted, by what they are; `own` are those that a source has.
+    """Return the requested columns by kind; `own` contains the source's defaults.
 
-    Names are in their normal form. Raises DataError for one with a control character.
+    Names are in their normal form. Raises DataError for a name with a control character.
     """
     kinds = [*IMAGES, "label", "item", *TEXTS, *NAMES]
     named: dict[str, Named] = {"image": "image", "label": "label", **own, **options}  # type: ignore[dict-item]
@@ -148,9 +149,9 @@ def columns_of(options: RowOptions, **own: Named) -> dict[str, list[str]]:
 
 
 def own_columns(columns: Columns, known: Iterable[str], where: str) -> dict[str, str]:
-    """Return how a source spells each of the columns that are wanted.
+    """Return the source's spelling of each requested column.
 
-    Raises DataError, naming `where`, for a column that it lacks, and for two of one name.
+    Raises DataError, naming `where`, for a missing column, and for two columns of one name.
     """
     own = [(normal_form(name), name) for name in known]
     if (twice := first_repeated(form for form, _ in own)) is not None:
@@ -173,8 +174,8 @@ def rows_of_files(
 ) -> Rows:
     """Return rows whose images are files, named in cells relative to `root`.
 
-    A row is named by the file of its image, or by `where`; then the files were not found in `root`
-    but are named by somebody, and lie inside it.
+    A row is named by its image's file, or by `where`. If `where` is given, a user has named the
+    files, which must be inside `root`.
     """
 
     def images(column: str) -> Column:
@@ -201,11 +202,12 @@ def data_of_rows(
 ) -> Data:
     """Return the examples of the rows of splits, which are read when they are needed.
 
-    Labels are numbers of `classes` where the source lists them, in `class_order`, in what errors
-    call `listed_in`; otherwise they are names, and classes the sorted names of the first split, or
-    those that the options list: then a label may also be a number, if none of the names is one.
-    Raises DataError, naming split and row, for a value that is not what its column should have, an
-    item that is absent or belongs to two examples, and an image without a name or without regions.
+    If the source lists the `classes`, labels are their numbers, in `class_order`; errors call the
+    list `listed_in`. Otherwise labels are names, and the classes are the names in the options, or
+    else the sorted names of the first split. With names in the options a label may also be a
+    number, if no name is a number. Raises DataError, naming split and row, for a value that does
+    not fit its column, an item that is missing or belongs to two examples, and an image without a
+    name or without regions.
     """
     read = wanted({name: name for name in splits}, options.get("wanted_splits", ()))
     rows = {name: splits[name]() for name in read}
@@ -232,7 +234,7 @@ def data_of_rows(
 
 
 def _listed(listed: Sequence[str], given: Sequence[str], order: str, where: str) -> _Classes:
-    """Return the classes of which a source has the numbers, in the order of `given` if any are."""
+    """Return classes whose numbers a source gives, in the order of `given` if it is not empty."""
     names, numbers = number_classes(listed, where)
     if given:
         numbers, names = _in_order(given, names, numbers), [*map(normal_form, given)]
@@ -242,12 +244,12 @@ def _listed(listed: Sequence[str], given: Sequence[str], order: str, where: str)
 
 
 def _named(given: Sequence[str], labels: Iterable[str]) -> _Classes:
-    """Return the classes that are given in their order, or else those that labels name."""
+    """Return the given classes in their order, or else the classes that labels name."""
     told = given or sorted(set(labels), key=normal_form)
     names = number_classes(told).names
     if (twice := first_repeated(names)) is not None:
         raise named_twice(twice)
-    # Names that are numbers, or one name in two spellings, make a number mean one of two classes.
+    # If names are numbers, or one name has two spellings, a number could mean two classes.
     is_clear = len(names) == len(given) and not any(map(NUMBER.fullmatch, names))
     numbers = {str(i): i for i in range(len(names))} if is_clear else {}
     numbers |= {name: i for i, name in enumerate(names)}
@@ -281,10 +283,10 @@ def _cut(names: Iterable[str]) -> list[str]:
 
 
 def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) -> Split:
-    """Return the columns of a split, among them `picture` where images have texts or regions.
+    """Return the columns of a split, with `picture` if images have texts or regions.
 
-    Regions are those of the images' items, or of their names (see `vlbench.data.pictures`), never
-    of the numbers of rows.
+    Regions are found by the images' items or names (see `vlbench.data.pictures`), never by row
+    numbers.
     """
     images, *more = (rows.images(one) for one in (*columns["image"], *columns.get("image_2", ())))
     said = {kind: _read(rows, kind, columns[kind], known) for kind in columns if kind not in IMAGES}
@@ -312,7 +314,7 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
 
 
 def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> list[Any]:
-    """Return what rows say of their images in columns of a kind. Raises DataError with the row."""
+    """Return the rows' values in columns of a kind. Raises DataError with the row."""
     values = []
     for row, cells in enumerate(zip(*(rows.cells[one] for one in columns), strict=True)):
         try:
@@ -323,7 +325,7 @@ def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> lis
 
 
 def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
-    """Return the texts in cells of texts or of lists of texts, without blank ones."""
+    """Return the texts in cells of texts or of lists of texts, without blank texts."""
     said = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
     if wrong := [one for one in said if one is not None and not isinstance(one, str)]:
         raise ValueError(f": the {kind} is {wrong[0]!r:.40}, not a text")
@@ -333,7 +335,7 @@ def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
 
 
 def _value(kind: str, cell: Any, known: _Classes) -> Any:
-    """Return a class by its number, or a text of which an example has one; numbers as texts."""
+    """Return a class's number, or the single text of an example; numbers become texts."""
     if kind == "label":
         name = normal_form(str(cell))
         if cell is None or name not in known.numbers:
@@ -348,10 +350,10 @@ def _value(kind: str, cell: Any, known: _Classes) -> Any:
 
 
 def _by_image(images: Column, said: dict[str, list[Any]]) -> tuple[Column, dict[str, list[Any]]]:
-    """Return rows of one image as one, with the texts of all, in the order of the first of each.
+    """Return rows of one image as one row, with all texts, in the order of first occurrence.
 
-    One image is the same content under the same name, with the same label. Labelled rows without
-    names stay as they are: they may be several examples.
+    Rows are of one image if content, name and label are equal. Labelled rows without names are
+    not joined: they may be several examples.
     """
     nameless = "label" in said and not images.names
     if not said.keys() & TEXTS or nameless or not images.digests:
@@ -375,7 +377,7 @@ def _by_image(images: Column, said: dict[str, list[Any]]) -> tuple[Column, dict[
 
 
 def _pictures(images: Sequence[Column], regions: Path | None) -> dict[str, Column]:
-    """Return `picture`, `picture_2` and so on of the images of rows, and what they are made of."""
+    """Return `picture`, `picture_2` and so on for the images of rows, and their columns."""
     features = region_features(regions) if regions else None
     columns: dict[str, Column] = {}
     for number, one in enumerate(images, 1):

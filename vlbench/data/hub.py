@@ -1,7 +1,7 @@
-"""Anybody's images on the Hugging Face hub, at a pinned revision, or in a folder of the same files.
+"""User-chosen image data sets on the Hugging Face hub, at a revision, or in a local folder.
 
-A folder holds parquet files in the hub's layout (`data/train-00000-of-00001.parquet`; see
-`vlbench.data.split_files`), or what the library datasets wrote with `save_to_disk`.
+A folder contains parquet files in the hub's layout (`data/train-00000-of-00001.parquet`; see
+`vlbench.data.split_files`), or files written by `save_to_disk` of the library datasets.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SAVED = "dataset_dict.json"
 
 
 class SplitFile(NamedTuple):
-    """A file of a split, as errors name it, and its rows."""
+    """A file of a split, under its name in errors, and its rows."""
 
     name: str
     rows: Any
 
 
 class Opened(NamedTuple):
-    """The rows of a split, its own spelling of the wanted columns, and how errors name each row."""
+    """The rows of a split, its spelling of the requested columns, and rows' names in errors."""
 
     rows: Any
     columns: Mapping[str, str]
@@ -61,22 +61,22 @@ def images(
     cache_dir: Path | None = None,
     **options: Unpack[RowOptions],
 ) -> Data:
-    """Return the splits of a data set of the hub, from a local folder where that is there.
+    """Return the splits of a data set of the hub, from a local folder if it exists.
 
     Otherwise `download` fetches it. Images are encoded, as datasets stores them; labels are of its
-    type ClassLabel, texts, or numbers of the `classes` that are listed. Parquet becomes Arrow in
+    type ClassLabel, texts, or numbers of the listed `classes`. Parquet is converted to Arrow in
     `cache_dir`.
 
-    Raises DataAbsent if the folder does not exist and nothing is downloaded, and DataError for a
-    split, a column or a value that is not what it should be.
+    Raises DataAbsent if the folder does not exist and nothing is downloaded, and DataError for an
+    invalid split, column or value.
 
     Args:
-        root: folder of the data set's files, read where it exists.
+        root: folder of the data set's files, read if it exists.
         repository: name of the data set on the hub.
         revision: branch, tag or commit of the repository.
         splits: the data set's name of each split: `{train: train, test: validation}`.
         config: configuration of a data set that has several; None: it has one.
-        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
+        **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     source = HubSet(repository, revision, config)
     absent = DataAbsent(str(source), "the hub (--download)", str(root))
@@ -99,7 +99,7 @@ def images(
 def _local(
     root: Path, splits: Mapping[str, str], cache_dir: Path | None
 ) -> dict[str, list[SplitFile]]:
-    """Return the files of a folder by split, those of `splits` opened. Raises DataError."""
+    """Return the files of a folder by split; open only those in `splits`. Raises DataError."""
     import datasets  # noqa: PLC0415 - takes a second, for data that load alone
 
     datasets.disable_progress_bars()
@@ -125,7 +125,7 @@ def _local(
 
 
 def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -> list[str]:
-    """Return the names of files that a file of JSON lists. Raises DataError for others."""
+    """Return the file names in a JSON file. Raises DataError for an unsafe name."""
     try:
         files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -137,9 +137,9 @@ def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -
 
 
 def _find_saved_parts(root: Path, split: str) -> list[SplitFile]:
-    """Return the files of a split that save_to_disk wrote. Raises DataError for a broken one.
+    """Return the files of a split that save_to_disk wrote. Raises DataError for a broken file.
 
-    They are memory-mapped, so that what is wrong in them would end the process later.
+    They are memory-mapped, so an unnoticed error in them would end the process later.
     """
     import datasets  # noqa: PLC0415 - see above
 
@@ -161,7 +161,7 @@ def _find_saved_parts(root: Path, split: str) -> list[SplitFile]:
 
 
 def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
-    """Return a parquet file as a table of datasets, with the types that it was written with."""
+    """Return a parquet file as a table of datasets, with the types of its schema."""
     import datasets  # noqa: PLC0415 - see above
 
     from vlbench.data.parquet_files import require_modest  # noqa: PLC0415 - only for data that load
@@ -176,7 +176,7 @@ def _map_parquet(file: Path, cache_dir: Path | None) -> Any:
 
 
 def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: Columns) -> Opened:
-    """Return a split with all columns. Raises DataError for what is not there."""
+    """Return a split with all its files. Raises DataError for a missing split or column."""
     import datasets  # noqa: PLC0415 - see above
 
     if name not in tables:
@@ -187,7 +187,7 @@ def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: C
     except ValueError as error:
         files = ", ".join(part.name for part in parts)
         raise DataError(f"{files} do not have the same columns: {error}") from error
-    # Those that each file has: where one lacks a column, datasets has no value for its rows.
+    # Only columns of all files: datasets has no value for the rows of a file without a column.
     first, *others = (part.rows.column_names for part in parts)
     known = [column for column in first if all(column in other for other in others)]
     where = partial(row_name, [(part.name, len(part.rows)) for part in parts])
@@ -197,9 +197,9 @@ def _join_parts(tables: Mapping[str, Sequence[SplitFile]], name: str, columns: C
 def _classes(
     opened: Mapping[str, Opened], splits: Mapping[str, str], label: str
 ) -> list[str] | None:
-    """Return the classes that a column lists; None where it has their names, or numbers.
+    """Return the classes that a column lists; None if its values are names or numbers.
 
-    Raises DataError for splits that do not list the same.
+    Raises DataError if the lists of the splits differ.
     """
     kinds = [one.rows.features[one.columns[label]] for one in opened.values()]
     listed: list[Any] = [getattr(kind, "names", None) for kind in kinds]

@@ -1,7 +1,7 @@
 """Data sets on the Hugging Face hub, at pinned revisions, for loaders without original files.
 
-The library datasets stores them as memory-mapped Arrow tables. Rows, pixels and classes equal those
-of the original files, so that columns have the same keys.
+The library datasets stores them as memory-mapped Arrow tables. Rows, pixels and classes equal the
+original files', so columns have the same keys.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from vlbench.data.records import LISTED, Column, Data, Split
 from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
 
-# How the encoded bytes of lossy formats begin; any other format is compared by its pixels.
+# The first bytes of lossy formats; images of any other format are compared by their pixels.
 LOSSY = (b"\xff\xd8\xff", b"GIF8", b"RIFF")
-# What is remembered of a table; another number for another `encoded_digest`.
+# The name of a table's stored digests; change the number if `encoded_digest` changes.
 HOW = "images of a table, 1"
 # A class name that the hub's CIFAR-100 misspells.
 MISSPELT = {"cra": "crab"}
@@ -44,10 +44,10 @@ MISSPELT = {"cra": "crab"}
 def streamed_images(
     source: Sequence[tuple[bytes, str]], digests: Sequence[str] | None = None
 ) -> Column:
-    """Return the images of a source that reads encoded bytes, and their name, on each access.
+    """Return images from a source of (encoded bytes, name), decoded on each access.
 
-    `digests` are those of `encoded_digest`, where they are known; otherwise each image is read once
-    for them; DataError names a file that is not an image.
+    `digests` are the results of `encoded_digest` if they are known; otherwise each image is read
+    once to compute them. DataError names a file that is not an image.
     """
     if digests is None:
         digests = [encoded_digest(*source[i]) for i in range(len(source))]
@@ -55,9 +55,9 @@ def streamed_images(
 
 
 def encoded_digest(encoded: bytes, name: str) -> str:
-    """Return the digest of an image's pixels where its format is lossless, else of its bytes.
+    """Return the digest of an image's pixels if its format is lossless, else of its bytes.
 
-    Raises DataError, with its name, for what is no whole image.
+    Raises DataError, with its name, for an incomplete or invalid image.
     """
     if not encoded.startswith(LOSSY):
         return pixels_digest(decode_image(encoded, name))
@@ -75,7 +75,7 @@ def _size(pair: tuple[bytes, str]) -> tuple[int, int]:
 
 
 class HubSet(NamedTuple):
-    """Where a data set is on the hub; `configuration` is None where it has only one."""
+    """A data set's place on the hub; `configuration` is None if there is only one."""
 
     repository: str
     revision: str
@@ -110,13 +110,13 @@ def from_hub(
 ) -> Data:
     """Return the splits named in `expected`, downloaded once; `classes` default to the hub's names.
 
-    Raises `absent` without `download`, with the reason where the hub cannot be reached and the
-    revision is not cached, and DataError where the download fails or is damaged.
+    Raises `absent` if `download` is False, and with the reason if the hub is unreachable and the
+    revision is not cached. Raises DataError if the download fails or is damaged.
     """
     if not download:
         raise absent
     tables = open_tables(source, absent)
-    # The hub's names are spelled as by the loaders of the original files.
+    # The names are spelled as by the loaders of the original files.
     names = classes or [
         MISSPELT.get(name, name).replace("_", " ")
         for name in tables["train"].features[source.label].names
@@ -130,7 +130,7 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
     is_offline = hub.settle()
     if not is_offline:
         begin_reading()
-    # Both libraries read on import whether they are offline, which `settle` has decided.
+    # Both libraries determine on import whether they are offline; `settle` has set this.
     import datasets  # noqa: PLC0415 - see above
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - see above
 
@@ -144,14 +144,14 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
             )
     except DataError:
         for folder in {file.parent for file in _arrow_files(tables)}:
-            shutil.rmtree(folder)  # made from what is damaged
+            shutil.rmtree(folder)  # made from damaged files
         raise
     except (OSError, ValueError, RuntimeError, *failures) as error:
         if is_offline or isinstance(error, ConnectionError):
             raise _unreachable(source, absent, "the hub cannot be reached") from error
         why = f"cannot be downloaded from the hub ({hub.why_failed(error)})"
         raise DataError(f"{source}, {why}; or put a copy at {absent.where_to_put}") from error
-    # Offline, the library returns whichever revision it cached last.
+    # Offline, the library returns the revision that it cached last.
     others = {path.parent.name for path in _arrow_files(tables)} - {source.revision}
     if others:
         why = f"the hub cannot be reached, and the cache has only {', '.join(sorted(others))}"
@@ -161,7 +161,7 @@ def open_tables(source: HubSet, absent: DataAbsent) -> Any:
 
 
 def _arrow_files(tables: Mapping[str, Any]) -> list[Path]:
-    """Return the files that the library made of what it downloaded."""
+    """Return the files that the library made from the download."""
     return [Path(file["filename"]) for table in tables.values() for file in table.cache_files]
 
 
@@ -182,7 +182,7 @@ class Cells(Sequence[Any]):
         return len(self.table)
 
     def __getitem__(self, row: Any) -> Any:
-        """Return the bytes of a row's image, and its name. Raises DataError where it has none."""
+        """Return the bytes of a row's image, and its name. Raises DataError if there is none."""
         name = self.where(row)
         encoded = (self.table[row][self.column] or {}).get("bytes")
         if not encoded:
@@ -191,7 +191,7 @@ class Cells(Sequence[Any]):
 
 
 def row_name(files: Sequence[tuple[str, int]], row: int) -> str:
-    """Return how an error names a row; `files` are the names of those that have it, and rows."""
+    """Return a row's name in errors; `files` lists the names of its files and their lengths."""
     for name, count in files:
         if row < count:
             return f"{name}, row {row}"
@@ -200,9 +200,9 @@ def row_name(files: Sequence[tuple[str, int]], row: int) -> str:
 
 
 def cell_images(table: Any, column: str, where: Callable[[int], str]) -> Column:
-    """Return the images of a table's column; `where` names a row of it in errors.
+    """Return the images of a table's column; `where` names its rows in errors.
 
-    Their digests are remembered as long as the table's files stay as they are.
+    Their digests are stored and reused as long as the table's files do not change.
     """
     from datasets import Image  # noqa: PLC0415 - see open_tables
 

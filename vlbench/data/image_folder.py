@@ -33,7 +33,7 @@ from vlbench.data.presence import require_folder
 from vlbench.data.records import OUTPUT_NUMBERS, Data, Split, same_images
 from vlbench.errors import DataError
 
-# How many images a folder of a class has at least for two halves.
+# The fewest distinct images of a class that can be split into two halves.
 FEWEST = 2
 
 
@@ -46,27 +46,27 @@ def image_folder(
     halves: int | None = None,
     **options: Unpack[RowOptions],
 ) -> Data:
-    """Return images labelled by the folder they lie in, ordered by class and name.
+    """Return images labelled by their folder, ordered by class and name.
 
-    Without a folder `train` there is only a test split. Classes are the sorted names of the folders
-    of train, or of test where train is absent; test may lack some. Hidden files, caches of file
-    managers, other files without a suffix of images that Pillow opens, or outside the folders of
-    classes, are left out and counted. Folders inside a class folder belong to the class, and linked
-    ones are followed. Rows have the columns `image` (a path) and `label`.
+    If the folder `train` is missing, there is only a test split. Classes are the sorted names of
+    the folders in train, or in test if train is missing; test may have fewer classes. Hidden files,
+    caches of file managers, files without a suffix of images that Pillow opens, and files outside
+    the class folders are left out and counted. Folders inside a class folder belong to the class,
+    and links are followed. Rows have the columns `image` (a path) and `label`.
 
-    With `halves`, a root that has neither folder may hold the folders of classes itself: of each
-    class a drawn half is train, and the other, smaller by one image where their number is odd, is
-    test; copies of an image are in one half. Raises DataError with the classes that have fewer than
+    With `halves`, a root that has neither folder may contain the class folders directly: a random
+    half of each class is train, and the other half is test, smaller by one image if their number is
+    odd; copies of an image are in one half. Raises DataError with the classes that have fewer than
     two different images.
 
     Args:
-        root: folder with the folders `train` and `test`, or with those of classes for `halves`.
+        root: folder with the folders `train` and `test`, or with class folders for `halves`.
         train: folder of the train images in `root`.
         test: folder of the test images in `root`.
         class_numbers_are_outputs: whether the folders are named by numbers of a classifier's
-            outputs, as ImageNetV2's are.
+            outputs, as in ImageNetV2.
         halves: seed that draws the halves; None draws none.
-        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
+        **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     where = f"{root / test}/<class>/<image>"
     require_folder("image folder", "your own images", root, where)
@@ -95,7 +95,7 @@ def image_folder(
 def _in_halves(
     root: Path, classes: Sequence[str], seed: int
 ) -> tuple[dict[str, Callable[[], Rows]], dict[str, int]]:
-    """Return a half of each class of images for train and one for test; count the other files."""
+    """Return half of each class's images for train and half for test; count the other files."""
     others = Counter[str]()
     forms = [normal_form(name) for name in classes]
     images: dict[str, list[str]] = {name: [] for name in forms}

@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC 2012): validation images, and train images if asked for. arXiv:1409.0575."""
+"""ImageNet (ILSVRC 2012): validation images, and train images on request. arXiv:1409.0575."""
 
 import os
 import re
@@ -16,7 +16,7 @@ EXPECTED = {"train": 1_281_167, "test": 50_000}
 SYNSETS = "LOC_synset_mapping.txt"
 LABELS = ("LOC_val_solution.csv", "imagenet_2012_validation_synset_labels.txt")
 
-# Where images may lie under the root, in this order of preference: as given, or as archives unpack.
+# Folders of images under the root, in this order of preference: as given, or of archives.
 FOLDERS = ("", "val", "images", "ILSVRC/Data/CLS-LOC/val")
 TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
 
@@ -24,16 +24,16 @@ TRAIN_FOLDERS = ("train", "ILSVRC/Data/CLS-LOC/train")
 def imagenet(*, root: Path, train: bool = False) -> Data:
     """Return the validation images as split "test", with columns image, label and wnid.
 
-    Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two of them
-    are both `crane`. Images are in `root`, val/, images/ or Kaggle's folders: one folder per wnid,
+    Classes are the synonyms of the 1,000 sorted wnids, joined as `tench, Tinca tinca`; two classes
+    are `crane`. Images are in `root`, val/, images/ or Kaggle's folders: one folder per wnid,
     or names that begin with a wnid, or ILSVRC2012_val_*.JPEG with LOC_val_solution.csv or
     imagenet_2012_validation_synset_labels.txt (line i: the wnid of image i). Rows are ordered by
     class, then by name, for every layout.
 
     Args:
         root: folder with LOC_synset_mapping.txt and the images.
-        train: whether the train images are read too, one folder per wnid: 1.28 million files, each
-            read once for the digest of its content.
+        train: whether to read the train images too, one folder per wnid: 1.28 million files, each
+            read once for its digest.
     """
     names = {"test": _images(root, FOLDERS)}
     if not names["test"]:
@@ -52,7 +52,7 @@ def imagenet(*, root: Path, train: bool = False) -> Data:
 
 
 def _images(root: Path, folders: Sequence[str]) -> list[str]:
-    """Return the image files of the first folder and layout that have any."""
+    """Return the image files of the first folder and layout that contain any."""
     for place in map(root.joinpath, folders):
         wnids = [path for path in place.glob("n????????") if path.is_dir()]
         for parents in (wnids, [place] if place.is_dir() else []):

@@ -1,7 +1,7 @@
 """Image columns: PIL images in mode RGB, decoded on each access and identified by their content.
 
-The key digests decoded pixels where the source is lossless, so that all containers of a data set
-have one key, and encoded bytes otherwise. EXIF rotation is ignored, as in torchvision.
+A key digests decoded pixels if the source is lossless, so that all containers of a data set have
+the same key, and encoded bytes otherwise. EXIF rotation is ignored, as in torchvision.
 """
 
 import hashlib
@@ -29,23 +29,23 @@ from vlbench.files import MOST_IMAGE, read_bytes
 LOSSLESS = (".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff")
 SUFFIXES = (*LOSSLESS, ".jpg", ".jpeg", ".jfif", ".gif", ".webp")
 
-# A selection, because Pillow passes EPS to Ghostscript whatever the name of the file.
+# The accepted formats: Pillow would pass EPS to Ghostscript, whatever the file's name.
 FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "GIF", "WEBP")
 
-# What Pillow raises for truncated files and for files that are not images.
+# Pillow's exceptions for truncated files and for files that are not images.
 UNDECODABLE = (
     *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, MemoryError),
     *(TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
     *(PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning),
 )
 
-# Files whose digests are looked up together.
+# The number of files whose digests are looked up together.
 AT_ONCE = 10_000
 
-# As many pixels take 700 MB while they are decoded; Pillow itself would only warn.
+# This number of pixels takes 700 MB during decoding; Pillow itself would only warn.
 MOST_PIXELS = 89_478_485
 
-# Tags of TIFF: bits of each channel, what the grey values mean, how the channels are stored.
+# Tags of TIFF: bits per channel, meaning of grey values, storage of channels.
 BITS, MEANING, STORED = 258, 262, 284
 WHITE_IS_ZERO, SEPARATELY = 0, 2
 
@@ -58,7 +58,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 class DecodedImages(Sequence[Any]):
     """Images decoded from `source` on each access and not kept.
 
-    `measure` reads (W, H) without decoding, where the source has a header.
+    `measure` reads (W, H) without decoding, if the source has a header.
     """
 
     source: Sequence[Any] | Pixels
@@ -97,12 +97,11 @@ class _Chosen(Sequence[Any]):
 def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column:
     """Return the images of files, named relative to `root` with slashes.
 
-    `listed` names the file that has the names, for errors.
-
-    A missing file raises DataError now; one that cannot be decoded does so at the latest when the
-    image is read. Both errors name the file relative to `root`, since a result may quote them.
+    `listed` is the file that lists the names, for errors. A missing file raises DataError now; a
+    file that cannot be decoded raises it at the latest when the image is read. Both errors name
+    the file relative to `root`, because a result may quote them.
     """
-    # Unlike Path.is_file, it also says no to what can be no name of a file.
+    # Unlike Path.is_file, os.path.isfile returns False for an invalid file name.
     there = map(os.path.isfile, _paths(root, names))
     absent = [name for name, is_file in zip(names, there, strict=True) if not is_file]
     if absent:
@@ -121,9 +120,10 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
 def sized_images(
     root: Path, names: Sequence[str], sizes: Sequence[Sequence[int]], *, listed: str, sized_in: str
 ) -> Column:
-    """Return `file_images`. Raises DataError for the first whose (W, H) is not that in `sized_in`.
+    """Return `file_images`. Raises DataError for the first whose (W, H) differs from `sizes`.
 
-    Only the headers of files are read for it, and sizes are remembered like digests.
+    `sized_in` names the source of `sizes` for the error. Only headers of files are read for this,
+    and their sizes are stored like digests.
     """
     images = file_images(root, names, listed=listed)
     known = _file_digests(root, names, "size", partial(_file_size, root))
@@ -184,9 +184,9 @@ def image_size(source: Path | BytesIO, name: str) -> tuple[int, int]:
 
 
 def require_whole(encoded: bytes, name: str) -> None:
-    """Raise DataError for encoded bytes that cannot be decoded: of a JPEG, at an eighth of a side.
+    """Raise DataError for encoded bytes that cannot be decoded.
 
-    That takes a third of the time.
+    A JPEG is decoded at an eighth of its side, which takes a third of the time.
     """
     with _opened(BytesIO(encoded), name) as image:
         image.draft("RGB", ((image.width + 7) // 8, (image.height + 7) // 8))
@@ -195,14 +195,14 @@ def require_whole(encoded: bytes, name: str) -> None:
 
 @contextmanager
 def _opened(source: Path | BytesIO, name: str) -> Iterator[Image]:
-    """Open an image; only its header is read. Raises DataError with its name, also later."""
+    """Open an image and read only its header. Raises DataError with its name, also later."""
     try:
         with PIL.Image.open(source, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels")
             yield image
     except UNDECODABLE as error:
-        # Pillow's own message may contain a path or a memory address, which change between runs.
+        # Pillow's own message may contain a path or a memory address, which differ between runs.
         kind = type(error).__name__
         raise DataError(f"{name} cannot be decoded as an image ({kind}); fetch it again") from error
 
@@ -227,9 +227,9 @@ def _rgb(image: Image, name: str) -> Image:
 
 
 def _eight_bits(grey: np.ndarray[Any, Any], bits: int, name: str) -> Pixels:
-    """Return the nearest of 256 levels of grey of `bits` bits: of 16, a 257th.
+    """Return grey values of `bits` bits as the nearest of 256 levels (16 bits: divided by 257).
 
-    Raises DataError where all would be black: 8 bits are often kept in 16 without being scaled.
+    Raises DataError if all would be black: 8 bits are often stored in 16 without scaling.
     """
     if 0 < (largest := int(grey.max())) < 1 << (bits - 8):
         raise DataError(
@@ -249,9 +249,9 @@ def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
 def named_images(
     collection: str, names: Sequence[str], images: Column | None, absent: DataAbsent
 ) -> Column:
-    """Return images of a published collection, known by their names there.
+    """Return images of a published collection, identified by their names there.
 
-    Without `images`, which have their pixels, reading one raises `absent`.
+    If `images`, which have the pixels, is None, reading an image raises `absent`.
     """
     digests = [digest([collection, name]) for name in names]
     known_as = digest(["images by their names", *digests])
@@ -263,7 +263,7 @@ def named_images(
 
 @dataclass(frozen=True, eq=False)
 class _AbsentImages(Sequence[Any]):
-    """Images that are known only by their names."""
+    """Images of which only the names are known."""
 
     number: int
     absent: DataAbsent
@@ -276,7 +276,7 @@ class _AbsentImages(Sequence[Any]):
 
 
 def images_at(images: Column, rows: Sequence[int]) -> Column:
-    """Return some of the images of a whole column as a whole column, as if there were no others."""
+    """Return some images of a whole column as a whole column, as if there were no others."""
     stored = images.stored
     assert isinstance(stored, DecodedImages)
     chosen = replace(stored, source=_Chosen(stored.source, rows))
@@ -288,7 +288,7 @@ def _file_digests(
     root: Path, names: Sequence[str], how: str, compute: Callable[[Path], str]
 ) -> dict[str, str]:
     known: dict[str, str] = {}
-    # In parts: what is done is remembered, and a million paths and stats take half a gigabyte.
+    # In parts: finished parts are stored, and a million paths and stats take half a gigabyte.
     for start in range(0, len(names), AT_ONCE):
         part = names[start : start + AT_ONCE]
         known.update(zip(part, file_digests(_paths(root, part), how, compute), strict=True))
@@ -296,7 +296,7 @@ def _file_digests(
 
 
 def _paths(root: Path, names: Sequence[str]) -> list[str]:
-    """Return the paths of files, as texts: joining a million Paths takes longer than reading them.
+    """Return the paths of files as texts: joining a million Paths takes longer than reading them.
 
     A name may be an absolute path.
     """

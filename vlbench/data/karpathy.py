@@ -1,8 +1,8 @@
 """COCO's and Flickr30k's captions in Karpathy's split. Karpathy and Fei-Fei 2015, arXiv:1412.2306.
 
-A file for each divides the images into train, val and test, and has the words of each caption: in
-lower case, without punctuation. COCO's images are those of 2014, and its train has restval, as
-captioners are trained.
+For each of the two, a file divides the images into train, val and test, and lists the words of each
+caption, in lower case without punctuation. COCO's images are from 2014, and its train split
+includes restval, as is usual for captioners.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
 SPLITS = ("train", "val", "test")
 
 Row = dict[str, Any]
-# The split of a file to the split that its images are in.
+# The splits of a file, and the splits that their images are assigned to here.
 NAMES = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 COCO_FOLDERS = ("train2014", "val2014")
 FLICKR30K_FOLDER = "flickr30k-images"
@@ -48,7 +48,7 @@ _NUMBERED = re.compile(rf"[0-9]{{1,{2 * MOST_DIGITS}}}\.jpg")
 
 
 class Source(NamedTuple):
-    """A data set in Karpathy's split: its file, its folders of images, and where they come from.
+    """A data set in Karpathy's split: its file, its folders of images, and their home pages.
 
     `row` returns a row of SCHEMA for an image of the file.
     """
@@ -70,13 +70,13 @@ def karpathy(
 ) -> Data:
     """Return COCO's images and captions in Karpathy's split, ordered by image id.
 
-    `captions` are as written, ordered as in the file, `caption` is the first, and `words` has a
-    list per caption. With `regions`, the images may be absent. Raises DataAbsent and DataError.
+    `captions` are as in the file, in its order, `caption` is the first, and `words` has a list per
+    caption. With `regions`, the images may be absent. Raises DataAbsent and DataError.
 
     Args:
         root: folder with dataset_coco.json and the folders train2014 and val2014.
         regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
-            none.
+            no regions.
         pictured: splits whose images have pictures; the others have captions only.
         with_regions: splits, among the pictured, that have the region features.
     """
@@ -92,13 +92,13 @@ def karpathy_flickr30k(
 ) -> Data:
     """Return Flickr30k's images and captions in Karpathy's split, ordered by image id.
 
-    An image's id is the number that is its file's name. Columns are those of `karpathy`. Of the
-    31,014 images, 29,000 are train, 1,014 val and 1,000 test. Raises DataAbsent and DataError.
+    An image's id is the number in its file's name. Columns are the same as in `karpathy`. The
+    31,014 images are 29,000 train, 1,014 val and 1,000 test. Raises DataAbsent and DataError.
 
     Args:
         root: folder with dataset_flickr30k.json and the folder flickr30k-images.
         regions: file or folder of region features (see `vlbench.data.regions`); None: the data have
-            none.
+            no regions.
         pictured: splits whose images have pictures; the others have captions only.
         with_regions: splits, among the pictured, that have the region features.
     """
@@ -145,7 +145,7 @@ def _captions(rows: Sequence[Row]) -> dict[str, Column]:
 def _pictures(
     source: Source, rows: Sequence[Row], root: Path, features: RegionFeatures | None
 ) -> dict[str, Column]:
-    """Return the images that are there, which may be absent where they have regions."""
+    """Return the images, which may be absent if they have regions."""
     files = [row["file"] for row in rows]
     folders = sorted({name.partition("/")[0] for name in files})
     absent = [folder for folder in folders if not (root / folder).is_dir()]
@@ -156,7 +156,7 @@ def _pictures(
 
 
 def _read(file: Path, read_row: Callable[[Mapping[str, Any]], Row]) -> dict[str, list[Row]]:
-    """Return the rows of each split, ordered by id. Raises DataError for what does not fit."""
+    """Return the rows of each split, ordered by id. Raises DataError for invalid content."""
     split_rows: dict[str, list[Row]] = {name: [] for name in SPLITS}
     with naming_file(file, "Karpathy"):
         content = json.loads(read_bytes(file, MOST_ANNOTATIONS))["images"]

@@ -1,12 +1,11 @@
-"""MMVP: pairs of images that CLIP hardly tells apart. Tong et al. 2024, arXiv:2401.06209.
+"""MMVP: pairs of images that are nearly equal for CLIP. Tong et al. 2024, arXiv:2401.06209.
 
-The files are those of the hub's MMVP/MMVP: Questions.csv with the columns Index, Question, Options
-("(a) Open (b) Closed") and Correct Answer ("(a)"), and MMVP Images/1.jpg to 300.jpg. Two images in
-a row have one question and opposite answers.
+The files are in MMVP/MMVP on the hub: Questions.csv with the columns Index, Question, Options
+("(a) Open (b) Closed") and Correct Answer ("(a)"), and MMVP Images/1.jpg to 300.jpg. Two
+consecutive images have the same question and opposite answers.
 
-Four labels were corrected later, those of 99, 100, 279 and 280
-(github.com/EvolvingLMMs-Lab/lmms-eval, issue 1018). They are taken as the table has them, and a
-note says which they are.
+The labels of 99, 100, 279 and 280 were corrected later (github.com/EvolvingLMMs-Lab/lmms-eval,
+issue 1018). Labels are read from the table unchanged, and a note states which version they are.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TABLE, IMAGES = "Questions.csv", "MMVP Images"
 OPTION = re.compile(r"\(([ab])\)\s*(.*?)\s*(?=\([ab]\)|$)", re.DOTALL)
 COUNT = 300
 
-# The labels that were corrected, as first published and as corrected.
+# The labels that were corrected, in the first and in the corrected version.
 PUBLISHED = {99: "(a)", 100: "(b)", 279: "(a)", 280: "(b)"}
 CORRECTED = {99: "(b)", 100: "(a)", 279: "(b)", 280: "(a)"}
 

@@ -33,7 +33,7 @@ MOST = max(EXPECTED.values())
 
 
 class _Source(NamedTuple):
-    """One of the two data sets: its name, home page, classes and copy on the hub."""
+    """The name, home page, classes and hub copy of a data set."""
 
     what: str
     home: str
@@ -53,7 +53,7 @@ FASHION_MNIST = _Source(
 def mnist(*, root: Path, download: bool = False) -> Data:
     """Return MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` fetches both splits from the hub.
+    If there is no such split, `download` fetches both splits from the hub.
 
     Args:
         root: folder of the files.
@@ -64,7 +64,7 @@ def mnist(*, root: Path, download: bool = False) -> Data:
 def fashion_mnist(*, root: Path, train: int | None = None, download: bool = False) -> Data:
     """Return Fashion-MNIST, 28x28 grey: the splits for which `root` has both images and labels.
 
-    Where it has none, `download` fetches both splits from the hub.
+    If there is no such split, `download` fetches both splits from the hub.
 
     Args:
         root: folder of the files.
@@ -98,7 +98,7 @@ def _load(root: Path, source: _Source, download: bool) -> Data:
 
 
 def _find(root: Path, stem: str) -> Path | None:
-    """Return the plain or the compressed file; None where both are missing."""
+    """Return the plain or the compressed file; None if both are missing."""
     paths = [root / f"{stem}-ubyte{suffix}" for suffix in ("", ".gz")]
     return next((path for path in paths if path.is_file()), None)
 
@@ -112,7 +112,7 @@ def _split(images: Path, labels: Path, classes: int) -> Split:
 def read_idx(path: Path, item: tuple[int, ...] = ()) -> Pixels:
     """Return the array of an idx file of bytes, up to 60,000 items of this shape.
 
-    Raises DataError for another type, shape or length. No more is unpacked than the header says.
+    Raises DataError for another type, shape or length. At most the header's size is unpacked.
     """
     try:
         opener: Any = gzip.open if path.suffix == ".gz" else open

@@ -1,6 +1,6 @@
-"""Names of columns, classes, labels and words: one normal form, by which they are compared.
+"""Names of columns, classes, labels and words, compared in one normal form.
 
-Captions and questions are no names: they stay as given.
+Captions and questions are not names: they stay as given.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from vlbench.errors import DataError
 
-# Control characters, and halves of characters that are no text.
+# Unicode categories that are refused: control characters, and surrogates.
 REFUSED = {"Cc", "Cs"}
 
 
@@ -24,17 +24,17 @@ class NumberedClasses(NamedTuple):
 
 
 def composed(text: str) -> str:
-    """Return a text with its accented letters as one sign each (NFC)."""
+    """Return a text with each accented letter as one character (NFC)."""
     return unicodedata.normalize("NFC", text)
 
 
 def normal_form(name: str) -> str:
-    """Return a name as it is compared: composed, without blanks at its ends."""
+    """Return a name in its form for comparison: composed, without blanks at its ends."""
     return composed(name).strip()
 
 
 def spoken_names(classes: Sequence[str]) -> list[str]:
-    """Return names of classes as a sentence says them: `number_zero` is "number zero"."""
+    """Return names of classes for use in sentences: `number_zero` becomes "number zero"."""
     return [" ".join(name.replace("_", " ").split()) if "_" in name else name for name in classes]
 
 
@@ -59,9 +59,9 @@ def named_twice(name: object) -> DataError:
 
 
 def number_classes(names: Iterable[str], what: str = "the class") -> NumberedClasses:
-    """Return the classes of names, in the order of the first of each: two spellings are one class.
+    """Return the classes of names, in order of first occurrence: two spellings are one class.
 
-    A name that is given twice in one spelling is two classes, as in ImageNet's list. Raises
+    A name that occurs twice in one spelling is two classes, as in ImageNet's list. Raises
     DataError for names that differ in blanks at their ends, and for control characters.
     """
     given, before = Counter[str](), dict[tuple[str, int], tuple[int, str]]()

@@ -1,7 +1,7 @@
-"""Parquet files of anybody's, read by pyarrow in memory of the order of what they hold.
+"""Untrusted parquet files, read by pyarrow in memory proportional to their content.
 
-A page of a hundred bytes may hold a gigabyte of equal values: what the footer says of rows and
-bytes is looked at first.
+A page of a hundred bytes may contain a gigabyte of equal values, so the numbers of rows and bytes
+in the footer are checked first.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# The bytes of memory that any file may take, and those for each byte of a larger one: nine million
-# items of a thousand images, the most that a task writes, take 400.
+# The bytes of memory that any file may take, and the bytes per byte of a larger file. Nine million
+# items of a thousand images, the most that a task writes, take 400 bytes per byte.
 FLOOR, RATIO = 256 << 20, 1_000
 
-# Bytes of a decoded value at most, to which its levels add four; texts and bytes are decoded as
-# places in the list of those that differ.
+# The most bytes of a decoded value, and of its levels; texts and bytes are decoded as indices into
+# the list of distinct values.
 WIDTH, LEVELS = 16, 4
 
-# How pyarrow says that it cannot make such a list of texts in two of the encodings of Parquet.
+# pyarrow's error if it cannot make such a list of texts in two of Parquet's encodings.
 DELTAS = "DecodeArrow of DictAccumulator"
 MOST_ROWS = 1 << 16
 TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
-# Bytes of a value in Python.
+# Bytes of a Python object.
 OBJECT = 64
 
 
 def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a table, or the named columns of it; texts are places in lists of those that differ.
+    """Return a table, or its named columns; texts are indices into lists of distinct texts.
 
-    Raises ValueError, before a value is read, where it would take too much memory, and
-    pa.ArrowException, OSError or ValueError for what is no parquet.
+    Raises ValueError, before a value is read, if it would take too much memory, and
+    pa.ArrowException, OSError or ValueError if the file is not parquet.
     """
-    # What is in memory need not be read through Python.
+    # Content in memory need not be read through Python.
     source = pa.BufferReader(file.getbuffer()) if isinstance(file, BytesIO) else file
     texts = require_modest(file, columns)
-    # A board has hundreds of small tables: threads cost more than they save.
+    # A board has hundreds of small tables, for which threads cost more than they save.
     try:
         return pq.ParquetFile(source, read_dictionary=texts).read(columns, use_threads=False)
     except OSError as error:
@@ -52,10 +52,10 @@ def read_parquet(file: IO[bytes], columns: Sequence[str] | None = None) -> pa.Ta
 def _read_in_batches(
     source: pq.ParquetFile, file: IO[bytes], columns: Sequence[str] | None
 ) -> pa.Table:
-    """Return a table whose texts are stored as differences from one another, and so unpack to more.
+    """Return a table whose texts are stored as differences, which expand when unpacked.
 
-    Raises ValueError before more memory is taken than a file may take: no text is longer than what
-    its pages hold.
+    Raises ValueError before it takes more memory than a file may take: no text is longer than the
+    content of its pages.
     """
     groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
     longest = max((abs(group.total_byte_size) for group in groups), default=0)
@@ -72,8 +72,8 @@ def _read_in_batches(
 def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> list[str]:
     """Return the columns of texts and bytes. Raises as `read_parquet`, reading no value.
 
-    The footer is not asked about the columns of a group of rows: for some broken ones, pyarrow ends
-    the process then.
+    The metadata of the columns in a row group are not read: for some broken files, pyarrow would
+    end the process.
     """
     metadata = pq.read_metadata(file)
     leaves = [metadata.schema.column(i) for i in range(len(metadata.schema))]
@@ -83,13 +83,13 @@ def require_modest(file: IO[bytes], columns: Sequence[str] | None = None) -> lis
         if columns is None or leaf.path.split(".")[0] in columns
     )
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    # Without taking one that says less than nothing from the others.
+    # Absolute values, so that a negative size does not offset another group's.
     _require(sum(abs(g.total_byte_size) + abs(g.num_rows) * width for g in groups), file)
     return [leaf.path for leaf in leaves if _is_text(leaf)]
 
 
 def values(table: pa.Table, file: IO[bytes]) -> dict[str, list[Any]]:
-    """Return the values of a file's table by column. Raises ValueError where they are too many."""
+    """Return the values of a file's table by column. Raises ValueError if they are too many."""
     _require(sum(_objects(part) for column in table.columns for part in column.chunks), file)
     return {name: table.column(name).to_pylist() for name in table.column_names}
 
@@ -112,7 +112,7 @@ def _allowed(file: IO[bytes]) -> int:
 
 
 def _objects(array: Any) -> int:
-    """Return the bytes that an array's values take in Python, at most."""
+    """Return the most bytes that an array's values take in Python."""
     if pa.types.is_dictionary(array.type):
         lengths = pc.binary_length(array.dictionary).take(array.indices)
         return OBJECT * len(array) + (pc.sum(lengths).as_py() or 0)

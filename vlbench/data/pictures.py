@@ -21,12 +21,12 @@ def pictures(
     *,
     numbers: Sequence[object] = (),
 ) -> dict[str, Column]:
-    """Return the column `picture`, and `image` and `regions` where they are given.
+    """Return the column `picture`, and `image` and `regions` if they are given.
 
-    `names` identify the images in `features`, whole (see `image_name`). Where the data set numbers
+    `names` identify the images in `features`, whole (see `image_name`). If the data set numbers
     its images, as COCO does, `numbers` identify them in features that are `numbered`. Raises
     DataError for an image without regions, for two images that share a name, and, when regions are
-    read, for those of an image of another size.
+    read, for regions of an image of another size.
     """
     columns = {} if images is None else {"image": images}
     if features is not None:
@@ -58,7 +58,7 @@ def require_own_regions(splits: Mapping[str, Split]) -> None:
 
 
 def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> None:
-    """Raise DataError, naming both, for two images of one name; rows of one image may share it."""
+    """Raise DataError for two different images of one name; rows of one image may share it."""
     seen: dict[str, tuple[str, str]] = {}
     for part, stored in parts:
         for name, key, content in zip(stored.names, stored.keys, stored.contents(), strict=True):
@@ -72,14 +72,14 @@ def _require_one_image_each(parts: Sequence[tuple[str, _RegionsOfImages]]) -> No
 
 
 def only_in_pictures(data: Data) -> Data:
-    """Return the data without the column `regions` that `pictures` made: models see them alone."""
+    """Return the data with regions only in `picture`: drop the columns `regions` of `pictures`."""
     return _map_columns(data, lambda c: None if isinstance(c.stored, _RegionsOfImages) else c)
 
 
 def apart_from_regions(data: Data) -> Data:
-    """Return what the data are whatever regions are in the pictures that `pictures` made.
+    """Return data that are the same for all regions in the pictures made by `pictures`.
 
-    It is for digests: such pictures are known by their names, beside the column `image`.
+    They are for digests: the pictures are identified by their names, beside the column `image`.
     """
 
     def apart(column: Column) -> Column:
@@ -115,14 +115,14 @@ class _RegionsOfImages(Sequence[Any]):
         return self.features.of(self.keys[i], self._size(i))
 
     def _size(self, i: int) -> tuple[int, int] | None:
-        """Return the (W, H) of image i, of which only the header is read if it has one."""
+        """Return the (W, H) of image i; only the header is read if it exists."""
         if self.images is None:
             return None
         stored, row = self.images.stored, self.images.rows[i]
         return stored.size(row) if isinstance(stored, DecodedImages) else stored[row].size
 
     def contents(self) -> Sequence[str]:
-        """Return what tells images apart: their digests, or without them their names."""
+        """Return values that identify images: their digests, or else their names."""
         if self.images is None or not self.images.digests:
             return self.names
         return [self.images.digests[row] for row in self.images.rows]
@@ -130,7 +130,7 @@ class _RegionsOfImages(Sequence[Any]):
 
 @dataclass(frozen=True, eq=False)
 class _PicturesOfImages(Sequence[Any]):
-    """A Picture per image, of its image and its regions where they are given."""
+    """A Picture per image, with its image and its regions if they are given."""
 
     images: Column | None
     regions: Column | None

@@ -1,9 +1,9 @@
 """POPE: is there such an object in the image? Li et al. 2023, arXiv:2305.10355.
 
-The files are the three lists of github.com/AoiDragon/POPE (MIT), folder output/coco: 3,000
-questions each about 500 images of COCO's val2014, half of them about objects that are there. The
-others are drawn at random, are the most popular of COCO, or occur most often with those that are
-there.
+The files are the three lists of github.com/AoiDragon/POPE (MIT), folder output/coco, with 3,000
+questions each about 500 images of COCO's val2014. Half of the questions are about objects in the
+image. The other objects are drawn at random, are COCO's most frequent objects, or co-occur most
+often with the objects in the image.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from vlbench.data.records import Data, Split, value_column
 HOME = "github.com/AoiDragon/POPE (folder output/coco)"
 COCO_VAL2014 = "cocodataset.org/#download (val2014.zip)"
 
-# How objects that are not there are chosen, and the questions of each list.
+# How absent objects are chosen, and the number of questions in each list.
 NEGATIVES = ("random", "popular", "adversarial")
 EACH = 3000
 
 
 class _Asked(NamedTuple):
-    """A question of a list: the name of its image, its text, and yes or no."""
+    """A question: the name of its image, its text, and yes or no."""
 
     image: str
     text: str
@@ -35,7 +35,7 @@ class _Asked(NamedTuple):
 
 
 def pope(*, root: Path, images: Path) -> Data:
-    """Return the questions of the three lists, one after the other; `category` is the list.
+    """Return the questions of the three lists in turn; `category` is the list.
 
     Columns: `image`, `picture`, `question`, `options` (yes, no), `right_answers`, `category`.
     Raises DataAbsent and DataError.

@@ -1,4 +1,4 @@
-"""Whether data are there, asked of their loader without letting it read them."""
+"""Whether data are present, determined by their loader before it reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _only_asked: ContextVar[bool] = ContextVar("only_asked", default=False)
 
 
 class Present(Exception):  # noqa: N818 - says what was found
-    """The data are there; a loader that was only asked for them ends here."""
+    """The data are present; raised to end a loader that was only to check this."""
 
 
 def require_files(what: str, home: str, *files: Path) -> None:
@@ -24,7 +24,7 @@ def require_files(what: str, home: str, *files: Path) -> None:
 
 
 def require_folder(what: str, home: str, folder: Path, where: object = None) -> None:
-    """Raise DataAbsent for a folder that is absent; `where` says where to put what it holds."""
+    """Raise DataAbsent for an absent folder; `where` is the place to put its content."""
     if not folder.is_dir():
         raise DataAbsent(what, home, str(where or folder))
 
@@ -38,13 +38,13 @@ def package_file(what: str, package: str, install: str, inside: str) -> Path:
 
 
 def begin_reading() -> None:
-    """Say that all files are there. A loader calls it after its checks, before it reads a file."""
+    """Report that all files are present. A loader calls it after its checks, before reading."""
     if _only_asked.get():
         raise Present
 
 
 def absence(load: Callable[[], object]) -> DataAbsent | None:
-    """Return the error of a loader whose data are absent; None if they are there.
+    """Return the error of a loader whose data are absent; None if they are present.
 
     A loader that does not call `begin_reading` reads them first.
     """

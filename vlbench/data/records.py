@@ -1,4 +1,4 @@
-"""Data as probes see it: splits of named columns, each identified by a digest of its content."""
+"""Data for probes: splits of named columns, each identified by a digest of its content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vlbench.errors import DataAbsent, DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
 
 Found = TypeVar("Found")
-# The order of classes that are the numbers of a classifier's outputs.
+# The class order if classes are numbers of a classifier's outputs.
 OUTPUT_NUMBERS = "output numbers"
-# The order of classes that a source lists, in a file or a type, and so is more than that of texts.
+# The class order if a source lists the classes, in a file or a type, not only as texts.
 LISTED = "listed"
-# Columns that identify an example by its content, the first that a split has.
+# Columns that identify an example by content; the first one that a split has is used.
 CONTENT = ("image", "picture", "text", "caption")
 
 
@@ -30,9 +30,9 @@ class Column:
     """One column of a split: the selected `rows` of the whole stored column.
 
     `key` digests the content of the whole stored column, so that selections share features.
-    `kind` is image (PIL, RGB), text, picture or value. `names` and `digests` are those of the
-    stored examples, such as the files of images, where the source has them. Images of a published
-    set are `known_as` their names there: rows are compared by these, with pixels or without.
+    `kind` is image (PIL, RGB), text, picture or value. `names` and `digests` belong to the
+    stored examples, such as files of images, if the source has them. `known_as` identifies images
+    of a published set by their names there: rows are compared by it, with or without pixels.
     """
 
     key: str
@@ -62,8 +62,8 @@ class Column:
     def examples(self) -> Examples:
         """Return what identifies the selected rows among all data: names and content.
 
-        A row without a name has the number that it is stored under. One without a digest has that
-        of the whole column and its number.
+        A row without a name is identified by its stored number. The digest of a row without one is
+        computed from the whole column's key and its number.
         """
         named = len(set(self.names)) == len(self.stored)
         ids = [self.names[row] if named else str(row) for row in self.rows]
@@ -105,7 +105,7 @@ class Split:
 
 
 class Splits(dict[str, Split]):
-    """Splits by name; a split that the source lacks raises DataAbsent with those it has."""
+    """Splits by name; a missing split raises DataAbsent with the existing splits."""
 
     def __missing__(self, name: str) -> Split:
         """Raise DataAbsent."""
@@ -122,12 +122,12 @@ class Data:
     """A data set: its splits, the names of its classes, and the official number of rows per split.
 
     A result on a split with fewer rows than `expected` is marked partial. `class_order` names the
-    order that the classes have, published such as imagenet, or `LISTED`; a classifier that states
-    the same is paired with them by place, and so are names that a task gives in that order.
-    `categories` has that of each class where classes are nested in some, such as nouns. `dropped`
-    says of what the source has how much was left out, such as
-    `{"files (.heic) that are no images of a class": 3}`; a run says so, and its rows count it.
-    `notes` are what else rows say of the data, such as how splits were drawn.
+    order of the classes, a published order such as imagenet, or `LISTED`. The outputs of a
+    classifier that states the same order are matched to the classes by index, and so are names
+    that a task gives in that order. `categories` has the category of each class if classes have
+    categories, such as nouns. `dropped` counts what was left out of the source, such as
+    `{"files (.heic) that are no images of a class": 3}`; a run prints it, and its rows contain it.
+    `notes` are further notes for rows, such as how splits were drawn.
     """
 
     splits: Mapping[str, Split]
@@ -145,13 +145,13 @@ class Data:
         object.__setattr__(self, "splits", Splits(self.splits))
 
     def digest(self) -> str:
-        """Return the digest of all columns and selected rows, `sha256:...`, from keys alone."""
+        """Return the digest of all columns and selected rows, `sha256:...`, from keys only."""
         return self._digest
 
     def compared_by(self) -> str:
-        """Return the digest that rows share if they may be compared: images by what they are known.
+        """Return the digest that comparable rows share, with `known_as` of images for their keys.
 
-        It is `digest()` of all other data.
+        For all other data it equals `digest()`.
         """
         return self._digest_by(lambda column: column.known_as or column.key)
 
@@ -172,9 +172,9 @@ class Data:
         return {name: gap for name, gap in gaps.items() if gap > 0}
 
     def first(self, name: str, count: int | None) -> Data:
-        """Return the data with the first `count` rows of a split, which is all that is expected.
+        """Return the data with only the first `count` rows of a split, and this number expected.
 
-        The data are unchanged for None, or without such a split.
+        The data are unchanged for None, or if the split does not exist.
         """
         if count is None or name not in self.splits:
             return self
@@ -195,15 +195,15 @@ class Data:
         return replace(self, splits=splits, expected={})
 
 
-# How a probe's `data` name the splits that it reads in any case, or the parameters that name them
-# (`splits.train`). They are missed before anything runs; no loader reads others, unless the last is
-# an ellipsis.
+# Annotations of a probe's `data`: the splits that it always reads, or the parameters that name them
+# (`splits.train`). A missing split is reported before anything runs; no loader reads other splits,
+# unless the last argument is an ellipsis.
 TestRows = Annotated[Data, "test"]
 TrainAndTestRows = Annotated[Data, "train", "test"]
 
 
 def wanted(splits: Mapping[str, Found], names: Sequence[str]) -> dict[str, Found]:
-    """Return the splits of these names; all of them where no name is given, or none is there."""
+    """Return the splits of these names; all splits if no name is given or none exists."""
     return {name: splits[name] for name in names if name in splits} or dict(splits)
 
 
@@ -221,8 +221,8 @@ def labels(split: Split) -> np.ndarray[Any, np.dtype[np.int64]]:
 def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) -> Examples:
     """Return what identifies items: the image of each row, the row of its `text`, and its content.
 
-    `content` are the texts of each item. Items of one `cluster`, else of one image, are not
-    independent.
+    `content` lists the texts of each item. Items of the same `cluster`, else of the same image, are
+    not independent.
     """
     images, texts = rows["image"].examples(), rows[text].examples()
     ids = [f"{a}/{b}" for a, b in zip(images.ids, texts.ids, strict=True)]
@@ -233,9 +233,9 @@ def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) 
 
 
 def require_classes(data: Data) -> None:
-    """Raise DataError for fewer than two classes: there is nothing to tell apart.
+    """Raise DataError for fewer than two classes, since there is nothing to classify.
 
-    And TooFewRows for a test split without rows.
+    Raises TooFewRows for a test split without rows.
     """
     if len(data.classes) < 2:
         there = f"one class, '{data.classes[0]}'" if data.classes else "no classes"
@@ -245,9 +245,9 @@ def require_classes(data: Data) -> None:
 
 
 def fewest_rows(counts: Sequence[int], least: int) -> int:
-    """Return how many rows a stratified sample has at least in which every class has `least`.
+    """Return the size of a stratified sample in which every class has at least `least` rows.
 
-    `counts` are those of the classes in a smaller sample of the same split.
+    `counts` are the classes' numbers of rows in a smaller sample of the same split.
     """
     rows, scarce, slack = sum(counts), min(counts), len(counts) / 2
     # A class has its fraction of the rows, rounded; the roundings of all classes add up to `slack`.
@@ -267,7 +267,7 @@ def draw_rows(split: Split, n: int, seed: int) -> list[int]:
 
 
 def derangement(count: int, seed: int) -> NDArray[np.int64]:
-    """Return a random permutation of `count` rows, 2 or more, that leaves none in its place."""
+    """Return a random permutation of `count` rows, 2 or more, without fixed points."""
     circle = np.random.default_rng(seed).permutation(count)
     others = np.empty(count, np.int64)
     others[circle] = np.roll(circle, 1)
@@ -275,7 +275,7 @@ def derangement(count: int, seed: int) -> NDArray[np.int64]:
 
 
 def content(split: Split) -> list[str] | None:
-    """Return the digest of the content of each row; None where the source has none."""
+    """Return the digest of the content of each row; None if the source has none."""
     column = next((split[name] for name in CONTENT if name in split.columns), None)
     if column is None or not (column.digests or column.kind == "text"):
         return None
@@ -285,9 +285,9 @@ def content(split: Split) -> list[str] | None:
 
 
 def copies(split: Split) -> int:
-    """Return how many images of a split have the content of another one: three alike are two.
+    """Return how many images of a split repeat another image's content: three equal ones count two.
 
-    Rows of the same image, such as several items that ask about it, are no copies.
+    Rows of the same image, such as several items about it, are not copies.
     """
     column = _images(split)
     if column is None:
@@ -298,10 +298,10 @@ def copies(split: Split) -> int:
 
 
 def same_images(split: Split) -> list[list[int]]:
-    """Return the rows of each image by its content, in the order of the first of each.
+    """Return the rows of each image by content, in order of first occurrence.
 
-    Whoever draws halves, blocks or permutations draws these, so that copies stay together. Without
-    known content, each row is an image.
+    Draw halves, blocks or permutations of these groups, so that copies stay together. If the
+    content is unknown, each row is an image.
     """
     column = _images(split)
     if column is None:
@@ -313,15 +313,15 @@ def same_images(split: Split) -> list[list[int]]:
 
 
 def _images(split: Split) -> Column | None:
-    """Return the column whose content is that of the images, if the source has digests of it."""
+    """Return the column whose digests identify the images, if the source has digests."""
     there = (split.columns[name] for name in ("image", "picture") if name in split.columns)
     return next((column for column in there if column.digests), None)
 
 
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
-    """Return, for each two splits in both orders, how many rows of the first the second has, too.
+    """Return, for each ordered pair of splits, how many rows of the first are also in the second.
 
-    Splits without known content share nothing.
+    Splits of unknown content share nothing.
     """
     known = {name: content(split) or [] for name, split in data.splits.items()}
     sets = {name: set(found) for name, found in known.items()}

@@ -1,8 +1,8 @@
-"""Which parquet files of a folder are a split: those that the library datasets finds, or a refusal.
+"""The parquet files of a split in a folder: the files that the library datasets finds.
 
 Its rules are tried in turn (https://huggingface.co/docs/hub/datasets-file-names-and-splits): shards
-`data/SPLIT-00000-of-00001.parquet`, folders with a word for the split, files with one, all files.
-Unlike it, we refuse shards of which some are absent, and a split that occurs twice.
+`data/SPLIT-00000-of-00001.parquet`, folders named by a word for the split, files named so, all
+files. Unlike datasets, we refuse incomplete sets of shards, and a split that occurs twice.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path, PurePath
 from vlbench.data.folders import is_visible
 from vlbench.errors import DataError, listed
 
-# A file's split, its number and the number of all; what follows may differ for each shard.
+# A file's split, its shard number and the number of shards; the rest may differ for each shard.
 SHARD = re.compile(r"(.+)-(\d+)-of-(\d+).*")
 IN_DATA = re.compile(r"data/([^/]+)-\d{5}-of-\d{5}[^/]*")
 
-# The words for a split, which are delimited by the ends of a name, signs or digits.
+# Words for a split; they are delimited by the ends of a name, punctuation or digits.
 WORDS = {
     "train": "train|training",
     "validation": "validation|valid|dev|val",
@@ -31,22 +31,22 @@ FINDS = {
 
 
 def parquet_files(root: Path) -> list[PurePath]:
-    """Return the parquet files below a folder, relative to it, without hidden ones."""
+    """Return the parquet files below a folder, relative to it, without hidden files."""
     files = sorted(file for file in root.rglob("*.parquet") if file.is_file())
     return [file for file in (file.relative_to(root) for file in files) if not _is_hidden(file)]
 
 
 def split_of(file: PurePath) -> str:
-    """Return the split that a name begins with: `train` of `train-00000-of-00002.parquet`."""
+    """Return the split at the start of a name: `train` of `train-00000-of-00002.parquet`."""
     shard = SHARD.fullmatch(file.stem)
     return shard[1] if shard else file.stem
 
 
 def files_of_split(files: Sequence[PurePath], split: str) -> list[PurePath]:
-    """Return the files of a split, none if there is no such split.
+    """Return the files of a split; empty if there is no such split.
 
-    Raises DataError, naming files, where shards are absent, where two sets of files could be the
-    split, and where its name alone and the rules of datasets do not give the same files.
+    Raises DataError, naming files, if shards are missing, if two sets of files could be the split,
+    or if the split's name and the rules of datasets give different files.
     """
     read_by_datasets = _find_as_datasets(files, split)
     own = [file for file in files if split_of(file) == split] or read_by_datasets
@@ -80,7 +80,7 @@ def _find_as_datasets(files: Sequence[PurePath], split: str) -> list[PurePath]:
 
 
 def _require_one_set(files: Sequence[PurePath], split: str) -> None:
-    """Raise DataError for files that are no whole set of shards, or several."""
+    """Raise DataError for an incomplete set of shards, or several sets."""
     shards: dict[int, PurePath] = {}
     for place, file in enumerate(files):
         shard = SHARD.fullmatch(file.stem)
@@ -101,7 +101,7 @@ def _require_one_set(files: Sequence[PurePath], split: str) -> None:
 
 
 def _set_of(file: PurePath) -> tuple[PurePath, str, int]:
-    """Return the folder, the split and the number of shards that a file's name has; 0: none."""
+    """Return the folder, split and number of shards of a file; 0 if its name gives no number."""
     shard = SHARD.fullmatch(file.stem)
     return (file.parent, shard[1], int(shard[3])) if shard else (file.parent, "", 0)
 

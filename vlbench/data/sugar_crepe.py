@@ -1,12 +1,12 @@
 """SugarCrepe: captions of COCO's val2017 with fluent foils. Hsieh et al. 2023, arXiv:2306.14610.
 
-The files are those in `data` of github.com/RAIVNLab/sugar-crepe (MIT) at commit 0047054: one
+The files are in `data` of github.com/RAIVNLab/sugar-crepe (MIT) at commit 0047054: one
 object per file, of items with the keys `filename`, `caption` and `negative_caption`. A foil adds,
 replaces or swaps an object, an attribute or a relation.
 
 Known faults: nearly all foils of add_att and add_obj are longer than their captions (2,726 of
 2,754). In 572 items (164 of swap_obj, 408 of swap_att), caption and foil are the same words in
-another order, so that a model blind to order gets no more than half of them (issue 10 of that
+another order, so a model that ignores order gets at most half of them (issue 10 of the
 repository).
 """
 
@@ -32,7 +32,7 @@ from vlbench.errors import DataAbsent
 
 HOME = "github.com/RAIVNLab/sugar-crepe (folder data)"
 
-# Items of each file, which is a category.
+# The number of items in each file; a file is a category.
 COUNTS = {
     "add_att": 692,
     "add_obj": 2062,
@@ -45,14 +45,14 @@ COUNTS = {
 
 
 def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
-    """Return the items of all seven files, file after file; the file's name is the category.
+    """Return the items of all seven files in turn; the file's name is the category.
 
-    The columns are those of `vlbench.data.foils.foil_data`. Raises DataAbsent and DataError.
+    The columns are listed in `vlbench.data.foils.foil_data`. Raises DataAbsent and DataError.
 
     Args:
-        root: folder with the files, itself or in its folder data, as in a clone.
-        images: COCO's folder val2017, whose images are known by their names.
-        pixels: whether images are read; recorded answers need none.
+        root: folder of the files, or the folder that contains data, as in a clone.
+        images: COCO's folder val2017; its images are identified by their names.
+        pixels: whether images are read; recorded answers do not need them.
     """
     folder = root / "data" if (root / "data").is_dir() else root
     files = {category: folder / f"{category}.json" for category in COUNTS}

@@ -22,7 +22,7 @@ from vlbench.errors import DataAbsent, DataError
 HOME = "ufldl.stanford.edu/housenumbers"
 CROPS = {"train": 73_257, "test": 26_032}
 
-# The list of boxes in whole photos (format 1), from which digits would have to be cropped.
+# The boxes in whole photos (format 1); this format would need crops of the digits.
 PHOTOS = "digitStruct.mat"
 
 # The end of the header of a MATLAB 5 file, and the order of its bytes.
@@ -32,7 +32,7 @@ BYTE_ORDERS = {b"\x00\x01IM": "<", b"\x01\x00MI": ">"}
 COMPRESSED, NUMERIC, TYPES = 15, range(6, 16), {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
 IS_COMPLEX = 0x800
 
-# More bytes than precede the numbers of a matrix.
+# An upper limit of the bytes before a matrix's numbers.
 HEAD = 512
 
 # The most bytes of a matrix.
@@ -42,7 +42,7 @@ MOST = CROPS["train"] * 32 * 32 * 3 + HEAD
 def svhn(*, root: Path, download: bool = False) -> Data:
     """Return the cropped digits, 32x32, of `train_32x32.mat` and `test_32x32.mat`.
 
-    Where `root` has neither, `download` fetches both from the hub.
+    If `root` has neither file, `download` fetches both from the hub.
 
     Args:
         root: folder of the files.
@@ -61,7 +61,7 @@ def svhn(*, root: Path, download: bool = False) -> Data:
 
 
 def _instead(root: Path) -> str:
-    """Return, for a folder of whole photos, that it holds them; else nothing."""
+    """Return a hint if the folder contains whole photos; else an empty text."""
     photos = [part for part in (root, *(root / s for s in CROPS)) if (part / PHOTOS).is_file()]
     return f", not the whole photos of {PHOTOS}" if photos else ""
 
@@ -69,7 +69,7 @@ def _instead(root: Path) -> str:
 def _require_sound(path: Path) -> None:
     """Raise ValueError for a matrix on which SciPy ends the process, or takes gigabytes.
 
-    It looks up the type of the numbers by a code that it does not check (scipy/scipy#25829).
+    SciPy looks up the type of the numbers by an unchecked code (scipy/scipy#25829).
     """
     with path.open("rb") as file:
         order = BYTE_ORDERS.get(file.read(128)[124:])
@@ -85,7 +85,7 @@ def _require_sound(path: Path) -> None:
             place = 16
             for _ in range(3):  # the dimensions, the name and the numbers
                 code, count = struct.unpack(f"{order}II", head[place : place + 8])
-                # A part of at most four bytes lies within its own tag.
+                # A part of at most four bytes is inside its tag.
                 place += 8 if code >> 16 else 8 + count + -count % 8
             is_real = flags & 0xFF in NUMERIC and not flags & IS_COMPLEX
             if not is_real or code & 0xFFFF not in TYPES or place > size + 8 or size > MOST:
@@ -100,7 +100,7 @@ def _crops(path: Path) -> Split:
 
     try:
         _require_sound(path)
-        with warnings.catch_warnings(action="ignore"):  # of what then is no array
+        with warnings.catch_warnings(action="ignore"):  # for content that is not an array
             content = loadmat(path, variable_names=["X", "y"])
         pixels, labels = content["X"], content["y"].astype(float, casting="safe").ravel().tolist()
         is_right = pixels.dtype == np.uint8 and pixels.shape[:-1] == (32, 32, 3)
@@ -116,7 +116,7 @@ def _crops(path: Path) -> Split:
         raise DataError(f"{path.name}: {message}")
     if wrong := [label for label in labels if label not in range(1, 11)]:
         raise DataError(f"{path.name}: label {wrong[0]:g} is not in 1..10")
-    # One image's pixels side by side: reading them across the array misses the cache each time.
+    # Make each image contiguous: strided reads would miss the cache each time.
     images = array_images(np.ascontiguousarray(pixels.transpose(3, 0, 1, 2)))
     digits = [int(label) % 10 for label in labels]
     return labelled(images, digits, classes=10, where=path.name)

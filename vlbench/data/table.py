@@ -1,4 +1,4 @@
-"""Anybody's images, listed in a table: CSV or parquet with the path of each image and its label."""
+"""A user's images, listed in a table: CSV or parquet with each image's path and label."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from vlbench.data.records import Data
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
 
-# Characters of a line: more than the longest row of any table that is known has.
+# The most characters of a line, above the longest row of any known table.
 MOST_LINE = 1 << 20
 
-# How Python spells bytes that are no UTF-8.
+# Python's replacements for bytes that are not UTF-8.
 NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
@@ -38,10 +38,10 @@ def images(
 ) -> Data:
     """Return the images that tables in `root` list, in the order of their rows.
 
-    The column of an image has its path, relative to `root`.
+    The image column contains paths, relative to `root`.
 
-    Raises DataAbsent for a file that is not there, and DataError, naming table and row, for a
-    column or a value that is not what it should be.
+    Raises DataAbsent for a missing file, and DataError, naming table and row, for an invalid
+    column or value.
 
     Args:
         root: folder of the tables and the images.
@@ -50,7 +50,7 @@ def images(
             no such split.
         val: table of the val split in `root`, .csv (UTF-8, with a header) or .parquet; empty: no
             such split.
-        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
+        **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     named = {"train": train, "val": val, "test": test}
     names = {split: name for split, name in named.items() if name}
@@ -75,7 +75,7 @@ def questions(
 ) -> Data:
     """Return the questions of a table about images in `root`, each with its right answer.
 
-    Without options, answers are yes and no. Errors are those of `images`.
+    If there are no options, answers are yes and no. Raises the errors of `images`.
 
     Args:
         root: folder of the table and the images.
@@ -83,9 +83,9 @@ def questions(
         image: column of the image's path, relative to `root`.
         question: column of the question.
         answer: column of the right answer, the text of an option or its letter.
-        option: columns of the options; empty: the columns A, B and so on that there are.
+        option: columns of the options; empty: the existing columns among A, B and so on.
         category: column of the kind of a question, by which scores are listed; empty: none.
-        cluster: column of what questions that are not independent have in common; empty: their
+        cluster: column with equal values in questions that are not independent; empty: their
             image.
     """
     require_files(f"the table {test}", "your own questions", root / test)
@@ -118,7 +118,7 @@ def _names(path: Path, name: str) -> Sequence[str]:
 
 
 def _read(root: Path, name: str, columns: Columns) -> Rows:
-    """Return the rows of a table. Raises DataError if it is no table or lacks a column."""
+    """Return the rows of a table. Raises DataError if it is invalid or has no such column."""
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:
@@ -135,7 +135,7 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
     root = str(path).removesuffix(name)
     try:
         require_at_most(path, MOST_ANNOTATIONS)
-        # Not pyarrow.csv, which reads a file that ends within quotes as if they were closed.
+        # Not pyarrow.csv, which accepts a file that ends inside quotes.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             reader = csv.DictReader(_lines(file, lines), strict=True)
             own = own_columns(columns, reader.fieldnames or [], name)
@@ -153,9 +153,9 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
 
 
 def _cells(row: Mapping[Any, Any], columns: Iterable[str]) -> list[Any]:
-    """Return these cells of a row. Raises csv.Error for one with more cells, or fewer, than names.
+    """Return these cells of a row. Raises csv.Error unless there is one cell per column name.
 
-    DictReader gives what is too much the name None, and what is too little the value None.
+    DictReader gives surplus cells the name None, and missing cells the value None.
     """
     if None in row or None in row.values():
         names = ", ".join(name for name in row if name is not None)
@@ -166,10 +166,10 @@ def _cells(row: Mapping[Any, Any], columns: Iterable[str]) -> list[Any]:
 
 
 def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str) -> None:
-    """Raise csv.Error if two lines of one row have as many cells as `columns`, and an image each.
+    """Raise csv.Error if two lines of one row look like rows: `columns` cells and an image each.
 
-    Strict mode takes all up to the next quote for one cell. `first` is the number of the first
-    line; images are files in `root`. A caption may have lines, and commas in them.
+    In strict mode an open quote includes all text up to the next quote in one cell. `first` is the
+    number of the first line; images are files in `root`. A caption may contain lines and commas.
     """
     if len(lines) < 2:
         return
@@ -182,18 +182,18 @@ def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str)
 
 
 def _is_row(line: str, columns: int, root: str) -> bool:
-    # With quotes as they are meant, and where one that is open hides the separators.
+    # Read with quotes, and also without them, in case an open quote hides the separators.
     readers = csv.reader([line]), csv.reader([line], quoting=csv.QUOTE_NONE)
     ways = [next(reader, []) for reader in readers]
     paths = (root + cell.strip('"') for cells in ways if len(cells) == columns for cell in cells)
-    # Unlike Path.is_file, it says no to a text that is too long for a name.
+    # Unlike Path.is_file, os.path.isfile returns False for a text that is too long for a name.
     return any(map(os.path.isfile, paths))
 
 
 def _lines(file: TextIO, read: list[str]) -> Iterator[str]:
     """Yield the lines of a file one at a time, and add them to `read`.
 
-    Raises csv.Error for a long one, or bytes in it.
+    Raises csv.Error for a line that is too long or not UTF-8.
     """
     while line := file.readline(MOST_LINE + 1):
         if len(line) > MOST_LINE:

@@ -1,4 +1,4 @@
-"""Rows in Arrow, and columns whose values are made from them when they are read."""
+"""Rows in Arrow, and columns whose values are computed from them on access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from vlbench.data.records import Column
 from vlbench.digests import digest
 
-# How many rows are turned into Arrow at once. The digests depend on it: see `ColumnDigests`.
+# Rows that are converted to Arrow at once. The digests depend on it: see `ColumnDigests`.
 BATCH = 500
 
 Row = Mapping[str, Any]
@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 class Table:
     """Rows that `open_rows` returns as an Arrow table: called once, when a value is first read.
 
-    `digests` has the digest of each column's content (of images, of their pixels).
+    `digests` has the digest of each column's content (for images, of their pixels).
     """
 
     open_rows: Callable[[], Any]
@@ -40,7 +40,7 @@ class Table:
         return self.open_rows()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the opened rows: another process opens them itself."""
+        """Leave out the opened rows: another process opens them again."""
         return {name: value for name, value in vars(self).items() if name != "rows"}
 
     def values(self, column: str) -> list[Any]:
@@ -51,7 +51,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class RowValues(Sequence[Any]):
-    """One value per row, made from some of its columns on each access and not kept."""
+    """One value per row, computed from some of its columns on each access and not kept."""
 
     table: Table
     columns: tuple[str, ...]
@@ -69,9 +69,9 @@ class RowValues(Sequence[Any]):
 
 
 class ColumnDigests:
-    """Digests of the contents of columns, updated with one batch of rows after the other.
+    """Digests of the contents of columns, updated one batch of rows at a time.
 
-    Batches of other sizes give other digests.
+    Other batch sizes give other digests.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

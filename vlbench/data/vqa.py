@@ -1,4 +1,4 @@
-"""VQA as data for question generation: images with all questions asked about them.
+"""VQA as data for question generation: images with all questions about them.
 
 Antol et al. 2015, arXiv:1505.00468 (version 1) and Goyal et al. 2017, arXiv:1612.00837 (version 2).
 """
@@ -42,18 +42,18 @@ def vqa(
 ) -> Data:
     """Return VQA's images, ordered by id, with their questions, ordered by question id.
 
-    The columns are those of `vlbench.data.asked_images`; answers are not read. Captions of test2015
-    are a results file, captions_test2015_neuraltalk2_results.json. Without `coco` there are neither
-    captions nor images.
+    The columns are listed in `vlbench.data.asked_images`; answers are not read. Captions of
+    test2015 are in a results file, captions_test2015_neuraltalk2_results.json. If `coco` is None,
+    there are neither captions nor images.
 
     Args:
         root: folder of the official files of open-ended questions, or of `files`.
         coco: COCO's folder with images, and the captions of each part in annotations; None:
             neither.
         features: file or folder of region features (see `vlbench.data.regions`); None: the data
-            have none.
-        version: 1 or 2 of VQA, whose official files are read.
-        parts: part of COCO that holds the images of each split; other splits are not read.
+            have no regions.
+        version: version of VQA, 1 or 2, of the official files.
+        parts: part of COCO that contains the images of each split; other splits are not read.
         files: file of questions in `root` by split: JSON, plain or gzipped, with or without the
             official header; None: the official files.
     """

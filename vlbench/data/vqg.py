@@ -28,10 +28,10 @@ HOME = "Microsoft Research, VQG Dataset v1.0"
 EXPECTED = {"train": 2500, "val": 1250, "test": 1250}
 SPLITS = tuple(EXPECTED)
 
-# The parts of COCO that the images come from.
+# The parts of COCO from which the images come.
 PARTS = ("train2014", "val2014")
 
-# The original files, and those of a copy without images whose links are dead.
+# The original files, and the files of a copy that omits images with dead links.
 ENDINGS = ("all.csv", "all_clean.csv")
 BETWEEN = "---"
 
@@ -46,19 +46,19 @@ def vqg(
 ) -> Data:
     """Return the images of one source with their questions, in the order of the files.
 
-    The columns are those of `vlbench.data.asked_images`. Test questions have `ratings` (1 to 3 in
-    the paper, but files also hold 4); where an image has another number of ratings than of
-    questions, its questions count as not rated. Without `coco`, the source coco has neither
-    captions nor images. The source bing has captions in its CSV files, flickr has none.
+    The columns are listed in `vlbench.data.asked_images`. Test questions have `ratings` (1 to 3 in
+    the paper, but files also contain 4). If an image's numbers of ratings and questions differ, its
+    questions count as unrated. If `coco` is None, the source coco has neither captions nor images.
+    The source bing has captions in its CSV files, flickr has no captions.
 
     Args:
         root: folder of VQG's CSV files.
-        source: `coco`, `flickr` or `bing`, whose images are read.
+        source: source of the images: `coco`, `flickr` or `bing`.
         coco: COCO's folder with annotations and images of train2014 and val2014, only for the
             source coco; None: neither.
         features: file or folder of region features of COCO's images (see `vlbench.data.regions`);
-            None: the data have none.
-        splits: splits that are read: train, val, test, or several.
+            None: the data have no regions.
+        splits: splits to read: train, val, test, or several.
     """
     if unknown := [name for name in splits if name not in SPLITS]:
         raise ValueError(f"no split '{unknown[0]}'; there are {', '.join(SPLITS)}")
@@ -78,10 +78,10 @@ def vqg(
 
 
 def read_vqg(file: Path) -> Iterator[AskedImage]:
-    """Return the images of a CSV file, with captions where the file has them.
+    """Return the images of a CSV file, with captions if the file contains them.
 
-    Cells with the text `none` and empty ones are not questions. Raises DataError with the file and
-    the line.
+    Cells that are empty or `none` are not questions. Raises DataError with the file and the
+    line.
     """
     lines = csv.reader(io.StringIO(read_text(file), newline=""), strict=True)
     try:
@@ -119,7 +119,7 @@ def _read_row(row: Mapping[str, str]) -> AskedImage:
 def _add_captions(
     file: Path, captions: Sequence[Mapping[int, Sequence[str]]]
 ) -> Iterator[AskedImage]:
-    """Yield the images of a file with their COCO captions, where captions of COCO are given."""
+    """Yield the images of a file, with their COCO captions if these are given."""
     where = "captions_train2014.json or captions_val2014.json"
     for row in read_vqg(file):
         if not captions or not row.questions:
@@ -146,5 +146,5 @@ def _is_said(text: str) -> bool:
 
 
 def _rating(text: str) -> int | None:
-    """Return a rating; None for a text that is not a number (the files hold a `y`)."""
+    """Return a rating; None for a text that is not a number (the files contain a `y`)."""
     return int(text) if is_number(text.strip()) else None

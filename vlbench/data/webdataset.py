@@ -1,13 +1,13 @@
-"""Anybody's images in tar shards, in the layout of CLIP_benchmark and of webdataset.
+"""A user's images in tar shards, in the layout of CLIP_benchmark and of webdataset.
 
-`root/SPLIT/nshards.txt` has the number of shards `root/SPLIT/0.tar`, `1.tar` and so on, and
-`root/classnames.txt` one class a line. Members of one key are one example: `s0000001.jpg` with its
-class number in `s0000001.cls` and captions, if any, in `s0000001.txt`, one a line.
+`root/SPLIT/nshards.txt` contains the number of shards `root/SPLIT/0.tar`, `1.tar` and so on, and
+`root/classnames.txt` one class per line. Members of one key are one example: `s0000001.jpg` with
+its class number in `s0000001.cls` and any captions in `s0000001.txt`, one per line.
 
-The shards are read here and not by the builder of the library datasets: that takes the suffixes of
-the first five examples for all, so that an image of another format is lost without a word, and it
-writes all images once more. An uncompressed tar needs no copy: what is kept, and remembered, is
-where each member begins, and images are read from there.
+The shards are not read by the builder of the library datasets. It applies the suffixes of the first
+five examples to all, so it silently loses images of other formats, and it writes a copy of all
+images. An uncompressed tar needs no copy: only the positions of its members are stored, and images
+are read from there.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from vlbench.data.records import Column, Data
 from vlbench.digests import file_digests
 from vlbench.errors import DataError
 
-# Of one header with its long names; a file may announce any number.
+# The most bytes of a header with its long names; a file may declare any number.
 MOST_HEADER = 1 << 20
 IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-# Bytes of a class number, of texts, and of an image: as many as the largest takes decoded.
+# The most bytes of a class number, of texts, and of an image (the size of the largest one decoded).
 MOST_NUMBER, MOST_TEXT, MOST_IMAGE = 64, 1 << 20, 3 * MOST_PIXELS
 CLASSES, COUNT = "classnames.txt", "nshards.txt"
-# What keys are called that are left out.
+# The note on keys that are left out.
 NO_EXAMPLE = "keys of shards without an image or another needed file"
-# What is remembered of a shard; another number for another `read_shard`.
+# The name of a shard's stored examples; change the number if `read_shard` changes.
 HOW = "examples of a tar shard, 4"
 # The columns of a shard besides the suffixes of its texts.
 IMAGE, KEY = "image", "__key__"
 
 
 class Member(NamedTuple):
-    """A file in a tar: its path up to the first dot of its name, what follows, and its bytes.
+    """A file in a tar: its path up to the first dot of its name, the rest, and its bytes.
 
     `suffix` is empty for a name without a dot.
     """
@@ -60,23 +60,23 @@ class Member(NamedTuple):
 
 
 class _Headers:
-    """A file of which headers are read: never more at once than a header may hold."""
+    """A file for reading headers, with a limit on the bytes of one read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.seek, self.tell = file, file.seek, file.tell
 
     def read(self, size: int) -> bytes:
-        """Return bytes of a header. Raises tarfile.ReadError where it announces too many."""
+        """Return bytes of a header. Raises tarfile.ReadError if it declares too many."""
         if not 0 <= size <= MOST_HEADER:
             raise tarfile.ReadError(f"a header of {size} bytes")
         return self._file.read(size)
 
 
 def members(path: Path, named: str) -> Iterator[Member]:
-    """Yield the files in a tar, in order, but hidden files.
+    """Yield the files in a tar, in order, except hidden files.
 
-    Raises DataError, with the tar's name in errors and the member's, for what is no file (a link,
-    say), has no plain relative path, or ends outside the tar; and for a tar that is damaged.
+    Raises DataError, with the names of tar and member, for a member that is not a file (a link, for
+    example), has no plain relative path, or ends outside the tar; and for a damaged tar.
     """
     last = "its beginning"
     try:
@@ -84,14 +84,14 @@ def members(path: Path, named: str) -> Iterator[Member]:
             # tarfile reads only headers: data are skipped by seeking.
             with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
                 while (info := archive.next()) is not None:
-                    # Otherwise it keeps all of them.
+                    # Otherwise tarfile keeps all members.
                     archive.members.clear()
                     last = repr(info.name)
                     if not info.isdir():
                         yield from _member(info, path.stat().st_size, named)
             _require_end(file, archive.offset)
     except (tarfile.TarError, *DAMAGED) as error:
-        # Without the path that an OSError names, since a result may quote the message.
+        # Without the path in an OSError, because a result may quote the message.
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         message = (
             f"{named} is damaged after {last:.200}, or is not an uncompressed tar ({why:.200})"
@@ -117,7 +117,7 @@ def _member(info: tarfile.TarInfo, size: int, named: str) -> Iterator[Member]:
 
 
 def _require_end(file: BinaryIO, start: int) -> None:
-    """Raise ValueError where a tar does not end as it should.
+    """Raise ValueError if a tar has no valid end.
 
     tarfile takes a broken header for the end.
     """
@@ -131,7 +131,7 @@ def _require_end(file: BinaryIO, start: int) -> None:
 
 
 class Packed(NamedTuple):
-    """One example: its image's place in the shard, and its texts by their suffix."""
+    """One example: its image's position in the shard, and its texts by suffix."""
 
     key: str
     start: int
@@ -141,18 +141,18 @@ class Packed(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """The examples of a shard, in the order of their first members, and how many keys are none."""
+    """The examples of a shard, ordered by their first members, and the number of other keys."""
 
     examples: Sequence[Packed]
     left_out: int
 
 
 def read_shard(path: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
-    """Return what a shard holds; `suffixes` are those of texts, and how many bytes each may have.
+    """Return the content of a shard; `suffixes` are texts' suffixes with their most bytes.
 
-    Keys that have nothing of an example are left out, and counted. Raises DataError, naming `shard`
-    and key, for a key without exactly one image, without what is wanted, or with a member that
-    cannot be read; and for an image with another dot in its name, since a key ends at the first.
+    Keys without any part of an example are left out and counted. Raises DataError, naming `shard`
+    and key, for a key without exactly one image or without a requested text, for an unreadable
+    member, and for an image with another dot in its name, because a key ends at the first dot.
     """
     keys: dict[str, dict[str, Member]] = {}
     for member in members(path, shard):
@@ -217,16 +217,16 @@ def _content(path: Path, member: Member, where: str, most: int) -> bytes:
 def images(*, root: Path, splits: Mapping[str, str], **options: Unpack[RowOptions]) -> Data:
     """Return the images of tar shards, in the order of the shards and of their members.
 
-    Columns are the suffixes of members, by default `label: cls`: a class number, or texts, one a
+    Columns are the suffixes of members, by default `label: cls`: a class number, or texts, one per
     line. Members of one key are a row, and the key is its `item`.
 
-    Raises DataAbsent where the shards are not there, and DataError, naming shard and key, for what
-    is no right example.
+    Raises DataAbsent if the shards are missing, and DataError, naming shard and key, for an invalid
+    example.
 
     Args:
         root: folder of the splits' folders, with classnames.txt for labels.
         splits: folder in `root` of each split: `{train: train, test: test}`.
-        **options: what every source of rows takes, as `vlbench.data.gate.RowOptions` lists it.
+        **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     for folder in splits.values():
         what, place = f"the folder of tar shards {folder}", root / folder
@@ -253,7 +253,7 @@ class _Images(Sequence[Any]):
         return len(self.keys)
 
     def __getitem__(self, i: Any) -> Any:
-        """Return the bytes of image i, and its name. Raises DataError for a shard that is gone."""
+        """Return the bytes of image i, and its name. Raises DataError for a missing shard."""
         shard, start, size = self.places[i].tolist()
         where = f"{self.shards[shard]}: {self.keys[i]}"
         return read_part(self.root / self.shards[shard], start, size, where), where
@@ -262,7 +262,7 @@ class _Images(Sequence[Any]):
 def _rows(root: Path, folder: str, columns: Columns) -> Rows:
     """Return the rows of the shards of a split."""
     shards = _shards(root, folder)
-    # Of two kinds in one suffix the first says how it is read: a label, texts, and names last.
+    # If a suffix has two kinds, the first kind determines how it is read: label, texts, then names.
     kinds = {name: kind for kind, names in reversed([*columns.items()]) for name in names}
     suffixes = {
         name: MOST_NUMBER if kind == "label" else MOST_TEXT
@@ -310,7 +310,7 @@ def _name_row(shards: Sequence[str], places: Sequence[int], keys: Sequence[str],
 
 
 def _value(text: str, kind: str, where: str) -> Any:
-    """Return a class number, the lines of texts, or a text that names something."""
+    """Return a class number, the lines of texts, or a single text."""
     if kind in TEXTS:
         return lines_of(text)
     if kind != "label":
@@ -321,7 +321,7 @@ def _value(text: str, kind: str, where: str) -> Any:
 
 
 def _shards(root: Path, folder: str) -> list[str]:
-    """Return the shards of a folder, relative to the root. Raises DataError where one is absent."""
+    """Return the shards of a folder, relative to the root. Raises DataError if one is missing."""
     named = f"{folder}/{COUNT}"
     if not (root / named).is_file():
         raise DataError(f"{named} is missing; it gives the number of shards")
@@ -352,7 +352,7 @@ def _class_names(root: Path) -> list[str]:
 
 
 def _remembered(root: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
-    """Return what a shard holds, which is remembered until it changes."""
+    """Return the content of a shard, which is stored until the shard changes."""
 
     def found(path: Path) -> str:
         return json.dumps(read_shard(path, shard, suffixes))

@@ -1,12 +1,12 @@
 """What'sUp: prepositions of place. Kamath et al. 2023, arXiv:2310.19785.
 
 The files are read as by `dataset_zoo/aro_datasets.py` of github.com/amitakamath/whatsup_vlms (MIT)
-at commit 7c1f255, whose README says where they are. Of the controlled images, a file has items with
-the keys `image_path` and `caption_options` (four, the first is right). Of COCO and Visual Genome,
-it has lists of an image's id, the right caption and a wrong one.
+at commit 7c1f255, whose README links to them. A file of controlled images has items with the keys
+`image_path` and `caption_options` (four, the first is right). The files of COCO and Visual Genome
+have lists of an image's id, the right caption and a wrong caption.
 
 Known fault: controlled_images/pillow_left_of_chair.jpeg and pillow_right_of_chair.jpeg are
-exchanged (issue 4 of that repository). They are read as they are.
+exchanged (issue 4 of the repository). They are read unchanged.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from vlbench.data.records import Data
 HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
 
 Name = Literal["controlled_images", "controlled_clevr", "coco_one", "coco_two", "vg_one", "vg_two"]
-# The prepositions in names of files: the first two are opposite, and the last two.
+# The prepositions in names of files: the first two are opposite, and so are the last two.
 IN_NAMES = {
     "controlled_images": ("left_of", "right_of", "on", "under"),
     "controlled_clevr": ("left_of", "right_of", "in-front_of", "behind"),
 }
-# The category of captions with these words, the first that fit, and that of all others.
+# The category of captions with these words (the first match), and of all other captions.
 IN_CAPTIONS = {
     "coco_two": ({"left of": "left", "right of": "right", "above": "above"}, "below"),
     "vg_two": (
@@ -48,7 +48,7 @@ IN_CAPTIONS = {
 
 
 class Subset(NamedTuple):
-    """A file, the folder of its images, how many items it has, and where to get the images."""
+    """A file, the folder of its images, its number of items, and the home page of the images."""
 
     file: str
     folder: str
@@ -69,15 +69,15 @@ SUBSETS: Mapping[str, Subset] = {
 def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
     """Return the items of one of the six files, in its order; the category is the preposition.
 
-    The columns are those of `vlbench.data.foils.foil_data`. Controlled images have three foils;
-    `cluster` is the two objects, four items with all prepositions, and `pair` the two of these with
-    opposite prepositions. Raises DataAbsent and DataError.
+    The columns are listed in `vlbench.data.foils.foil_data`. Controlled images have three foils;
+    `cluster` is the two objects, shared by four items with all prepositions, and `pair` is shared
+    by the two items with opposite prepositions. Raises DataAbsent and DataError.
 
     Args:
         root: folder with the files and the folders of images, as `data` of a clone.
         subset: name of the file: controlled_images, controlled_clevr, coco_one, coco_two, vg_one or
             vg_two.
-        images: folder of the subset's images; None: that in `root`.
+        images: folder of the subset's images; None: the one in `root`.
     """
     if subset not in SUBSETS:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
@@ -92,7 +92,7 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
 
 
 def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:
-    """Return an item of four captions, whose file name says where which object is."""
+    """Return an item of four captions, whose file name contains the objects and the preposition."""
     path = PurePosixPath(sound_text(entry["image_path"]))
     options = entry["caption_options"]
     if not isinstance(options, list) or len(options) != 4:
@@ -122,7 +122,7 @@ def _asked(subset: str, entry: Sequence[Any]) -> Foiled:
 
 
 def _preposition(subset: str, caption: str) -> str:
-    """Return the last word of a caption of one object, and of two what is between them."""
+    """Return the last word of a caption of one object; for two, the preposition between them."""
     if subset not in IN_CAPTIONS:
         return caption.rsplit(maxsplit=1)[-1]
     phrases, otherwise = IN_CAPTIONS[subset]

@@ -1,13 +1,13 @@
 """Winoground: two images and two captions of the same words. Thrush et al. 2022, arXiv:2204.03162.
 
-The files are those of facebook/winoground on the hub (gated, for research only): examples.jsonl has
-one object a line with the keys `id`, `image_0`, `image_1` (names without `.png`), `caption_0`,
+The files are in facebook/winoground on the hub (gated, for research only): examples.jsonl has one
+object per line with the keys `id`, `image_0`, `image_1` (names without `.png`), `caption_0`,
 `caption_1`, `tag`, `secondary_tag`, `num_main_preds` and `collapsed_tag`. The builder script
 `winoground.py` of that data set and `dataset/dataset.py` of github.com/ajd12342/why-winoground-hard
 at commit 7069ff6 read the same.
 
-Known fault: many items need more than composition, such as the sense of an ambiguous caption, or a
-sharp eye (Diwan et al. 2022, arXiv:2211.00768).
+Known fault: many items need more than composition, such as the sense of an ambiguous caption, or
+the perception of small details (Diwan et al. 2022, arXiv:2211.00768).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ EXPECTED = 400
 def winoground(*, root: Path) -> Data:
     """Return the examples in the order of the file; the category is `collapsed_tag`.
 
-    The columns are those of `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
+    The columns are listed in `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
 
     Args:
-        root: folder with examples.jsonl and the unpacked folder images, either of them also in its
-            folder data.
+        root: folder with examples.jsonl and the unpacked folder images; either may also be in the
+            folder data inside it.
     """
     file = root / FILE if (root / FILE).is_file() else root / "data" / FILE
     inner = root / "data" / "images"

@@ -1,4 +1,4 @@
-"""Small word files: the visual word of each class, analogy questions, and judged word pairs."""
+"""Small word files: the visual word of each class, analogy questions, and rated word pairs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 def read_judged_pairs(path: Path) -> list[tuple[str, str, float]]:
-    """Return the pairs and judgements of lines `word, tab, word, tab, number`. Raises DataError.
+    """Return the pairs and ratings of lines `word, tab, word, tab, number`. Raises DataError.
 
     A .csv has commas and no quotes, and may have a header.
     """

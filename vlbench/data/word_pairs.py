@@ -1,8 +1,8 @@
-"""Pairs of words with the similarity that people gave them.
+"""Pairs of words with human similarity ratings.
 
 WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110, section 5) and SimLex-999 (Hill,
-Reichart and Korhonen 2015, arXiv:1408.3456) lie inside gensim; other sets, such as MEN, SimVerb,
-RG-65 and RW, are files of the reader's own.
+Reichart and Korhonen 2015, arXiv:1408.3456) are part of gensim; other sets, such as MEN, SimVerb,
+RG-65 and RW, are files that the user provides.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vlbench.data.presence import begin_reading, package_file, require_files
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.errors import DataError
 
-# The names of the columns, in a file whose first line has them.
+# The names of the columns, if a file's first line names them.
 COLUMNS = ("word_a", "word_b", "score")
 
-# Between the cells of a line: the first of these that the first line has, or else white space.
+# Separators of the cells: the first of these that is in the first line, or else white space.
 SEPARATORS = "\t;,"
 
-# The sets inside gensim: what they are called, their files, and their sizes.
+# The sets inside gensim: their names, files and sizes.
 INSIDE_GENSIM = {
     "wordsim353": ("WordSim-353", "test/test_data/wordsim353.tsv", 353),
     "simlex999": ("SimLex-999", "test/test_data/simlex999.txt", 999),
@@ -33,7 +33,7 @@ INSIDE_GENSIM = {
 
 
 class Judged(NamedTuple):
-    """A pair of words, and how alike people found them."""
+    """A pair of words, and its human similarity rating."""
 
     word_a: str
     word_b: str
@@ -41,7 +41,7 @@ class Judged(NamedTuple):
 
 
 def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
-    """Return a set that is distributed within gensim as `word_pairs` returns a file.
+    """Return a set that is distributed with gensim, with the columns of `word_pairs`.
 
     Args:
         name: `wordsim353` or `simlex999`.
@@ -55,13 +55,13 @@ def gensim_word_pairs(*, name: Literal["wordsim353", "simlex999"]) -> Data:
 def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None = None) -> Data:
     """Return the pairs of a file as split "test", with columns word_a, word_b and score.
 
-    Raises DataAbsent for a file that is not there, and the DataError of `read_judged`.
+    Raises DataAbsent for a missing file, and the DataError of `read_judged`.
 
     Args:
         root: folder of the file.
         file: name of the file, with a pair per line.
-        columns: three columns of the first line that are word_a, word_b and score, or their numbers
-            from 1; None: columns of these names, or the first three.
+        columns: names of three columns of the first line for word_a, word_b and score, or their
+            numbers from 1; None: columns of these names, or the first three.
     """
     require_files(f"the word pairs {file}", "your own word pairs", root / file)
     begin_reading()
@@ -71,11 +71,11 @@ def word_pairs(*, root: Path, file: str = "pairs.csv", columns: list[str] | None
 def read_judged(path: Path, columns: Sequence[str] | None = None) -> list[Judged]:
     """Return the pairs of a text file with one pair per line.
 
-    Cells are separated by tabs, semicolons, commas or white space, whichever comes first in this
-    list and is in the first line; with semicolons and commas, a cell may be quoted. `columns` names
-    three columns of the first line, or numbers them from 1 if no line names them. None means
-    word_a, word_b and score if the first line names them, and the first three if not. Blank lines
-    are left out, and those that begin with #. Raises DataError, with the line.
+    Cells are separated by tabs, semicolons, commas or white space: the first of these that is in
+    the first line. With semicolons and commas, a cell may be quoted. `columns` names three columns
+    of the first line, or numbers them from 1 if no line names them. None means word_a, word_b and
+    score if the first line names them, and otherwise the first three. Blank lines and lines that
+    begin with # are left out. Raises DataError, with the line.
     """
     lines = [
         (f"{path.name}, line {number}", composed(line))
@@ -114,7 +114,7 @@ def _cells(where: str, line: str, separator: str) -> list[str]:
 
 
 def _places(first: tuple[str, list[str]], columns: Sequence[str] | None) -> tuple[list[int], bool]:
-    """Return where words and score are in a line, and whether the first line names them."""
+    """Return the columns of words and score in a line, and whether the first line names them."""
     where, cells = first
     wanted = COLUMNS if columns is None else tuple(columns)
     if len(wanted) != len(COLUMNS):

@@ -25,5 +25,5 @@ def tokens_at(spans: Sequence[tuple[int, int]], start: int, stop: int) -> list[i
 
 
 def last_token(spans: Sequence[tuple[int, int]], start: int, stop: int) -> int | None:
-    """Return the index of the last span that overlaps start..stop; None where none does."""
+    """Return the index of the last span that overlaps start..stop; None if none does."""
     return next(reversed(tokens_at(spans, start, stop)), None)

@@ -1,4 +1,4 @@
-"""The engine: devices, processes, batches and the store of what models have computed."""
+"""The engine: devices, processes, batches and the store of model outputs."""
 
 from vlbench.engine.engine import Engine
 from vlbench.engine.progress import NoProgress, Progress

@@ -1,6 +1,6 @@
-"""Asking a model that generates about images: by the likelihood of answers, by letter, in words.
+"""Questions about images to a generative model: by likelihood of answers, by letter, in words.
 
-How the replies are judged is said in `vlbench.metrics.replies`, and is the same for all models.
+`vlbench.metrics.replies` scores the replies, in the same way for all models.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
 
-# How a model is asked: the log-likelihood of each option as the answer; the options with a letter
-# each, in all cyclic orders; without the options, for an answer in words. A recording is looked up.
+# How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
+# in all cyclic orders; or without options, for an answer in words. A recording is looked up.
 Way = Literal["likelihood", "letter", "words", "recorded"]
 
-# What a row says of a model that always needs an image.
+# The note on a row of a model that always needs an image.
 CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
 
 
 class Question(NamedTuple):
-    """What is asked of one image: a question, and the texts of its options."""
+    """A question about one image, and the texts of its options."""
 
     text: str
     options: Sequence[str]
 
 
 def way_of(model: Any, asked: Literal["", Way]) -> Way:
-    """Return how a model is asked: as `asked` says, else by likelihood, else by letter.
+    """Return how to ask a model: as `asked` states, else by likelihood, else by letter.
 
-    What is recorded was asked before. Raises CannotDo if the model lacks what that takes.
+    For a recording it is always "recorded". Raises CannotDo if the model cannot be asked so.
     """
     if isinstance(model, Recording):
         return "recorded"
@@ -61,10 +61,10 @@ def likelihoods_alone(
 def look_up(
     model: Recording, rows: Split, asked: Sequence[Question]
 ) -> tuple[Split, list[list[Reply]]]:
-    """Return the rows of a split that have recorded replies, and these.
+    """Return the rows of a split that have recorded replies, and these replies.
 
-    Raises DataError if none has, and for a reply whose order or scores are not those of the item's
-    options.
+    Raises DataError if no row has a reply, and for a reply whose order or scores do not fit the
+    item's options.
     """
     names = rows["image"].examples().ids
     items = [
@@ -94,8 +94,8 @@ class Asker:
     """Asks a model about the images of a split; the work is spread over the processes.
 
     `instruction` follows each question. `per_byte` divides the log-likelihood of an option by the
-    length of its text in UTF-8, as lm-eval's `acc_norm` does. What was `recorded` of the rows is
-    not asked again.
+    length of its text in UTF-8, as lm-eval's `acc_norm` does. `recorded` contains the replies to
+    each row, for a recording.
     """
 
     def __init__(
@@ -123,15 +123,15 @@ class Asker:
         asked: Sequence[Question],
         right: Sequence[Sequence[int]],
     ) -> Judged:
-        """Return what the model's replies earn; a row of None is asked without a picture."""
+        """Return the scored replies of the model; a row of None means no picture."""
         options = [one.options for one in asked]
         return judge(self.replies(rows, asked), options, right, self.labels)
 
     def replies(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
         """Return the replies to each question about the image of its row.
 
-        By letter there is one for each cyclic order of the options, otherwise one. Raises DataError
-        for more than 10 options by letter.
+        By letter there is a reply for each cyclic order of the options, otherwise one reply. Raises
+        DataError for more than 10 options by letter.
         """
         if self.way == "recorded":
             return [self._recorded[row] for row in rows if row is not None]
@@ -184,7 +184,7 @@ class Asker:
         return replies
 
     def _each(self, wanted: Sequence[Any], ask: Callable[[Any], list[Any]], what: str) -> list[Any]:
-        """Return what `ask` gives for each; what is asked twice is asked once, by picture."""
+        """Return the result of `ask` for each; duplicates are asked once, ordered by picture."""
         each = sorted(dict.fromkeys(wanted), key=lambda one: (one[0] is not None, one[0] or 0))
         given = dict(zip(each, self._engine.spread(ask, each, what), strict=True))
         return [given[one] for one in wanted]
@@ -213,7 +213,7 @@ class Asker:
             raise ValueError(f"{self._name} must give one of {what} for each question")
 
     def _pictures(self, asked: Sequence[Sequence[Any]]) -> list[Picture]:
-        """Return the picture of each; that of a row is opened once."""
+        """Return the picture of each; each row's picture is opened once."""
         shown = "picture" if "picture" in self._rows.columns else "image"
         pictures: dict[int | None, Picture] = {None: Picture(None, None)}
         for row in dict.fromkeys(one[0] for one in asked if one[0] is not None):

@@ -1,4 +1,4 @@
-"""Devices: settings for exact float32, reproducible numbers and memory reuse; batch settings."""
+"""Devices: settings for exact float32, reproducible results and memory reuse; batch settings."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 import torch
 
-# glibc's mallopt options: the size from which blocks are mapped apart, and what is given back.
+# glibc's mallopt options: the sizes from which blocks are mapped, and from which they are released.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 NEVER = 2**31 - 1
 
-# What Linux tells a process of itself.
+# Linux's status file of the current process.
 STATUS = Path("/proc/self/status")
 
-# The batch size of what is never measured, such as texts.
+# The batch size for inputs that are never measured, such as texts.
 USUAL = 32
 
 
 def set_up(device: torch.device) -> None:
     """Make a GPU compute exact float32, and a CPU reuse its memory between batches.
 
-    TF32, which a GPU uses for convolutions unasked, keeps 10 bits of the mantissa. Some of cuDNN's
-    gradients of convolutions are added up in no fixed order, so that an attack along their sign
-    would end elsewhere each time. Large buffers that glibc gives back after each batch must be
-    cleared by the kernel before the next: keeping them made convolutional networks up to twice as
-    fast, with the same numbers out.
+    TF32, which a GPU uses for convolutions by default, keeps 10 bits of the mantissa. Some of
+    cuDNN's gradients of convolutions are summed in no fixed order, so an attack along their sign
+    would end elsewhere each time. If glibc releases large buffers after each batch, the kernel must
+    clear them before the next batch: keeping them made convolutional networks up to twice as fast,
+    with identical results.
     """
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False
@@ -43,10 +43,10 @@ def set_up(device: torch.device) -> None:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return the most memory that this process has had at once, in MB: the GPU's, or its own.
+    """Return the peak memory of this process in MB: on the GPU, or in main memory.
 
-    Of a process that a large one started, Linux's `ru_maxrss` is that of the large one, so that it
-    is asked only where the kernel tells no more, as in some sandboxes.
+    For a process that was started by a large process, Linux's `ru_maxrss` is the large process's,
+    so it is used only if the kernel gives no other value, as in some sandboxes.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
@@ -59,7 +59,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 
 def hardware(device: torch.device) -> str:
-    """Return what computes: the GPU's name, or the processor's with its instructions."""
+    """Return the GPU's name, or the processor's with its instruction set."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
@@ -69,7 +69,7 @@ def hardware(device: torch.device) -> str:
 
 
 class ComputeSettings(NamedTuple):
-    """Where the engine computes, how many rows per batch, and in which layout."""
+    """The engine's device, dtype, rows per batch, loader processes and memory layout."""
 
     device: torch.device
     dtype: torch.dtype = torch.float32
@@ -79,14 +79,14 @@ class ComputeSettings(NamedTuple):
 
     @property
     def rows_per_batch(self) -> int:
-        """The batch size, or the usual one where none has been measured."""
+        """The batch size, or the usual batch size if it has not been measured."""
         return self.batch_size or USUAL
 
 
 def loader_workers(device: torch.device) -> int:
-    """Return how many processes load and preprocess images, so that a GPU does not wait for them.
+    """Return the number of processes that load and preprocess images for the device.
 
-    On a CPU the model itself takes every core, and one process is as fast.
+    A GPU should not wait for them. On a CPU the model takes every core, so it is 0.
     """
     if device.type != "cuda":
         return 0

@@ -37,18 +37,18 @@ from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.errors import CannotDo, DataError
 from vlbench.threads import all_threads, threads_for
 
-# What each live adapter is known by, under its `id`; empty where nothing identifies it.
+# The identity of each live adapter, under its `id`; empty for an adapter without an identity.
 Identities = Mapping[int, str]
 
-# Where there are fewer shards for each of several processes, batches are dealt out.
+# With fewer shards per process than this, the batches of a shard are shared by several processes.
 FEW = 4
 
-# Features of more bytes are left in the store by `large_features`.
+# `large_features` leaves features of more bytes in the store.
 IN_MEMORY = 1 << 30
 
 
 def features_key(identity: str, compute: Any, name: str, column: Column) -> str | None:
-    """Return the key of the features that a model's method computes of a stored column."""
+    """Return the key of the features of a stored column by a model's method."""
     return _key([identity, *_codes(compute, column)], [name, column.key])
 
 
@@ -72,13 +72,13 @@ def _key(required: Sequence[str | None], parts: Any) -> str | None:
 
 
 def _parts(key: Mapping[str, Any], known: Identities) -> tuple[dict[str, Any], list[str]]:
-    """Return a key with the identity of each model in place of the model, and the identities."""
+    """Return a key with each model replaced by its identity, and the identities."""
     models = {name: known[id(value)] for name, value in key.items() if id(value) in known}
     return {**key, **models}, list(models.values())
 
 
 def _codes(*things: Any) -> Iterator[str | None]:
-    """Yield the digest of the code of functions, and of what makes the values of columns."""
+    """Yield the digests of the code of functions, and of the code behind columns."""
     for thing in things:
         if isinstance(thing, Column):
             yield from _codes(thing.stored, *getattr(thing.stored, "__dict__", {}).values())
@@ -94,7 +94,7 @@ Model = TypeVar("Model", bound=Intervenable)
 
 
 class KnownModel(NamedTuple):
-    """A live model's name, and its own view of the data if it reads another kind of regions.
+    """A live model's name, and its view of the data if it reads another kind of regions.
 
     `untrained` loads the same network with random weights and returns it with its identity.
     """
@@ -105,19 +105,19 @@ class KnownModel(NamedTuple):
 
 
 class Engine:
-    """Runs models on columns, so that probes need not know of devices, batches or the store.
+    """Runs models on columns, so that probes do not handle devices, batches or the store.
 
     A column is cut into shards and a shard into batches at fixed positions of the stored column,
-    however many processes there are, so that one process and several compute the same bytes. A
-    batch leaves out rows that are stored already, and no BLAS gives a row the same bits in batches
-    of different sizes: features then differ by rounding, at most 1e-4 of a vector's norm in float32
-    on CPUs.
+    whatever the number of processes, so one process and several compute the same bytes. A batch
+    omits rows that are already stored, and BLAS libraries compute different bits for a row in
+    batches of different sizes: features then differ by rounding, at most 1e-4 of a vector's norm in
+    float32 on CPUs.
 
-    All threads compute in its passes and trainings, and one in the rest of a probe.
+    The engine's passes and trainings use all threads, the rest of a probe one thread.
 
-    `trained` says whether a probe has trained something, so that its scores move with the seed.
-    `train` sets it, and so does a probe that trains by itself. `saturated` counts the probabilities
-    of exactly 0 or 1 among scores that were compared.
+    `trained` is True if a probe has trained something, so that its scores depend on the seed.
+    `train` sets it, and so does a probe that trains without the engine. `saturated` counts the
+    probabilities of exactly 0 or 1 among scores that were compared.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class Engine:
         known: Mapping[int, KnownModel] | None = None,
         data: str = "",
     ) -> None:
-        """Take the identity of each live adapter under its `id`, empty where it has none.
+        """Take the identity of each live adapter under its `id`, empty if it has no identity.
 
-        `known` is what else is known of them; `data` names what they read, to whoever looks into
-        the cache.
+        `known` contains their names and further facts; `data` names the data that they read, for
+        users who inspect the cache.
         """
         self.settings = settings
         self._store = store
@@ -142,7 +142,7 @@ class Engine:
         self._progress = progress or NoProgress()
         self._processes = processes or Processes(cpu=True)
         self._known = dict(known or {})
-        # Alive as long as the engine, which knows a model by its `id`.
+        # Kept alive as long as the engine, which identifies a model by its `id`.
         self._cuts: list[Any] = []
         self._data = data
         self._repeating: dict[tuple[int, str], Repeating] = {}
@@ -156,28 +156,28 @@ class Engine:
 
     @property
     def device(self) -> torch.device:
-        """Where adapters live and probes compute."""
+        """The device of adapters and of probes' computations."""
         return self.settings.device
 
     @property
     def is_main(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this is the process that writes."""
         return self._processes.is_main
 
     def read_by(self, companion: Any, data: Data) -> Data:
-        """Return the same rows with the regions that a companion reads, where it reads others."""
+        """Return the same rows with the regions that a companion reads, if it reads others."""
         known = self._known.get(id(companion))
         return data if known is None or known.data is None else known.data
 
     def name_of(self, model: Any) -> str:
-        """Return the name that a row or a task gives a live model; its class where it has none."""
+        """Return a live model's name in a row or a task; if it has no name, its class."""
         known = self._known.get(id(model))
         return known.name if known else type(model).__name__
 
     def untrained(self, model: Any) -> Any:
         """Return the same network with random weights, which takes its memory a second time.
 
-        It is loaded at the first call, and stored outputs of it are under its own identity. Raises
+        It is loaded at the first call; its outputs are stored under a separate identity. Raises
         CannotDo, with the reason, if the model has no such network.
         """
         known = self._known.get(id(model))
@@ -191,7 +191,7 @@ class Engine:
 
     @all_threads()
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:
-        """Return an adapter's method over a column: float32 [N, D] on the CPU, a copy of its own.
+        """Return an adapter's outputs for a column: float32 [N, D], a copy on the CPU.
 
         Images pass through the adapter's `preprocess` first. Raises ValueError for an output of
         another shape and for NaN or infinite values, with the row.
@@ -201,7 +201,7 @@ class Engine:
         return features
 
     def cut(self, model: Model, what: Cut) -> Model:
-        """Return the model without some parts, under its name and with an identity of its own."""
+        """Return the model without some parts, under its name but with another identity."""
         cut = model.cut(what)
         identity = self._identities.get(id(model))
         self._cuts.append(cut)
@@ -211,13 +211,13 @@ class Engine:
         return cut
 
     def count_saturated(self, kind: str, scores: Tensor) -> None:
-        """Count probabilities that rounded to 0 or 1, where none is higher than another."""
+        """Count probabilities that rounded to 0 or 1, which are tied."""
         if kind == PROBABILITY:
             self.saturated += int(((scores == 0) | (scores == 1)).sum())
 
     @property
     def store(self) -> Store | None:
-        """Where features are stored, if anywhere."""
+        """The store of features; None if nothing is stored."""
         return self._store
 
     @property
@@ -226,17 +226,17 @@ class Engine:
         return self._processes.size == 1
 
     def attempt(self, work: Callable[[], Found]) -> list[Found]:
-        """Do work in every process; all raise the first error, or get what each returned."""
+        """Do work in every process; return all results, or raise the first error in all."""
         return self._processes.attempt(work)
 
     def key_of(self, compute: Encode, column: Column) -> str | None:
-        """Return the key of what an adapter's method computes; None where nothing is stored."""
+        """Return the key of the outputs of an adapter's method; None if nothing is stored."""
         identity = self._identities.get(id(compute.adapter), "")
         key = features_key(identity, compute, compute.name, column) if self._store else None
         return self._described(key, f"{compute.name} of {column.kind}s", [compute.adapter])
 
     def _described(self, key: str | None, what: str, of: Iterable[Any]) -> str | None:
-        """Let the store say of what the values under a key are, and return the key."""
+        """Record in the store what a key's values are, and return the key."""
         if self._store and key:
             models = sorted({self.name_of(one) for one in of if id(one) in self._identities})
             about = {"models": models, "what": what, "data": self._data}
@@ -251,7 +251,7 @@ class Engine:
         return {number: [rows[place] for place in places[number]] for number in own}
 
     def show_pass(self, what: str, column: Column) -> Callable[[int], None]:
-        """Show a pass over a column, and return what counts its rows."""
+        """Show a pass over a column; return a function that counts its rows."""
         self._progress.start(f"{what} on {column.kind}s", len(column))
         return self._advance
 
@@ -259,19 +259,19 @@ class Engine:
     def features_up_to(
         self, encode: Callable[[Any], Tensor], column: Column, most: float
     ) -> Features:
-        """Return what `features` does; if it has more than `most` bytes, it stays in the store."""
+        """Return the result of `features`; above `most` bytes it stays in the store."""
         return self._features(encode, column, most)
 
     @all_threads()
     def large_features(self, encode: Callable[[Any], Tensor], column: Column) -> Features:
-        """Return what `features` does; if larger than a gigabyte, it stays in the store."""
+        """Return the result of `features`; above a gigabyte it stays in the store."""
         return self._features(encode, column, IN_MEMORY)
 
     def _features(self, encode: Callable[[Any], Tensor], column: Column, most: float) -> Features:
         """Return features [N, D], in memory if they have at most `most` bytes."""
         compute = Encode(self.checked(encode), column, self.settings)
         key = self.key_of(compute, column)
-        # Of several processes, each has stored but its own shards, maybe on a disk of its own.
+        # With several processes, each stores only its shards, and their disks may differ.
         store = self._store if key and self._processes.size == 1 else None
         out, fits = torch.empty((0, 0)), True
         self._progress.start(f"{compute.name} on {column.kind}s", len(column))
@@ -287,8 +287,8 @@ class Engine:
     def checked(self, method: Method) -> Method:
         """Return an adapter's method that passes four examples of its first batch again.
 
-        It then raises SpecError for outputs that depend on their batch. It is for what calls the
-        method inside `map` or `spread`, and does so once in the life of this engine.
+        It then raises SpecError for outputs that depend on their batch. It is for code that calls
+        the method inside `map` or `spread`; the check runs once per engine.
         """
         key = id(getattr(method, "__self__", method)), getattr(method, "__name__", "")
         if key not in self._repeating:
@@ -305,10 +305,10 @@ class Engine:
     ) -> list[Any]:
         """Return one output per example, in order: `function` gets one list of values per column.
 
-        Where an example takes long, `one_by_one` computes, and stores, each by itself. Outputs are
-        stored only under a key, of plain values, tensors and live models, that names all that they
-        depend on besides the columns and the code that the function reaches. What depends on a
-        model without an identity is not stored.
+        With `one_by_one`, for slow examples, each is computed and stored separately. Outputs are
+        stored only if a key is given. The key consists of plain values, tensors and live models,
+        and must name all that the outputs depend on besides the columns and the code that the
+        function reaches. Outputs that depend on a model without an identity are not stored.
         """
         rows = range(len(columns[0]))
         compute = Apply(function, columns, self.settings)
@@ -325,7 +325,7 @@ class Engine:
         return outputs
 
     def encode_regions(self, encoder: RegionEncoder, split: Split) -> Split:
-        """Return a split whose `regions` are those of its pictures, as an encoder sees them.
+        """Return a split whose `regions` are its pictures' regions with vectors of an encoder.
 
         Raises DataError for a picture without regions.
         """
@@ -348,9 +348,9 @@ class Engine:
     def once(self, key: Mapping[str, Any], build: Callable[[], Any]) -> Any:
         """Return what `build` made for this key, now or in an earlier run of the same code.
 
-        The main process builds; the others get what it built. The key, of plain values, tensors and
-        live models, names all that the value depends on besides the code that `build` reaches. The
-        value is made of tensors and plain values.
+        The main process builds; the others get its result. The key, of plain values, tensors and
+        live models, must name all that the value depends on besides the code that `build` reaches.
+        The value consists of tensors and plain values.
         """
         stored = once_key(build, key, self._identities) if self._store else None
         self._described(stored, str(key.get("what", "value")), key.values())
@@ -360,7 +360,7 @@ class Engine:
                 return None
             if not self._store or not stored:
                 return {"value": build()}
-            # Runs that are started together wait for the first of them, up to PATIENCE.
+            # Simultaneous runs wait for the first of them, up to PATIENCE.
             with self._store.locked(stored, "once", seconds=PATIENCE):
                 value = self._store.load(stored, "once")
                 if not isinstance(value, dict) or "value" not in value:
@@ -380,10 +380,10 @@ class Engine:
     ) -> Any:
         """Return the result of the training that `make` returns, now or of an earlier run.
 
-        The key, of plain values, tensors and live models, names all that the result depends on
+        The key, of plain values, tensors and live models, must name all that the result depends on
         besides the code that `make` reaches. A training that depends on a model without an identity
-        is not stored. `what` names it to the user. All threads compute; where a training is one of
-        matrix products of these `sizes`, that is for `threads_for` to say.
+        is not stored. `what` names it to the user. All threads compute; if matrix products of these
+        `sizes` dominate the training, `threads_for` chooses the number of threads.
         """
         self.trained = True
         stored = once_key(make, key, self._identities) if self._store else None
@@ -408,11 +408,9 @@ class Engine:
     ) -> list[Any]:
         """Return one output per item, in order, on every process; nothing is stored.
 
-        With `what`, it is shown how many are done.
-
-        The items are cut into batches at fixed positions, which the processes share among them.
-        Outputs are plain values and tensors on the CPU. Raises ValueError where `function` returns
-        another number of outputs than it was given items.
+        If `what` is given, progress is shown under this name. The items are cut into batches at
+        fixed positions, which are divided among the processes. Outputs are plain values and tensors
+        on the CPU. Raises ValueError if the numbers of outputs and items differ.
         """
         size = self.settings.rows_per_batch
         starts, processes = range(0, len(items), size), self._processes
@@ -433,7 +431,7 @@ class Engine:
         return [output for part in parts for output in part]
 
     def watched(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
-        """Yield the items and show how many are done: for work that is no pass over data."""
+        """Yield the items and show progress, for work that is not a pass over data."""
         self._progress.start(what, total)
         for item in items:
             yield item
@@ -446,13 +444,13 @@ class Engine:
     def _shards(
         self, key: str | None, rows: Sequence[int], compute: Compute, shard: int = SHARD
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yield the places in `rows` and the outputs of each shard; each process yields its own."""
+        """Yield the places in `rows` and the outputs of each shard, computed by all processes."""
         places, size = places_by_shard(rows, shard), self._processes.size
         store, batch_size = self._store if key else None, self.settings.rows_per_batch
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         if size > 1 and len(places) < FEW * size and batch_size < shard:
             left = iter(places.items())
-            # In parts, so that no process computes more between two stores than a shard has rows.
+            # In groups, so that no process computes more than a shard's rows between two stores.
             while some := dict(islice(left, size)):
                 yield from self._few_shards(parts, rows, some)
             return
@@ -469,10 +467,10 @@ class Engine:
     def _few_shards(
         self, parts: Parts, rows: Sequence[int], places: Mapping[int, Sequence[int]]
     ) -> Iterator[tuple[list[int], Any]]:
-        """Yield what `_shards` does; the batches of these shards are dealt out to the processes.
+        """Yield what `_shards` does; the batches of these shards are divided among the processes.
 
-        What one of them has stored is not computed. The shards are stored by those that would else
-        compute them, when all these batches are done.
+        Outputs that any process has stored are not computed. Each shard is stored by the process
+        that `own_shards` assigns it to, when all these batches are done.
         """
         wanted = {number: [rows[place] for place in own] for number, own in places.items()}
         count = sum(map(len, wanted.values()))
@@ -493,9 +491,9 @@ class Engine:
         def compute() -> list[tuple[list[int], Any]]:
             outputs = [([*own], pack([*own.values()]))] if own else []
             for done, values in parts.compute(mine):
-                # Sent by itself, a row of a batch would take the whole batch with it.
+                # Pickled alone, a row of a batch would include the whole batch.
                 outputs.append((done, pack([*values])))
-                # The others are about as far.
+                # The other processes have done about as many rows.
                 show(len(done) * self._processes.size)
             return outputs
 
@@ -512,7 +510,7 @@ class Engine:
             yield list(places[number]), pack([own[row] for row in some])
 
     def _advance(self, rows: int) -> None:
-        """Count rows; of several processes, the main one counts for all as shards come in."""
+        """Count rows; with several processes, the main process counts them as shards arrive."""
         if self._processes.size == 1:
             self._progress.advance(rows)
 

@@ -1,6 +1,6 @@
-"""Launching: a run of several processes on this machine, which PyTorch's launcher starts and ends.
+"""Launching: a run of several processes on this machine, started and ended by PyTorch's launcher.
 
-The process that the user started only waits for them; the first of them writes to its terminal.
+The process that the user started only waits for them; their first process writes to its terminal.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ LOGGER = logging.getLogger(__name__)
 
 HERE = "127.0.0.1"
 
-# What the launchers of PyTorch and of Accelerate set, for one process too, and the number of
-# processes that Slurm's srun starts.
+# Variables that the launchers of PyTorch and Accelerate set, also for one process, and the number
+# of processes that Slurm's srun starts.
 OF_LAUNCHERS = ("WORLD_SIZE", "LOCAL_RANK", "ACCELERATE_MIXED_PRECISION")
 OF_SLURM = "SLURM_STEP_NUM_TASKS"
 
 # Signals that end a run.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-# Seconds in which a process ends that should, and between two looks at another.
+# Seconds that a process gets to end, and seconds between two checks of another process.
 GRACE, LOOK = 5, 0.2
 
-# Lines of the standard error of a process that ended alone.
+# Logged lines of the standard error of a process that ended before the others.
 LAST_LINES = 20
 
 
 def count_processes(asked: int | None, device: str) -> int:
-    """Return how many processes a run on a device has, itself included.
+    """Return the number of processes of a run on a device, including this process.
 
-    As many as a launcher started; else as many as asked for, or one for each visible GPU, which are
-    those that CUDA_VISIBLE_DEVICES leaves. Raises UnknownNameError for a number that cannot be.
+    It is the number that a launcher started; else `asked`, or one for each GPU visible under
+    CUDA_VISIBLE_DEVICES. Raises UnknownNameError for an impossible number.
     """
     if any(name in os.environ for name in OF_LAUNCHERS) or number_in(OF_SLURM, 1) > 1:
         started = number_in("WORLD_SIZE", 1)
@@ -54,7 +54,7 @@ def count_processes(asked: int | None, device: str) -> int:
             raise UnknownNameError(f"--processes is {asked}, but {why}")
         return started
     kind, _, number = device.partition(":")
-    # GPUs may be counted and still be unusable, as with a driver that is too old.
+    # GPUs may be listed but unusable, for example if the driver is too old.
     usable = kind in {"auto", "cuda"} and torch.cuda.is_available()
     gpus = torch.cuda.device_count() if usable else 0
     if asked is None:
@@ -69,13 +69,13 @@ def count_processes(asked: int | None, device: str) -> int:
 def launch(size: int, words: Sequence[str], variables: Mapping[str, str]) -> int:
     """Run a command line in `size` processes with these variables; return the first's exit code.
 
-    The others print nothing. Where one ends alone, all end, and what it wrote to standard error is
-    logged. Raises KeyboardInterrupt where a signal ends the run.
+    The other processes print nothing. If one ends early, all end, and its standard error is
+    logged. Raises KeyboardInterrupt if a signal ends the run.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined] # noqa: PLC0415 - seldom
     from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415
 
-    # They meet at the store of this process, whose port nobody else can take.
+    # They meet at this process's store, whose port no other program can take.
     store = TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
     places = _places(size, store.port, variables)
     before = {stop: signal.getsignal(stop) for stop in STOPS}
@@ -101,7 +101,7 @@ def _run(words: Sequence[str], places: Mapping[int, dict[str, str]], folder: Pat
     )
 
     arguments = dict.fromkeys(places, ("-P", "-m", "vlbench", *words))
-    # Their temporary files go with the folder, also where they are killed.
+    # Their temporary files are deleted with the folder, even if they are killed.
     own = {rank: {**place, "TMPDIR": str(folder)} for rank, place in places.items()}
     logs = DefaultLogsSpecs(str(folder), {rank: Std.ALL for rank in places if rank})
     ignored = [stop for stop in STOPS if signal.getsignal(stop) == signal.SIG_IGN]
@@ -118,7 +118,7 @@ def _run(words: Sequence[str], places: Mapping[int, dict[str, str]], folder: Pat
             sys.stdout.write("\x1b[?25h\n")  # the cursor, which bars hide
             sys.stdout.flush()
     assert ended
-    if first.returncode >= 0:  # it has ended by itself, and has said why
+    if first.returncode >= 0:  # it has ended by itself, and has printed why
         return int(first.returncode)
     failure = next(iter(ended.failures.values()))
     _log_failure(failure.local_rank, failure.exitcode, ended.stderrs[failure.local_rank])
@@ -136,14 +136,14 @@ def _places(size: int, port: int, variables: Mapping[str, str]) -> dict[int, dic
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
-        # They find modules where this process does, and not in the folder where they are started.
+        # They import modules from this process's path, not from the folder where they start.
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     return {r: {**shared, "RANK": str(r), "LOCAL_RANK": str(r)} for r in range(size)}
 
 
 def _log_failure(rank: int, code: int, errors: str) -> None:
-    """Log how a process ended, after the last lines of the file of its standard error."""
+    """Log how a process ended, after the last lines of its standard error."""
     lines = Path(errors).read_text("utf-8", "backslashreplace").splitlines() if errors else []
     for line in lines[-LAST_LINES:]:
         LOGGER.error("process %d: %s", rank, line)
@@ -156,9 +156,9 @@ def _log_failure(rank: int, code: int, errors: str) -> None:
 
 @contextmanager
 def end_with_launcher(launcher: int) -> Iterator[None]:
-    """End this process if its launcher, process number `launcher`, ends; 0 is none.
+    """End this process if its launcher, process number `launcher`, ends; 0 means no launcher.
 
-    An error of one process alone is told by the launcher, and one of all by the first process.
+    The launcher reports an error of one process, and the first process an error of all.
     """
     if launcher:
         threading.Thread(target=_wait_for_end, args=(launcher,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Features of a model's layers: an engine that gives those of one layer for `encode_images`."""
+"""Features of a model's layers: an engine whose `encode_images` returns one layer's features."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from vlbench.engine.shards import (
 )
 from vlbench.errors import CannotDo, require_known
 
-# Stands for all layers.
+# The name for all layers.
 ALL = "all"
 
 LOGGER = logging.getLogger(__name__)
 
 
 class Tower(NamedTuple):
-    """The methods of a model that name its layers and encode at them, and that of its output."""
+    """The names of a model's methods that list its layers and that encode its output."""
 
     names: str
     encode: str
 
     def methods(self, model: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-        """Return what names a model's layers and what encodes at them; None for one without."""
+        """Return a model's methods that list its layers and encode at them; None if it has none."""
         names, encode = (getattr(model, one, None) for one in (self.names, f"{self.encode}_at"))
         return (names, encode) if callable(names) and callable(encode) else None
 
@@ -49,9 +49,9 @@ TOKENS = Tower("text_layers", "encode_tokens")
 
 
 def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES) -> list[str]:
-    """Return the layers of a model that are asked for, in order of depth; `all` alone is each.
+    """Return the requested layers of a model, in order of depth; `["all"]` requests each.
 
-    Raises CannotDo for a model without layers, and UnknownNameError for a layer that it lacks.
+    Raises CannotDo for a model without layers, and UnknownNameError for an unknown layer.
     """
     methods = tower.methods(model)
     if methods is None:
@@ -64,8 +64,8 @@ def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES
 class Layers:
     """The layers of a model on an engine: one pass over a column computes all of them.
 
-    Each is stored by itself, so that a probe has one layer's features in memory at a time. Without
-    a store, or for a model without an identity, all of a column's are kept in memory.
+    Each layer is stored separately, so a probe has one layer's features in memory at a time. If
+    there is no store, or the model has no identity, all features of a column stay in memory.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Layers:
         self._kept: dict[tuple[str, str], Tensor] = {}
 
     def engine_at(self, name: str) -> Engine:
-        """Return an engine for which what the model's tower gives is what it gives at a layer."""
+        """Return an engine on which the tower's output is its output at a layer."""
         return LayerEngine(self, name)
 
     def method(self, name: str) -> Callable[[Any], Any]:
-        """Return what encodes at a layer; at the output it is the model's own method."""
+        """Return a function that encodes at a layer; for the output, the model's method."""
         if name == OUTPUT:
             own: Callable[[Any], Any] = getattr(self.model, self.tower.encode)
             return own
         return _AtLayer(self.model, name, self.tower)
 
     def is_of(self, method: Callable[..., Any]) -> bool:
-        """Return whether a method is the one of the model that layers replace."""
+        """Return whether a method is the model's method that layers replace."""
         own = getattr(method, "__self__", None) is self.model
         return own and getattr(method, "__name__", "") == self.tower.encode
 
@@ -105,7 +105,7 @@ class Layers:
         return self.engine.key_of(encode, column)
 
     def _fill(self, column: Column, keys: dict[str, Any]) -> None:
-        """Compute and store what the store lacks of this process's shards, in one pass."""
+        """Compute this process's shards that are not stored, in one pass, and store them."""
         store = self.engine.store
         assert store
         lacking: dict[int, list[int]] = {}
@@ -124,7 +124,7 @@ class Layers:
                 self._add(keys[layer], number, lacking[number], part)
 
     def _add(self, key: str, number: int, rows: Sequence[int], values: Tensor) -> None:
-        """Add rows of a layer to what is stored of their shard."""
+        """Add rows of a layer to the stored rows of their shard."""
         store = self.engine.store
         assert store
         known = stored_outputs(store, key, number) | dict(zip(rows, values.clone(), strict=True))
@@ -154,7 +154,7 @@ class Layers:
         return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
     def _say_size(self, joined: _AllLayers, column: Column, rows: int) -> None:
-        """Say how many bytes all layers of all rows need, after a look at the first row."""
+        """Log the bytes that all layers of all rows need, computed from the first row."""
         first: Any = [column[0]]
         if column.kind == "image":
             first = self.model.preprocess(column[0])[None].to(self.engine.device)
@@ -166,13 +166,14 @@ class Layers:
 
 
 class LayerEngine(Engine):
-    """An engine for which what a tower of a model gives is what it gives at one of its layers.
+    """An engine on which the output of a model's tower is its output at one of the layers.
 
-    What a probe stores of the model, such as a training, counts the layer as part of the model.
+    For a stored value that depends on the model, such as a training, the layer is part of the
+    model's identity.
     """
 
     def __init__(self, layers: Layers, name: str) -> None:
-        """Take the layers of a model, and one of them."""
+        """Take the layers of a model, and the name of one layer."""
         self.__dict__.update(layers.engine.__dict__)
         self._layers, self._name = layers, name
         known = dict(self._identities)
@@ -181,7 +182,7 @@ class LayerEngine(Engine):
         self._identities = known
 
     def checked(self, method: Method) -> Method:
-        """Return what encodes at the layer, or another method as it is, checked."""
+        """Return the checked encoder at the layer; any other method is checked unchanged."""
         at_layer = self._layers.method(self._name) if self._layers.is_of(method) else method
         return super().checked(cast("Method", at_layer))
 
@@ -192,10 +193,10 @@ class LayerEngine(Engine):
 
 
 class _AllLayers:
-    """A model's method for several layers, whose vectors are concatenated; `widths` are theirs."""
+    """A model's method for several layers: concatenated vectors, of these `widths`."""
 
     def __init__(self, model: Any, names: Sequence[str], tower: Tower) -> None:
-        # An engine knows a method that it has checked by its name.
+        # An engine identifies a checked method by its name.
         self.__self__, self.__name__ = model, f"{tower.encode}_at {', '.join(names)}"
         self.names, self.widths, self.what = names, list[int](), f"{len(names)} layers"
         self.tower = tower
@@ -216,7 +217,7 @@ class _AllLayers:
 
 
 class _EncodeLayers(Encode):
-    """Passes rows through a method for several layers, and checks each layer by itself."""
+    """Passes rows through a method for several layers, and checks each layer separately."""
 
     def __init__(self, joined: _AllLayers, engine: Engine, column: Column) -> None:
         super().__init__(engine.checked(joined), column, engine.settings)

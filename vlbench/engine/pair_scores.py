@@ -1,6 +1,6 @@
-"""Matching scores of texts for images, and the control of another image.
+"""Matching scores of texts for images, and the another-image control.
 
-What is preferred for another image as well is no matter of the image.
+If a text is also preferred for another image, the preference does not depend on the image.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from vlbench.metrics.ranking import all_equal
 # A row of a split, and a text.
 Pair = tuple[int, str]
 
-# On TRIED pairs the two towers of a model must give what its `score_pairs` gives, up to this
-# fraction of the largest score, before they replace it.
+# The similarity of a model's two towers replaces its `score_pairs` only if the two agree on TRIED
+# pairs, up to TOLERANCE times the largest score.
 TRIED = 4
 TOLERANCE = 1e-5
 
@@ -40,10 +40,10 @@ TOLERANCE = 1e-5
 class PairScorer:
     """Scores texts for the images of a split; the work is spread over the processes.
 
-    A model of two towers whose similarity is its matching score sees each image once, however many
-    texts are scored for it, now or in later calls. One without matching scores goes by its
+    If a model's matching score is the similarity of its two towers, it encodes each image once,
+    whatever the number of texts and calls. A model that has no matching score is scored by its
     similarity. With a `question`, a text's score is its log-likelihood as the answer. `kind` is
-    that of the scores, as `score_kind` says.
+    the kind of the scores, as `score_kind` returns it.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class PairScorer:
     def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
         """Return the score of each text for the image of its row of the split, float32 [N].
 
-        These are the scores to compare. Probabilities of exactly 0 or 1 are counted in the engine.
-        Raises DataError, naming model, image and text, for a score that is no finite number, and
+        Use these scores for comparisons. The engine counts probabilities of exactly 0 or 1.
+        Raises DataError, naming model, image and text, for a score that is not a finite number, and
         ValueError for a wrong number of scores.
         """
         scores = self._of_pairs(rows, texts)
@@ -100,7 +100,7 @@ class PairScorer:
         return bool(gap <= TOLERANCE * own.abs().max())
 
     def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
-        """Return what the model gives, the texts of an image with the same picture."""
+        """Return the model's scores; all texts of an image get the same picture object."""
         rows = dict.fromkeys(row for row, _ in pairs)
         pictures = {row: self.rows["picture"][row] for row in rows}
         texts = [text for _, text in pairs]
@@ -118,8 +118,8 @@ class PairScorer:
     def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
         """Return the similarity of each text's vector and its image's.
 
-        If all images, or all texts, have the same vector, one is used for all: the rounding of
-        several products would tell them apart where they are near zero.
+        If all images, or all texts, have the same vector, a single vector is used: rounding of
+        several products near zero would make equal scores differ.
         """
         model, device = self._model, self._engine.device
         assert isinstance(model, DualEncoder)
@@ -162,21 +162,21 @@ class PairScorer:
 
 
 def as_published(scores: Tensor, kind: str) -> Tensor:
-    """Return scores of a kind as papers print them: the probability of log-odds, others as is."""
-    # In float32, as papers' code computes it: more digits would only say how log-odds round.
+    """Return scores of a kind as papers print them: log-odds as probabilities, others unchanged."""
+    # In float32, as in papers' code: more digits would only show the rounding of the log-odds.
     return scores.float().sigmoid().to(scores.dtype) if kind == LOGIT else scores
 
 
 def published_kind(kind: str) -> str:
-    """Return what scores of a kind are as papers print them."""
+    """Return the kind of `as_published` scores."""
     return PROBABILITY if kind == LOGIT else kind
 
 
 def other_images(rows: int | Split, seed: int) -> list[int]:
-    """Return another row for each of so many rows, or of a split, drawn at random.
+    """Return another row for each row of a split (or of `rows` rows), drawn at random.
 
-    Each is drawn once; of rows of a split that are copies of one image, the first is drawn for all
-    copies of another. Raises TooFewRows for fewer than two images.
+    Each is drawn once. Copies of one image in a split share their draw, the first row of the other
+    image. Raises TooFewRows for fewer than two images.
     """
     images = [[row] for row in range(rows)] if isinstance(rows, int) else same_images(rows)
     if len(images) < 2:
@@ -189,7 +189,7 @@ def other_images(rows: int | Split, seed: int) -> list[int]:
 
 
 def rows_of_other_clusters(clusters: Sequence[str], seed: int) -> list[int]:
-    """Return for each row the first one of another cluster, the same for all of a cluster.
+    """Return for each row the first row of another cluster, the same for all of a cluster.
 
     Raises TooFewRows for fewer than two clusters.
     """

@@ -1,6 +1,6 @@
-"""What holds in every pass: pixels are in range and unchanged, outputs independent of the batch.
+"""Checks of each pass: pixels are in range and unchanged, outputs independent of the batch.
 
-`check` tests it on samples, and each run on the first batch that it computes, and later again.
+`vlbench check` applies them to samples, and a run to its first batch and some later batches.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch import Tensor
 
 from vlbench.errors import SpecError, defined_at
 
-# Two outputs are the same within this fraction of the larger one's largest magnitude, or within so
-# many roundings of a narrow number: each layer rounds, and not alike in a batch of another size.
+# Two outputs are equal within this fraction of their largest magnitude, or within ROUNDINGS units
+# of rounding in a narrower dtype: rounding in each layer depends on the batch size.
 TOLERANCE, ROUNDINGS = 1e-4, 16
 
 # Number of examples of a larger batch that are passed again.
 REPEATED = 4
 
-# Number of them that are passed with later batches of pixels.
+# Number of these examples that are passed again with later batches of pixels.
 SOME = 2
 
-# The largest |x| of a row lies between this and its inverse, unless all are 0: sums of squares of
-# such rows, and of products of two, are numbers of float32, so that no probe must think of others.
+# Unless a row is all 0, its largest |x| is between this and its inverse: sums of squares and
+# products of such rows are finite in float32, so probes need not handle overflow.
 SMALLEST = 1e-15
 
 CHANGES_PIXELS = (
@@ -35,7 +35,7 @@ CHANGES_PIXELS = (
 
 NORMALISES = "Move Normalize from preprocess into encode_images."
 
-# The part that is compared of an output that is no tensor.
+# The compared field of an output that is not a tensor.
 PARTS = {"encode_tokens": "vectors", "detect": "boxes", "attend": "weights"}
 
 WAY_OUT = (
@@ -46,12 +46,12 @@ WAY_OUT = (
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """Return how far, relative to the largest, outputs of an adapter in a dtype may differ."""
+    """Return the accepted difference of outputs in a dtype, relative to the largest."""
     return max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps)
 
 
 def wrong_pixels(pixels: Any) -> str:
-    """Return what pixels are instead of float32 [3, H, W] in [0, 1]; empty where they are that."""
+    """Return what pixels are if they are not float32 [3, H, W] in [0, 1]; else ""."""
     if not isinstance(pixels, Tensor):
         return type(pixels).__name__
     if pixels.dtype != torch.float32 or pixels.ndim != 3 or len(pixels) != 3:
@@ -65,9 +65,9 @@ def wrong_pixels(pixels: Any) -> str:
 
 
 def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
-    """Return what an adapter's `preprocess` makes of an image.
+    """Return the pixels that an adapter's `preprocess` makes of an image.
 
-    Raises SpecError, with its line, where that is not float32 [3, H, W] in [0, 1].
+    Raises SpecError, with its line, unless they are float32 [3, H, W] in [0, 1].
     """
     pixels = preprocess(image)
     if wrong := wrong_pixels(pixels):
@@ -78,7 +78,7 @@ def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
 
 
 def require_tensor(name: str, values: Any) -> Tensor:
-    """Return what a method of this name gave. Raises ValueError for anything but a tensor."""
+    """Return the output of a method of this name. Raises ValueError unless it is a tensor."""
     if isinstance(values, Tensor):
         return values
     kind = type(values)
@@ -87,7 +87,7 @@ def require_tensor(name: str, values: Any) -> Tensor:
 
 
 def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image]) -> None:
-    """Raise SpecError, with its line, where `preprocess` makes other pixels of an image again."""
+    """Raise SpecError, with its line, if `preprocess` of the same image gives other pixels."""
     for image in images:
         first, second = pixels_of(preprocess, image), pixels_of(preprocess, image)
         if not torch.equal(first, second):
@@ -96,7 +96,7 @@ def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image
 
 
 def first_outside(rows: Tensor) -> tuple[int, str] | None:
-    """Return the first of rows [N, D] of numbers too small or too large, and what is wrong."""
+    """Return the first of [N, D] rows whose numbers are too small or too large, and why."""
     largest = rows.abs().amax(1)
     outside = (largest > 0) & ((largest < SMALLEST) | (largest > 1 / SMALLEST))
     if not outside.any():
@@ -109,15 +109,15 @@ def first_outside(rows: Tensor) -> tuple[int, str] | None:
 
 
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensor of each output of an adapter's method that is compared."""
+    """Return the compared tensor of each output of an adapter's method."""
     part = PARTS.get(method)
     return [getattr(one, part) if part else one for one in outputs]
 
 
 def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
-    """Say how far apart the first two outputs are that should be equal; empty if all are.
+    """Return how the first unequal pair of outputs differs; empty if all are equal.
 
-    Numbers are compared on the scale of their batch: a cosine near zero is all rounding.
+    Scalars are compared on the scale of their batch: a cosine near zero is all rounding.
     """
     if all(x.ndim == y.ndim == 0 for x, y in pairs):
         pairs = [(torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs]))]
@@ -125,7 +125,7 @@ def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
 
 
 def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
-    """Say how far two outputs are apart, relative to the largest magnitude in them."""
+    """Return how two outputs differ, relative to their largest magnitude; empty if equal."""
     if x.shape != y.shape:
         return f"shape {tuple(x.shape)} becomes {tuple(y.shape)}"
     if x.numel() == 0:
@@ -140,13 +140,13 @@ def _apart(x: Tensor, y: Tensor, tolerance: float) -> str:
 class Repeating:
     """An adapter's method that passes four examples of its first batch again, in reverse.
 
-    A batch of up to four is passed again whole, and its first example alone; of a larger batch of
-    texts the shortest is passed alone, since it is padded most. After a batch of one, which shows
-    little, the first larger one is tried as well. With batch 2, 4, 8, 16 and so on, those examples
-    are passed once more, beside some of that batch if they are texts: their lengths differ most
-    from one batch to another. Of pixels two are, with batch 4, 16, 64 and so on, beside two others
-    of the same size, since a pass of eight images more is a tenth of 256. Raises SpecError if an
-    output differs then, or if the method changes its pixels.
+    A batch of up to four is passed again whole, and its first example alone. For a larger batch of
+    texts, the shortest text, which is padded most, is passed alone. A first batch of one shows
+    little, so the first larger batch is tested too. With batch 2, 4, 8, 16 and so on, the examples
+    are passed again, texts beside some of that batch, because text lengths vary between batches.
+    Only two images are passed again, with batch 4, 16, 64 and so on, beside two others of the same
+    size: a pass of eight more images costs a tenth of a pass of 256. Raises SpecError if an output
+    differs, or if the method changes its pixels.
     """
 
     def __init__(self, method: Callable[..., Any], dtype: torch.dtype = torch.float32) -> None:
@@ -157,9 +157,9 @@ class Repeating:
         self._first: tuple[list[Any], list[Tensor]] | None = None
 
     def __call__(self, *values: Any) -> Any:
-        """Return what the method returns; ValueError for a list in which a number is not finite."""
+        """Return the method's outputs; ValueError for a list that contains a non-finite number."""
         outputs = self._outputs(values)
-        # Of a tensor the caller says which row is not finite.
+        # For a tensor, the caller reports the non-finite row.
         if not isinstance(outputs, Tensor) and _count(outputs) == len(values[0]):
             for i, output in enumerate(outputs):
                 if not _is_finite(output):
@@ -183,11 +183,11 @@ class Repeating:
         shortest = _shortest(values[0])
         places = sorted({*_places(count), *shortest})
         alone = [(0,)] if count <= REPEATED else [shortest] if shortest else []
-        # Before the batch itself, whose outputs an adapter may write over in the next one.
+        # Before the batch itself, whose outputs an adapter may overwrite in the next call.
         batches = dict.fromkeys([tuple(reversed(places)), *alone])
         repeats = {batch: self._repeat(batch, values) for batch in batches}
         outputs = self._method(*values)
-        # The caller refuses outputs that are too few, no tensors or not finite.
+        # The caller refuses outputs that are too few, not tensors or not finite.
         if _count(outputs) == count and (whole := self._copy([outputs[i] for i in places])):
             together = dict(zip(places, whole, strict=True))
             for batch, repeated in repeats.items():
@@ -198,12 +198,12 @@ class Repeating:
         return outputs
 
     def _look_again(self, values: Sequence[Any]) -> Any:
-        """Return the outputs of a later batch, after the first examples were passed beside some."""
+        """Return a later batch's outputs, after passing the first examples beside some of it."""
         assert self._first
         known, expected = self._first
         if isinstance(values[0], Tensor):
             known, expected = [one[:SOME] for one in known], expected[:SOME]
-        # Both together are no larger than the batch, which may be as large as memory allows.
+        # Both together are no larger than the batch, which may already fill the memory.
         room = max(0, len(values[0]) - len(expected))
         places = _places(len(values[0]))[: min(room, len(expected))]
         some = [_select(one, places) for one in values]
@@ -232,7 +232,7 @@ class Repeating:
         return outputs
 
     def _copy(self, outputs: Sequence[Any]) -> list[Tensor]:
-        """Return copies, as an adapter may use its memory again; none where one is not finite."""
+        """Return copies, because an adapter may reuse its memory; empty if one is not finite."""
         originals = tensors(self.__name__, outputs) if _count(outputs) else []
         if not all(isinstance(one, Tensor) for one in originals):
             return []
@@ -254,7 +254,7 @@ class Repeating:
 
 
 def _count(outputs: Any) -> int:
-    """Return how many outputs there are; 0 for what is no sequence of outputs."""
+    """Return the number of outputs; 0 if `outputs` is not a sequence."""
     if isinstance(outputs, Tensor):
         return len(outputs) if outputs.ndim else 0
     return len(outputs) if isinstance(outputs, Sequence) else 0
@@ -274,19 +274,19 @@ def _is_power(number: int, base: int) -> bool:
 
 
 def _places(count: int) -> list[int]:
-    """Return which examples of a batch are passed again, spread over it."""
+    """Return the places of the examples of a batch that are passed again, evenly spread."""
     return sorted({count * i // REPEATED for i in range(REPEATED)})
 
 
 def _shortest(values: Sequence[Any]) -> tuple[int, ...]:
-    """Return the place of the shortest text of a batch; empty where the batch is no texts."""
+    """Return the place of the shortest text of a batch; empty if its values are not texts."""
     if not all(isinstance(one, str) for one in values):
         return ()
     return (min(range(len(values)), key=lambda i: len(values[i])),)
 
 
 def _are_alike(known: Any, others: Any) -> bool:
-    """Return whether two batches can be one: of texts, or of tensors of one shape."""
+    """Return whether two batches can be joined: texts, or tensors of one shape."""
     if isinstance(known, Tensor) and isinstance(others, Tensor):
         return known.shape[1:] == others.shape[1:] and len(others) > 0
     return bool(others) and all(isinstance(one, str) for one in [*known, *others])

@@ -79,7 +79,7 @@ class Encode:
         return self._by_size(values)
 
     def _by_size(self, values: list[Tensor]) -> Tensor:
-        """Return outputs in order where pixels differ in size: one batch per size."""
+        """Return outputs in order for pixels of different sizes, with one batch per size."""
         groups: dict[torch.Size, list[int]] = {}
         for i, value in enumerate(values):
             groups.setdefault(value.shape, []).append(i)
@@ -92,16 +92,16 @@ class Encode:
 
 
 def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
-    """Return a float32 copy on the CPU of what a method of this name gave of some rows, [N, D].
+    """Return a float32 copy on the CPU of a method's outputs for some rows, [N, D].
 
-    Raises ValueError for another shape or kind, and for numbers too large or too small, or NaN.
+    Raises ValueError for another shape or dtype, for numbers too large or too small, and for NaN.
     """
     if values.ndim != 2 or len(values) != len(rows):
         shape = list(values.shape)
         raise ValueError(f"{name} gave {shape} for {len(rows)} rows; return [N, D]")
     if not values.is_floating_point() or values.shape[1] == 0:
         raise ValueError(f"{name} gave {values.dtype} {list(values.shape)}; wanted float32")
-    # A copy, because an adapter may use its memory again for the next batch.
+    # A copy, because an adapter may reuse its memory for the next batch.
     values = values.detach().to("cpu", torch.float32, copy=True)
     bad = (~values.isfinite()).any(1)
     if bad.any():
@@ -129,7 +129,7 @@ class Apply:
 
     @torch.no_grad()
     def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
-        """Yield each batch's rows with what the function returned for them."""
+        """Yield each batch's rows with the function's outputs for them."""
         workers = self._settings.workers if self._rows.columns else 0
         for rows, packed in _load(self._rows, batches, workers):
             are_bytes = isinstance(packed, bytes)
@@ -147,7 +147,7 @@ class Apply:
 def _load(
     rows: Dataset[Any], batches: Batches, workers: int, *, pinned: bool = False
 ) -> Iterator[tuple[list[int], Any]]:
-    """Yield each batch's rows with their loaded values; `workers` processes load them."""
+    """Yield each batch's rows with their values, loaded by `workers` processes."""
     asked: deque[list[int]] = deque()
 
     def remember() -> Iterator[list[int]]:
@@ -161,7 +161,7 @@ def _load(
         sampler=remember(),
         num_workers=min(workers, len(batches)),
         pin_memory=pinned,
-        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+        generator=torch.Generator(),  # separate: torch's global generator must not change
     )
     for values in loader:
         if isinstance(values, Exception):
@@ -188,7 +188,7 @@ class _Preprocessed(Dataset[Any]):
                     some = [self._column.stored[row] for row in rows[:REPEATED]]
                     require_steady(prepare, some)
                     self._is_first = False
-                # One image at a time: a batch of photographs takes gigabytes before it is cropped.
+                # One image at a time: a batch of uncropped photographs takes gigabytes.
                 return stack([pixels_of(prepare, value) for value in values])
         except Exception as error:  # noqa: BLE001 - somebody's adapter; its line is known only here
             return _picklable(error)
@@ -197,8 +197,8 @@ class _Preprocessed(Dataset[Any]):
 class _Images(Dataset[Any]):
     """Batches of selected rows of image columns; runs in loader workers, so errors are values.
 
-    A worker pickles a batch as a whole: of many small tensors, each would hold a file of shared
-    memory open.
+    A worker pickles a batch as a whole: sent separately, each small tensor would keep a file of
+    shared memory open.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -214,16 +214,16 @@ class _Images(Dataset[Any]):
 
 
 class LoadingError(VlbenchError):
-    """An error that others' code raised in a loader's worker, as a text with its line."""
+    """An error of user code in a loader's worker, as a text with its line."""
 
 
 def _picklable(error: Exception) -> Exception:
-    """Return an error that a worker can send: one that pickles, without its traceback."""
+    """Return an error that a worker can send: it pickles, without its traceback."""
     if isinstance(error, VlbenchError) or not get_worker_info():
         return error
     return LoadingError(described(error))
 
 
 def stack(values: list[Tensor]) -> Tensor | list[Tensor]:
-    """Return tensors of one shape as one, which a worker sends faster than many."""
+    """Return tensors of one shape as one tensor, which a worker sends faster than many."""
     return torch.stack(values) if len({value.shape for value in values}) == 1 else values

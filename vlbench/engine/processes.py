@@ -1,7 +1,7 @@
-"""Processes that run the same program, and the one place where they communicate.
+"""Processes that run the same program, and all communication between them.
 
-All processes take part in every exchange. A process that fails sends its error in place of its
-message, so that all raise the same error at once. The only import of accelerate.
+All processes take part in every exchange. A process that fails sends its error instead of its
+message, so that all raise the same error at once. Only this module imports accelerate.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from vlbench.errors import (
 if TYPE_CHECKING:
     from vlbench.results import Status
 
-# A process may wait this long for what the main process builds once.
+# The longest time that a process waits for what the main process builds once.
 PATIENCE = timedelta(days=7)
 
-# Of the numbers that a launcher sets.
+# The most digits of a number that a launcher sets.
 MOST_DIGITS = 9
 
 
 class Ended(NamedTuple):
     """How work ended: ok, skipped, unavailable or failed; with its value or the reason.
 
-    It failed for `too_few` rows where a probe needs more.
+    `too_few` is True if it failed because a probe needs more rows.
     """
 
     status: Status
@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 
 
 class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobody's error
-    """Work that another process ended, so that all processes end it, and how it ended."""
+    """Ended work of another process, raised so that all processes end it too."""
 
     def __init__(self, ended: Ended) -> None:
         super().__init__(ended.value)
@@ -57,7 +57,7 @@ class EndedElsewhere(Exception):  # noqa: N818 - says what happened; may be nobo
 
 
 class Processes:
-    """The `size` processes of a run, of which this is number `rank`; alone unless launched."""
+    """The `size` processes of a run; this is number `rank`. One process unless launched."""
 
     def __init__(self, *, cpu: bool) -> None:
         self.rank, self.size = 0, 1
@@ -86,7 +86,7 @@ class Processes:
         return self.rank == 0
 
     def exchange(self, message: Any) -> list[Any]:
-        """Return every process's message, by rank. Raises EndedElsewhere where one has ended."""
+        """Return every process's message, by rank. Raises EndedElsewhere if a process has ended."""
         if self.size == 1:
             return [message]
         messages = self._gather(message)
@@ -100,7 +100,7 @@ class Processes:
         return messages
 
     def attempt(self, work: Callable[[], Any]) -> list[Any]:
-        """Return what the work returned in every process, or end it in all of them."""
+        """Return the results of the work in every process; if one fails, all end."""
         if self.size == 1:
             return [work()]
         try:
@@ -111,10 +111,10 @@ class Processes:
         return self.exchange(message)
 
     def sum(self, work: Callable[[], Tensor], length: int, device: torch.device) -> Tensor:
-        """Return the sum of what the work returned in the processes, float32 [length], in each.
+        """Return the sum over processes of the work's results, float32 [length], in each process.
 
-        It is the same in all of them: the summands are added in one order. Where the work fails in
-        one, all raise its error.
+        It is identical in all of them: the summands are added in one order. If the work fails in
+        one process, all raise its error.
         """
         if self.size == 1:
             return work()
@@ -147,7 +147,7 @@ class Processes:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Raise ProcessLost where one of those that this waits for inside the block has ended."""
+        """Raise ProcessLost if a process that this one waits for inside the block has ended."""
         try:
             yield
         except RuntimeError as error:
@@ -161,7 +161,7 @@ class Processes:
 
 
 def verdict(error: Exception) -> Ended:
-    """Return how work ended, from the error that it raised; others' errors come with their line."""
+    """Return how work ended, from its error; an error of user code includes its line."""
     if isinstance(error, EndedElsewhere):
         return error.ended
     if isinstance(error, DataAbsent):
@@ -174,7 +174,7 @@ def verdict(error: Exception) -> Ended:
 
 
 def local_device(name: str) -> torch.device:
-    """Return the device of this process; `auto` is its GPU where there is one."""
+    """Return the device of this process; `auto` is its GPU if it has one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
@@ -184,7 +184,7 @@ def local_device(name: str) -> torch.device:
 
 
 def number_in(variable: str, default: int) -> int:
-    """Return the whole number in a variable of the environment. Raises UnknownNameError."""
+    """Return the whole number in an environment variable. Raises UnknownNameError."""
     text = os.environ.get(variable, str(default))
     if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise UnknownNameError(f"{variable} must be a whole number, not '{text:.20}'")

@@ -1,4 +1,4 @@
-"""Progress: what a run reports while it goes on, and the bar that shows it."""
+"""Progress: the reports of a running evaluation, and the bar that shows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vlbench.console import say
 from vlbench.errors import printed
 from vlbench.results import Result
 
-# Off a terminal, seconds between two lines about one pass.
+# Seconds between two lines about one pass if the output is not a terminal.
 LINE_SECONDS = 60.0
 
 
@@ -66,7 +66,7 @@ class NoProgress:
 
 
 class Pass(NamedTuple):
-    """A pass over `total` rows: what it does, when it started, and when it was last reported."""
+    """A pass over `total` rows: its name, when it started, and when it was last reported."""
 
     what: str
     total: int
@@ -75,21 +75,21 @@ class Pass(NamedTuple):
 
 
 class _Bars(rich.progress.Progress):
-    """A bar below the line that names its model and task, which may be as long as a terminal."""
+    """A bar below the line of its model and task, which may be as long as the terminal."""
 
     cell = ""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield what is drawn, from the top; rich calls this."""
+        """Yield the parts to draw, from the top; rich calls this."""
         yield Text(self.cell)
         yield self.make_tasks_table(self.tasks)
 
 
 class Bar:
-    """Shows each pass over the data as a bar, or off a terminal in lines, and each result.
+    """Shows each pass over the data as a bar (as lines if not on a terminal), and each result.
 
-    Models and tasks in `told` are known to be skipped, which is not told again. `numbers` are put
-    before the names of a model and a task, such as `[3/22] `.
+    Skipped models and tasks in `told` were already reported and are not printed. `numbers` contains
+    prefixes of the names of a model and a task, such as `[3/22] `.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Bar:
         numbers: Mapping[tuple[str, str], str] = MappingProxyType({}),
     ) -> None:
         self._console, self._told, self._numbers = console, told, numbers
-        # The bar has what the numbers leave of the line.
+        # The bar fills the space that the numbers leave on the line.
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
             BarColumn(None, table_column=Column(ratio=1)),
@@ -111,7 +111,7 @@ class Bar:
             console=console,
             disable=not console.is_terminal or console.quiet,
             transient=True,
-            # Lines on the same terminal are printed above the bars, others go where they went.
+            # Lines on the same terminal are printed above the bars; other streams are unchanged.
             redirect_stderr=bool(sys.stderr and sys.stderr.isatty()),
         )
         self._current: TaskID | None = None
@@ -152,9 +152,9 @@ class Bar:
             self._report(self._pass, monotonic())
 
     def done(self, result: Result) -> None:
-        """Print how a task ended; tasks that a model skips for one reason stand in one line.
+        """Print how a task ended; tasks that a model skips for the same reason share a line.
 
-        The reason of several failures is told with the first.
+        If several tasks fail for the same reason, it is printed only for the first task.
         """
         if (result.model, result.task) in self._told:
             return
@@ -163,7 +163,7 @@ class Bar:
             self._skipped.setdefault(key, []).append(result.task)
             return
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
-        # A row without scores has no place for its notes but this line.
+        # Only this line shows the notes of a row without scores.
         why = [result.reason, *([] if result.scores else result.notes)]
         reason = "".join(f": {one}" for one in why if one)
         if result.status == "failed":
@@ -179,7 +179,7 @@ class Bar:
         self._skipped = {}
 
     def _report(self, current: Pass, now: float) -> None:
-        """Print how far a pass is, if `LINE_SECONDS` have passed since the last such line."""
+        """Print the progress of a pass, if `LINE_SECONDS` have passed since the last such line."""
         if now - current.reported < LINE_SECONDS or not 0 < self._done < current.total:
             return
         left = (now - current.started) * (current.total - self._done) / self._done

@@ -1,4 +1,4 @@
-"""Shards of a pass: read where they are stored, computed where no other run computes them."""
+"""Shards of a pass: read if they are stored, computed if no other run computes them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from vlbench.engine.passes import Compute
 from vlbench.engine.store import Store, StoredValue, copy_views, version_of
 from vlbench.errors import OutputError
 
-# Rows that are computed and stored together: what a killed run loses at most.
+# Rows that are computed and stored together: the most that a killed run loses.
 SHARD = 256
 
-# How often to look whether another run has stored a shard, and how long to wait for one that stores
-# nothing before its shards are computed here too, in seconds.
+# Seconds between two checks whether another run has stored a shard, and seconds without a stored
+# shard after which the shards of other runs are computed here too.
 PAUSE = 0.2
 PATIENCE = 600.0
 
-# Processes exchange shards so often in a pass, or more often where these would be more rows than
-# this of each process: all wait for the slowest.
+# Exchanges of shards per pass; more if one exchange would exceed MOST_ROWS rows per process. All
+# processes wait for the slowest.
 EXCHANGES, MOST_ROWS = 16, 1024
 
 Outputs = dict[int, Any]
 
 
 class Parts(NamedTuple):
-    """Where the shards of a pass are stored, how many rows each has, and how they are computed."""
+    """The store of a pass's shards, the rows per shard, and the computation of outputs."""
 
     store: Store | None
     key: str
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
 
 
 def stored_outputs(store: Store, key: str, number: int) -> Outputs:
-    """Return the stored outputs of a shard, by row; none of a file that holds anything else."""
+    """Return the stored outputs of a shard, by row; empty if its file has another content."""
     saved = store.load(key, f"{number:06d}")
     try:
         return dict(zip(torch.as_tensor(saved["rows"]).tolist(), saved["values"], strict=True))
@@ -69,13 +69,13 @@ def stored_outputs(store: Store, key: str, number: int) -> Outputs:
 
 
 class StoredRows:
-    """Features float32 [N, D] that stay in the store: rows are read when they are asked for.
+    """Features float32 [N, D] that stay in the store: indexing reads rows from files.
 
     Files are read, not mapped: pages of a map count as the process's memory.
     """
 
     def __init__(self, store: Store, key: str, rows: Sequence[int]) -> None:
-        """Take stored rows. Raises OutputError for a shard that is gone."""
+        """Take stored rows. Raises OutputError for a shard that is missing."""
         self._store, self._key = store, key
         self._rows = np.asarray(rows, np.int64)
         self._files: dict[int, StoredValue] = {}
@@ -93,7 +93,7 @@ class StoredRows:
         return len(self._rows)
 
     def __getitem__(self, places: Tensor | slice) -> Tensor:
-        """Return the rows at some places, as a tensor's indexing does."""
+        """Return the rows at some places, like a tensor's indexing."""
         rows = self._rows[places if isinstance(places, slice) else places.numpy()]
         out = np.empty((len(rows), self._width), np.float32)
         order = np.argsort(rows, kind="stable")
@@ -135,7 +135,7 @@ Features: TypeAlias = Tensor | StoredRows
 
 
 def places_by_shard(rows: Sequence[int], shard: int = SHARD) -> dict[int, list[int]]:
-    """Return the places in `rows` of those of each shard, by its number, rising."""
+    """Return the places in `rows` of each shard's rows, by ascending shard number."""
     places: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         places.setdefault(row // shard, []).append(place)
@@ -145,8 +145,8 @@ def places_by_shard(rows: Sequence[int], shard: int = SHARD) -> dict[int, list[i
 def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
 
-    Shards that other runs have locked come last. A run that ends holds no lock. Where no such shard
-    is stored for `PATIENCE` seconds, they are computed here too.
+    Shards that other runs have locked come last; a run that ends releases its locks. If no shard
+    becomes ready for `PATIENCE` seconds, locked shards are computed here too.
     """
     left, waited = dict(wanted), 0.0
     while left:
@@ -164,7 +164,7 @@ def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tu
 def _ready(
     parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool
 ) -> Iterator[tuple[int, Outputs]]:
-    """Yield stored shards, then those computed here; `alone` computes locked ones too."""
+    """Yield stored shards, then computed shards; `alone` computes locked shards too."""
     lacking = {}
     for number, rows in wanted.items():
         outputs = parts.stored(number)
@@ -175,7 +175,7 @@ def _ready(
             lacking[number] = rows
     work = _Work(parts, lacking, alone=alone)
     try:
-        # One stream for all shards, so that loader workers start once and run ahead.
+        # One stream for all shards, so that loader workers start once and prefetch.
         for rows, values in parts.compute(work) if lacking else ():
             parts.advance(len(rows))
             yield from work.put(rows, values)
@@ -185,7 +185,7 @@ def _ready(
 
 
 class _Open(NamedTuple):
-    """A shard being computed: outputs so far, rows that it still lacks, and its unlocking."""
+    """A shard being computed: outputs so far, rows that are missing, and its unlocking."""
 
     outputs: Outputs
     missing: set[int]
@@ -193,7 +193,7 @@ class _Open(NamedTuple):
 
 
 class _Work:
-    """Batches of shards, each locked when its first batch is asked for.
+    """Batches of shards; a shard is locked when its first batch is requested.
 
     `stored` are shards that another run has stored in the meantime.
     """
@@ -206,7 +206,7 @@ class _Work:
         self._open: dict[int, _Open] = {}
 
     def __len__(self) -> int:
-        """Return how many batches there are at most."""
+        """Return the most batches that there can be."""
         return sum(len(batches(rows, self._parts.batch_size)) for rows in self._wanted.values())
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -215,7 +215,7 @@ class _Work:
             unlock = self._parts.lock(number)
             if unlock is None and not self._alone:
                 continue
-            # Again: another run may have stored it before it unlocked it.
+            # Read again: another run may have stored the shard before it unlocked it.
             outputs = self._parts.stored(number)
             missing = set(rows) - outputs.keys()
             self._parts.advance(len(set(rows) & outputs.keys()))
@@ -228,7 +228,7 @@ class _Work:
                 self.stored.append((number, outputs))
 
     def put(self, rows: Sequence[int], values: Sequence[Any]) -> Iterator[tuple[int, Outputs]]:
-        """Add the outputs of a batch, and yield its shard, stored, if that was its last."""
+        """Add the outputs of a batch; yield its shard, stored, if the batch was its last."""
         number = rows[0] // self._parts.rows
         shard = self._open[number]
         shard.outputs.update(zip(rows, values, strict=True))
@@ -245,9 +245,9 @@ class _Work:
 
 
 def shards_together(of_each: float, rows: int) -> int:
-    """Return how many shards of `rows` rows each of several processes exchanges at a time.
+    """Return how many shards of `rows` rows each process computes between two exchanges.
 
-    `of_each` is the number of shards that each computes.
+    `of_each` is the number of shards per process.
     """
     return max(1, min(math.ceil(of_each / EXCHANGES), MOST_ROWS // rows))
 
@@ -261,7 +261,7 @@ def batches(rows: Sequence[int], size: int) -> list[list[int]]:
 
 
 def pack(values: list[Any]) -> Any:
-    """Return tensors of one shape as one tensor, anything else as a list of its own tensors."""
+    """Return tensors of one shape as one tensor, other values as a list of copies."""
     if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
         return torch.stack(values)
     return [copy_views(value) for value in values]

@@ -1,8 +1,8 @@
 """Feature store: checksummed files keyed by digest, written completely or not at all.
 
-A file is a checksum of 32 bytes, of its key, part and body, and the body. What is a few tensors is
-`MARK`, XXH3 of 128 bits and safetensors; anything else, and every file of 0.1, is SHA-256 and what
-torch.save writes.
+A file consists of a 32-byte checksum, of its key, part and body, and the body. For a few plain
+tensors the checksum is `MARK` and a 128-bit XXH3, and the body is safetensors; for other values,
+and in every file of version 0.1, they are SHA-256 and the output of torch.save.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:  # imported by the first lock
 
 CHECKSUM_BYTES = 32
 
-# How the file of tensors begins, and the types of numbers that it may hold.
+# The beginning of a file of tensors, and the dtypes that it may contain.
 MARK = b"vlbench tensors\n"
 PLAIN = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 
-# Bytes of a tensor that are looked for in its file, before all are compared.
+# A tensor is located in its file by this number of bytes before all are compared.
 PROBED = 4096
 
 
 class StoredValue(NamedTuple):
-    """A value, its file and the file's version, and the byte where a tensor's numbers begin."""
+    """A value, its file and the file's version, and the offset of a tensor's numbers."""
 
     value: Any
     file: Path
@@ -52,7 +52,7 @@ class Store:
     """A folder of values under keys, which several runs may share.
 
     A value is a mapping of tensors and plain values, nested in lists. A file that is cut short
-    or altered reads as absent, so what it held is computed again.
+    or altered counts as absent, so its value is computed again.
     """
 
     def __init__(self, root: Path) -> None:
@@ -60,11 +60,11 @@ class Store:
         self._about: dict[str, Mapping[str, Any]] = {}
 
     def describe(self, key: str, about: Mapping[str, Any]) -> None:
-        """Say of what a key's values are, for `vlbench cache`; the date is that of the last use."""
+        """Record what a key's values are, for `vlbench cache`; the date is the last use's."""
         if key in self._about:
             return
         self._about[key] = about
-        with suppress(OSError):  # nothing is stored yet, or it lies in a folder of others
+        with suppress(OSError):  # nothing is stored yet, or it is in another user's folder
             os.utime(self._file(key, "").parent / ABOUT)
 
     def load(self, key: str, part: str) -> Any:
@@ -73,9 +73,9 @@ class Store:
         return None if stored is None else stored[0]
 
     def locate(self, key: str, part: str, name: str) -> StoredValue | None:
-        """Return where a tensor's numbers lie in its file; None if it is absent or damaged."""
+        """Return the position of a tensor's numbers in its file; None if absent or damaged."""
         file = self._file(key, part)
-        # Before it is read: what is written in between is then another version.
+        # Before reading: if the file is written in between, the versions differ.
         version = version_of(file.stat()) if file.exists() else (0, 0)
         stored = self._read(key, part)
         if stored is None:
@@ -90,13 +90,13 @@ class Store:
         return StoredValue(value, file, version, CHECKSUM_BYTES + start)
 
     def _read(self, key: str, part: str) -> tuple[Any, bytes] | None:
-        """Return the value and the body of its file; None where it is absent or damaged."""
+        """Return the value and the body of its file; None if it is absent or damaged."""
         try:
             with self._file(key, part).open("rb", buffering=0) as stream:
                 checksum, body = stream.read(CHECKSUM_BYTES), stream.read()
         except OSError:  # nothing, or a folder or a link in its place
             return None
-        # Files of 1.0 have the checksum of their body alone.
+        # In files of version 1.0 the checksum covers only the body.
         for place in (_place(key, part), b""):
             if checksum == _of_tensors(place, body):
                 return safetensors.torch.load(body), body
@@ -107,11 +107,11 @@ class Store:
     def save(self, key: str, part: str, value: Mapping[str, Any]) -> None:
         """Write the value.
 
-        Raises TypeError for what is not made of tensors and plain values, OutputError where the
-        disk does not take it.
+        Raises TypeError unless it consists of tensors and plain values, and OutputError if the disk
+        refuses it.
         """
         file = self._file(key, part)
-        # Its checksum tells where a machine that lost its power left it damaged.
+        # No flush to disk: the checksum reveals a file that a power loss has damaged.
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
         write_whole(file, *_parts(_place(key, part), copy_views(value)), lasting=False)
@@ -121,14 +121,14 @@ class Store:
                 write_whole(beside, json.dumps(about).encode())
 
     def drop(self, key: str, part: str) -> None:
-        """Remove the value, if it is there."""
+        """Remove the value, if it exists."""
         self._file(key, part).unlink(missing_ok=True)
 
     def lock(self, key: str, part: str, *, seconds: float = 0) -> Callable[[], None] | None:
         """Lock a value for computing; return a function that unlocks it.
 
-        Returns None if another run holds the lock for all of `seconds`. A run that ends, however it
-        ends, holds no lock. Raises OutputError if the lock cannot be written.
+        Returns None if another run holds the lock for all of `seconds`. The lock is released when
+        its run ends, however it ends. Raises OutputError if the lock cannot be written.
         """
         file = self._file(key, part).with_suffix(".lock")
         try:
@@ -140,7 +140,7 @@ class Store:
 
     @contextmanager
     def locked(self, key: str, part: str, *, seconds: float) -> Iterator[None]:
-        """Hold the lock of a value; if another run holds it for so long, go on without."""
+        """Lock a value inside the block; after `seconds` of another run's lock, go on without."""
         unlock = self.lock(key, part, seconds=seconds)
         try:
             yield
@@ -154,14 +154,14 @@ class Store:
 
 
 def _place(key: str, part: str) -> bytes:
-    """Return what the checksum of a file counts with its body: one moved elsewhere is damaged."""
+    """Return the place that the checksum covers: a file moved elsewhere counts as damaged."""
     return f"{key} {part} ".encode()
 
 
 def _parts(place: bytes, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return the checksum and the body of a file."""
     parts = list(value.values())
-    # The library refuses tensors that share their memory.
+    # safetensors refuses tensors that share memory.
     if all(isinstance(one, torch.Tensor) and one.dtype in PLAIN for one in parts) and len(
         {one.data_ptr() for one in parts}
     ) == len(parts):
@@ -186,7 +186,7 @@ def _of_others(place: bytes, body: bytes) -> bytes:
 
 
 def version_of(stat: os.stat_result) -> tuple[int, int]:
-    """Return the inode and date of a file, which a replacement does not share."""
+    """Return the inode and date of a file, which differ for a replacement."""
     return stat.st_ino, stat.st_mtime_ns
 
 
@@ -196,9 +196,9 @@ def _unlock(file: Path, lock: BaseFileLock) -> None:
 
 
 def copy_views(value: Any) -> Any:
-    """Return a value whose tensors own their memory: a view would be stored with all that it views.
+    """Return a value whose tensors own their memory: torch stores a view with its whole base.
 
-    Raises TypeError for what is not made of tensors and plain values.
+    Raises TypeError unless the value consists of tensors and plain values.
     """
     if isinstance(value, torch.Tensor):
         whole = value.untyped_storage().nbytes() == value.nbytes

@@ -1,4 +1,4 @@
-"""Long trainings: checkpointed, stored when done, and continued where a killed run stopped."""
+"""Long trainings: checkpointed, stored when done, and resumed after a killed run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from vlbench.engine.store import Store
 
 ONE_TRAINING = "one training: intervals leave out the variation between seeds"
 
-# What a killed run loses at most, in seconds, and one step.
+# The most that a killed run loses: this number of seconds, and one step.
 CHECKPOINT_SECONDS = 30.0
 
 RESULT, CHECKPOINT = "train", "checkpoint"
 
 
 class Seeded(Protocol):
-    """How something is trained with `seeds` seeds, from `seed` on; a named tuple."""
+    """Parameters of a training with `seeds` seeds, from `seed` on; a named tuple."""
 
     @property
     def seed(self) -> int:
@@ -33,7 +33,7 @@ class Seeded(Protocol):
 
     @property
     def seeds(self) -> int:
-        """How many there are."""
+        """The number of seeds."""
         ...
 
     def _replace(self, *, seed: int, seeds: int) -> Self: ...
@@ -43,7 +43,7 @@ SeededT = TypeVar("SeededT", bound=Seeded)
 
 
 def each_seed(training: SeededT) -> list[SeededT]:
-    """Return the training of each seed alone. Raises ValueError for none."""
+    """Return the training of each seed separately. Raises ValueError if there is no seed."""
     if training.seeds < 1:
         raise ValueError(f"{training}: seeds must be 1 or more")
     numbers = range(training.seed, training.seed + training.seeds)
@@ -51,11 +51,11 @@ def each_seed(training: SeededT) -> list[SeededT]:
 
 
 class Training(Protocol):
-    """A training that may stop after any of its `steps` and go on as if it had not.
+    """A training that may stop after any of its `steps` and resume with the same result.
 
-    All processes run it in step and end with the same: what they share out goes through
-    `Engine.spread`, `Engine.map` and `Engine.sharing`. Random numbers come from its own generators,
-    which are part of its state. States and results are made of tensors and plain values.
+    All processes run it in step and get the same result; work is divided among them only by
+    `Engine.spread`, `Engine.map` and `Engine.sharing`. Random numbers come from the training's
+    generators, which are part of its state. States and results consist of tensors and plain values.
     """
 
     steps: int
@@ -65,27 +65,27 @@ class Training(Protocol):
         ...
 
     def state(self) -> Mapping[str, Any]:
-        """Return all that the steps to come depend on; it is written before the next step.
+        """Return all that the remaining steps depend on; it is written before the next step.
 
         It may therefore share memory with the training.
         """
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as it was when `state` was returned, on this process's device."""
+        """Restore the training to `state`, on this process's device."""
         ...
 
     def result(self) -> Any:
-        """Return what the training is for."""
+        """Return the training's result."""
         ...
 
 
 class Sharing(NamedTuple):
-    """How processes share the gradient of each batch; without any, one computes all of it.
+    """How processes divide the gradient of each batch; if `processes` is None, this one does all.
 
-    Each adds the gradient of its part of a batch: sums of another order than those of one process,
-    equal but for rounding. Weights stay the same in all processes, which add up the same numbers in
-    the same order.
+    Each process adds the gradient of its part of a batch; the sums have another order than with a
+    single process, so they are equal up to rounding. Weights stay identical in all processes, which
+    add the same numbers in the same order.
     """
 
     processes: Processes | None = None
@@ -96,17 +96,17 @@ class Sharing(NamedTuple):
         return self.processes.rank if self.processes else 0
 
     def part(self, count: int) -> slice:
-        """Return which examples of a batch of `count` are this process's; maybe none."""
+        """Return this process's examples of a batch of `count`; the slice may be empty."""
         rank, size = (self.processes.rank, self.processes.size) if self.processes else (0, 1)
         return slice(rank * count // size, (rank + 1) * count // size)
 
     def backward(
         self, weights: Sequence[Tensor], loss: Callable[[], Tensor], fraction: float
     ) -> Tensor:
-        """Give weights the gradient of a batch's mean loss, and return this loss.
+        """Set `grad` of each weight to the gradient of a batch's mean loss; return the loss.
 
-        `loss` returns the mean over this process's part, which is that `fraction` of what the whole
-        batch's mean is over. It is not called where this is nothing.
+        `loss` returns the mean over this process's part, which has `fraction` of the examples in
+        the whole batch's mean. It is not called if the fraction is 0 (unless there is one process).
         """
         for weight in weights:
             weight.grad = None
@@ -117,7 +117,7 @@ class Sharing(NamedTuple):
         counts = [weight.numel() for weight in weights]
 
         def own() -> Tensor:
-            """Return the summand of each gradient, one after the other, and of the loss."""
+            """Return this process's part of each gradient, flattened, and of the loss."""
             if not fraction:
                 return torch.zeros(sum(counts) + 1, device=weights[0].device)
             part = loss() * fraction
@@ -135,7 +135,7 @@ ALONE = Sharing()
 
 
 class Place(NamedTuple):
-    """Where a training is stored, who takes part, and who watches."""
+    """A training's store and key, the processes that run it, and its progress."""
 
     store: Store | None
     key: str
@@ -146,7 +146,7 @@ class Place(NamedTuple):
 def train(place: Place, make: Callable[[], Training], what: str) -> Any:
     """Return the result of a training, now or of an earlier run; `what` names it to the user.
 
-    Another run that trains the same is waited for, as long as makes sense.
+    If another run is training the same, wait for it, up to PATIENCE.
     """
     store = place.store if place.processes.is_main else None
     with store.locked(place.key, RESULT, seconds=PATIENCE) if store else nullcontext():
@@ -160,7 +160,7 @@ def train(place: Place, make: Callable[[], Training], what: str) -> Any:
 
 
 def _load(place: Place, store: Store | None, part: str) -> Any:
-    """Return what the main process has stored, in every process; None if it has nothing."""
+    """Return what the main process has stored, in every process; None if there is nothing."""
     return place.processes.attempt(lambda: store.load(place.key, part) if store else None)[0]
 
 

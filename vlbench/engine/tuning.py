@@ -1,4 +1,4 @@
-"""Tuning: batch size and memory layout, measured, as a guess can cost half of the speed."""
+"""Measured batch size and memory layout: a wrong guess can halve the speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vlbench.engine.devices import ComputeSettings
 
 SIZES = (8, 16, 32, 64, 128, 256)
 
-# A larger batch, or another layout, must be this much faster to be worth it.
+# A larger batch, or another layout, is used only if it is faster by this factor.
 WORTH = 1.05
 
 
@@ -22,10 +22,10 @@ WORTH = 1.05
 def tune(
     settings: ComputeSettings, encode: Callable[[Tensor], Tensor], column: Column
 ) -> ComputeSettings:
-    """Return settings with the batch size and layout for images like those of a column.
+    """Return settings with the batch size and layout for images like a column's.
 
-    On a GPU the largest batch that fits; on a CPU the fastest that was measured, in PyTorch's
-    layout or with channels last. Measured on noise of the right size: no image is passed for it.
+    On a GPU the largest batch that fits; on a CPU the fastest measured batch, in PyTorch's layout
+    or with channels last. It is measured on noise of the right size, not on images.
     """
     adapter: Any = getattr(encode, "__self__", encode)
     example = adapter.preprocess(column[0])
@@ -47,7 +47,7 @@ class _Measured(NamedTuple):
 def _fastest(
     encode: Callable[[Tensor], Tensor], example: Tensor, *, channels_last: bool
 ) -> _Measured:
-    """Return the first batch size whose next larger one is not clearly faster."""
+    """Return the first batch size after which the next larger size is not clearly faster."""
     best = _Measured(0.0, SIZES[0])
     for size in SIZES:
         speed = _speed(encode, example, size, channels_last=channels_last)
@@ -60,7 +60,7 @@ def _fastest(
 def _speed(
     encode: Callable[[Tensor], Tensor], example: Tensor, size: int, *, channels_last: bool
 ) -> float:
-    """Return images per second, or 0 where the model does not support the layout."""
+    """Return images per second, or 0 if the model does not support the layout."""
     noise = torch.rand((size, *example.shape))
     if channels_last:
         noise = noise.contiguous(memory_format=torch.channels_last)

@@ -1,1 +1,1 @@
-"""Models that generate, asked about an image: chat prompts, batches, and where image tokens lie."""
+"""Generative models prompted about an image: chat prompts, batches, positions of image tokens."""

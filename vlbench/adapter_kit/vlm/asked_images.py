@@ -1,4 +1,4 @@
-"""One image shown to a generative model, and several texts that are asked about it."""
+"""One image shown to a generative model, with several texts about it."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from vlbench.adapter_kit.vlm.prompts import (
 from vlbench.capabilities import Cut
 from vlbench.errors import CannotDo, DataError
 
-# Types that read a prompt in both directions.
+# Model types that attend to a prompt in both directions.
 PREFIX_LM = frozenset({"paligemma"})
 
-# Types that were tried: what they keep of an image does not depend on the text after it.
+# Tested model types: what they cache of an image does not depend on the text after it.
 CAUSAL = frozenset(LAYOUTS) - PREFIX_LM
 
-# Texts that are run at a time, at most: for scores, and for attention, which takes more memory.
+# The most texts per batch: for scores, and for attention, which takes more memory.
 SCORED, ATTENDED = 32, 4
 
 
 class Family(NamedTuple):
-    """The format of prompts, what runs them, and what reads a batch of texts without an image.
+    """The prompt format, the runner of prompts, and the function that reads texts without image.
 
-    `tokenizer` are options of the tokenizer that reads these.
+    `tokenizer` contains the tokenizer's options for texts without image.
     """
 
     form: Callable[[Any, str], Callable[[str], Prompt]]
@@ -59,7 +59,7 @@ class Family(NamedTuple):
 
 
 def family(kind: str) -> Family:
-    """Return how models of a type are asked; a type that was not tried runs each prompt alone."""
+    """Return how to prompt models of a type; for an untested type each prompt runs alone."""
     if kind in PREFIX_LM:
         return Family(PlainPrompt, SharedImage, states_of_prompts, {"add_bos_token": True})
     return Family(ChatTemplate, SharedPrefix if kind in CAUSAL else OneByOne, _states, {})
@@ -71,7 +71,7 @@ def _states(model: Any, batch: Mapping[str, Tensor]) -> Any:
 
 
 class Row(NamedTuple):
-    """A prompt and an answer less its last id, after the head, and how many ids the answer has."""
+    """The ids after the head: a prompt and an answer without its last id; `answered` its length."""
 
     answered: int
     ids: tuple[int, ...]
@@ -80,8 +80,8 @@ class Row(NamedTuple):
 class AskedImage:
     """An image and texts: prompts that differ only in their tails, after the image.
 
-    `head` is what precedes the tails, and `image` has the numbers of image tokens among its ids.
-    Its passes run without what is in `cut`.
+    `head` contains the ids before the tails, and `image` the indices of image tokens among them.
+    Its passes run with the parts in `cut` removed.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class AskedImage:
         self.runner = runner(model, self.head, self._around)
 
     def check_length(self, context: int, more: int = 0) -> None:
-        """Raise DataError where a prompt and `more` ids are longer than `context` ids."""
+        """Raise DataError if a prompt and `more` ids are longer than `context` ids."""
         begun, longest = len(self.head.ids), max(len(tail.ids) for tail in self.tails) + more
         excess = begun + longest - context
         if excess > 0:
@@ -122,7 +122,7 @@ class AskedImage:
     def mean_logs(self, answers: Sequence[Answer]) -> Tensor:
         """Return the mean log probability of each answer's ids, float64 [answers, texts].
 
-        It is below 0 also where the probability rounds to 1.
+        It is below 0 even if the probability rounds to 1.
         """
         texts = range(len(self.tails))
         sums = self.answer_logs([(text, answer) for answer in answers for text in texts])
@@ -134,7 +134,7 @@ class AskedImage:
 
         It is the sum over the answer's ids.
         """
-        # Answers that differ in their last id are read from the same row.
+        # Answers that differ only in their last id share a row.
         rows: dict[Row, list[int]] = {}
         for i, (text, answer) in enumerate(asked):
             begun = self.tails[text].ids
@@ -143,12 +143,12 @@ class AskedImage:
         sums = torch.empty(len(asked), dtype=torch.float64)
         left = sorted(rows, key=lambda row: -row.answered)
         while left:
-            # A row has as many ids as are kept of it.
+            # A row must have at least as many ids as logits are kept.
             kept = left[0].answered
             group = [row for row in left if len(row.ids) >= kept]
             left = [row for row in left if len(row.ids) < kept]
             for some, logits in self._last_logits(group, kept):
-                # Answers in parts: each is read beside the logits of its row.
+                # Answers in parts, each with the logits of its row.
                 every = [(place, i) for place, row in enumerate(some) for i in rows[row]]
                 for length in sorted({row.answered for row in some}):
                     alike = [one for one in every if some[one[0]].answered == length]
@@ -162,7 +162,7 @@ class AskedImage:
         return sums
 
     def _last_logits(self, rows: Sequence[Row], kept: int) -> Iterator[tuple[list[Row], Tensor]]:
-        """Yield some rows at a time with their last logits [rows, kept, V]."""
+        """Yield a few rows at a time with their last logits [rows, kept, V]."""
         ids, answered = [row.ids for row in rows], [row.answered - 1 for row in rows]
         at_once = max(SCORED // kept, ATTENDED)
         given = Rows(ids, min(map(len, ids)) - kept, at_once, kept, answered)
@@ -174,7 +174,7 @@ class AskedImage:
     def generate(self, most: int) -> list[int]:
         """Return the ids that the model writes after the first text, `most` at most, greedily.
 
-        What a checkpoint sets for sampling, beams and penalties does not hold.
+        The checkpoint's settings of sampling, beams and penalties are ignored.
         """
         greedy = {"do_sample": False, "num_beams": 1, "repetition_penalty": 1.0}
         greedy |= {"no_repeat_ngram_size": 0, "max_new_tokens": most}
@@ -184,9 +184,9 @@ class AskedImage:
         return list(written[0, length:].tolist())
 
     def attention(self) -> list[Tensor]:
-        """Return the attention of each text's own tokens to the head, [layers, heads, T, head].
+        """Return the attention of each text's tokens to the head, [layers, heads, T, head].
 
-        Columns that have left the window of a layer are 0.
+        Columns outside a layer's attention window are 0.
         """
         owns = [[i for i, span in enumerate(tail.spans) if span] for tail in self.tails]
         firsts, ends = [own[0] if own else 0 for own in owns], [own[-1:] or [0] for own in owns]
@@ -212,14 +212,14 @@ class AskedImage:
         return without(self._cut, layers, Positions(self.image, ends))
 
     def _to_head(self, layer: Tensor, at: Tensor, batch: Batch) -> Tensor:
-        """Return the weights [heads, T, head] at some places of a layer's [heads, Q, K]."""
+        """Return the weights [heads, T, head] at some positions of a layer's [heads, Q, K]."""
         begun, gone = len(self.head.ids), batch.before + layer.shape[1] - layer.shape[2]
         rows = layer[:, at.to(layer.device), : max(begun - gone, 0)].float()
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
 
 
 class AskedAlone(AskedImage):
-    """Texts that are asked without an image: prompts that share what precedes the texts."""
+    """Prompts without an image; they share the ids before the texts."""
 
     def __init__(
         self,
@@ -244,8 +244,8 @@ class AskedAlone(AskedImage):
 def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:
     """Return the log probability of one token at each position, float64 [N, L] on the CPU.
 
-    `logits` are [N, L, V], `ids` int64 [N, L]. It is that of the token against all others, so that
-    it tells how near to 1 a probability is where log_softmax has rounded to 0.
+    `logits` are [N, L, V], `ids` int64 [N, L]. It is computed from the logit of the token against
+    all others, so it shows how close to 1 a probability is even if log_softmax rounds to 0.
     """
     own = logits.gather(2, ids[..., None])[..., 0]
     others = logits.scatter(2, ids[..., None], -torch.inf).logsumexp(2)
@@ -254,7 +254,7 @@ def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _as_wide(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the inputs of an image that are as wide as the prompt has ids."""
+    """Return the names of an image's inputs whose second dimension equals the number of ids."""
     size = inputs["input_ids"].shape[1]
     others = {name: value for name, value in inputs.items() if name not in PER_TOKEN}
     return [
@@ -273,7 +273,7 @@ def _move(value: Any, model: Any) -> Any:
 
 @contextmanager
 def eager(model: Any) -> Iterator[None]:
-    """Let the language model return its attention weights, which SDPA does not."""
+    """Switch the language model to eager attention, which returns weights, unlike SDPA."""
     decoder = model.get_decoder()
     before = decoder.config._attn_implementation  # noqa: SLF001 - it has no other name
     decoder.set_attn_implementation("eager")

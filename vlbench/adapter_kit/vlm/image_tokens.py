@@ -1,8 +1,8 @@
-"""Where in a picture each image token of a generative model lies.
+"""The position in a picture of each image token of a generative model.
 
 A model sees a picture in views: the whole, and for some models a grid of tiles or of finer tokens.
-The boxes of a view are disjoint and cover what the view sees. Views are in order, the whole one
-first, even if a model has its tokens in another order.
+The boxes of a view are disjoint and cover the rectangle that it sees. The whole view is always
+first, even if the model orders its tokens differently.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Rectangle = tuple[float, float, float, float]
 
 
 class ImageTokens(NamedTuple):
-    """The tokens with a place in the picture, of all image tokens of a prompt.
+    """The tokens with a position in the picture, among all image tokens of a prompt.
 
-    `places` int64 [R] are their numbers among the image tokens, `boxes` [R, 4] are xyxy pixels.
+    `places` int64 [R] are their indices among the image tokens, `boxes` [R, 4] are xyxy pixels.
     """
 
     places: Tensor
@@ -33,10 +33,10 @@ class ImageTokens(NamedTuple):
 
 
 class TokenGrid(NamedTuple):
-    """A grid of tokens from number `first` on, and the rectangle of the picture that it sees.
+    """A grid of tokens from index `first` on, and the rectangle of the picture that it sees.
 
-    The rectangle may reach over the picture's edge, into padding. Each row is followed by `extra`
-    tokens without a place.
+    The rectangle may extend beyond the picture, into padding. Each row is followed by `extra`
+    tokens that have no position.
     """
 
     first: int
@@ -47,7 +47,7 @@ class TokenGrid(NamedTuple):
 
 
 class TokenView(NamedTuple):
-    """A picture of a size, as a processor made it into inputs with `tokens` image tokens."""
+    """A picture of a size as a processor's inputs, with `tokens` image tokens."""
 
     processor: Any
     inputs: Mapping[str, Any]
@@ -61,10 +61,10 @@ class TokenView(NamedTuple):
 
 
 def locate(kind: str, seen: TokenView) -> ImageTokens:
-    """Return the places of the image tokens of a model of type `kind`.
+    """Return the positions of the image tokens of a model of type `kind`.
 
-    Raises CannotDo for a type whose tokens have no known place, and for tokens that the known
-    places do not account for.
+    Raises CannotDo for a type whose layout is unknown, and if the layout does not account for all
+    tokens.
     """
     if kind not in LAYOUTS:
         raise CannotDo(f"the positions of {kind}'s image tokens in a picture are not known")
@@ -77,7 +77,7 @@ def locate(kind: str, seen: TokenView) -> ImageTokens:
 
 
 def _place(view: TokenGrid, size: Size) -> tuple[Tensor, Tensor]:
-    """Return the numbers and boxes of a view's tokens, less those that see only padding."""
+    """Return the indices and boxes of a view's tokens, without tokens that see only padding."""
     left, top, right, bottom = view.seen
     cells = patch_boxes(view.rows, view.columns, (view.columns, view.rows)).double()
     scale = torch.tensor([(right - left) / view.columns, (bottom - top) / view.rows]).double()
@@ -92,7 +92,7 @@ def _place(view: TokenGrid, size: Size) -> tuple[Tensor, Tensor]:
 
 
 def _merge(seen: TokenView) -> list[TokenGrid]:
-    """Qwen-VL: the picture squashed to whole patches, which are merged n by n."""
+    """Qwen-VL: the picture resized to whole patches, which are merged n by n."""
     merge = seen.processor.image_processor.merge_size
     _, rows, columns = (
         seen.inputs["image_grid_thw"][0] // torch.tensor([1, merge, merge])
@@ -107,7 +107,7 @@ def _square(seen: TokenView) -> list[TokenGrid]:
 
 
 def _crop(seen: TokenView) -> list[TokenGrid]:
-    """LLaVA, FastVLM: the picture padded to a square, or cut to its centre, or squashed."""
+    """LLaVA, FastVLM: the picture padded to a square, cropped at its centre, or squashed."""
     height, width = seen.inputs["pixel_values"].shape[-2:]
     patch = seen.processor.patch_size
     return [TokenGrid(0, height // patch, width // patch, _centre(seen))]
@@ -134,7 +134,7 @@ def _centre(seen: TokenView) -> Rectangle:
 
 
 def _tiles(seen: TokenView, grid: Size, side: int, first: int) -> list[TokenGrid]:
-    """Return a view per tile of a grid of (rows, columns), from token number `first` on."""
+    """Return a view per tile of a grid of (rows, columns), from token index `first` on."""
     rows, columns = grid
     boxes = patch_boxes(rows, columns, seen.size).tolist()
     return [
@@ -143,7 +143,7 @@ def _tiles(seen: TokenView, grid: Size, side: int, first: int) -> list[TokenGrid
 
 
 def _idefics3(seen: TokenView) -> list[TokenGrid]:
-    """Idefics 3 and SmolVLM: a grid of tiles, and after it the whole picture, squashed."""
+    """Idefics 3 and SmolVLM: a grid of tiles, then the whole picture, squashed."""
     side = math.isqrt(seen.processor.image_seq_len)
     width, height = seen.size
     _, *grid = seen.processor.image_processor.get_number_of_image_patches(height, width, {})
@@ -152,7 +152,7 @@ def _idefics3(seen: TokenView) -> list[TokenGrid]:
 
 
 def _internvl(seen: TokenView) -> list[TokenGrid]:
-    """InternVL: a grid of tiles, and after it a thumbnail; no thumbnail after a single tile."""
+    """InternVL: a grid of tiles, then a thumbnail; a single tile has no thumbnail."""
     from transformers.models.got_ocr2.image_processing_got_ocr2 import (  # noqa: PLC0415 - slow
         get_optimal_tiled_canvas,
     )
@@ -173,7 +173,7 @@ def _anyres(seen: TokenView) -> list[TokenGrid]:
     """LLaVA-OneVision: the picture squashed, then a finer grid with a newline after each row.
 
     The picture is scaled to fit the best of several canvases and padded. Rows and columns of
-    tokens that lie in the padding are cut off, as whole tokens, so that some of it may be left.
+    tokens in the padding are cut off as whole tokens, so some padding may remain.
     """
     from transformers.image_processing_utils import select_best_resolution  # noqa: PLC0415 - slow
 
@@ -190,9 +190,9 @@ def _anyres(seen: TokenView) -> list[TokenGrid]:
 
 
 def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle:
-    """Return what is left of a canvas (height, width) of cells, without rows or columns of padding.
+    """Return the rest of a canvas (height, width) of cells, without rows or columns of padding.
 
-    Cells are cut off in whole numbers, equally on both sides.
+    Whole cells are cut off, equally on both sides.
     """
     width, height = size
     scale = min(canvas[0] / height, canvas[1] / width)

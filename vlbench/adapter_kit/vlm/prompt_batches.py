@@ -1,4 +1,4 @@
-"""Batches of prompts about one image, which a generative model runs, sharing what it can."""
+"""Batches of prompts about one image, run by a generative model with shared computation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torch import Tensor
 from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
 
-# What a pass runs in, of prompts whose ends begin at these places.
+# The context manager of a pass, from the indices at which the ends of its prompts begin.
 Around = Callable[[Sequence[int]], AbstractContextManager[None]]
 
-# Tokens of one batch: it takes as many prompts as fit, and at least one.
+# The most tokens per batch; a batch takes as many prompts as fit, and at least one.
 TOKENS = 4096
 
 
 class Head(NamedTuple):
-    """What all prompts about an image begin with.
+    """The common beginning of all prompts about an image.
 
-    `ids` are those up to the tail, `inputs` the model's inputs for one whole prompt; `of_tokens`
+    `ids` are all ids before the tail, `inputs` the model's inputs for one whole prompt; `of_tokens`
     names the inputs besides PER_TOKEN that have an entry per token.
     """
 
@@ -35,17 +35,17 @@ class Head(NamedTuple):
     of_tokens: Sequence[str] = ()
 
     def pixels(self) -> dict[str, Any]:
-        """Return the inputs that are the image."""
+        """Return the inputs that contain the image."""
         return {name: value for name, value in self.inputs.items() if name not in PER_TOKEN}
 
 
 class Rows(NamedTuple):
     """The ids of prompts after the head of an image, and how to run them.
 
-    The logits of the last `kept` ids of a row are kept; `answered` are how many last ids of each
-    row are of an answer, by default none, and below 0 how many ids its prompt goes on after it. At
-    most `at_once` rows run at a time. Of the ids that all rows begin with, up to `shared` may run
-    once.
+    The logits of the last `kept` ids of a row are kept. `answered` is the number of last ids of
+    each row that belong to an answer, by default 0; below 0, the number of prompt ids cut from the
+    row's end. At most `at_once` rows run at a time. Up to `shared` of the ids that all rows begin
+    with may run only once.
     """
 
     ids: Sequence[Sequence[int]]
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
 class Batch(NamedTuple):
     """The output of a model for some texts; its first position comes after `before` ids.
 
-    `last` int64 [texts, count] are the places, in the logits, of the last ids of each row.
+    `last` int64 [texts, count] are the positions, in the logits, of the last ids of each row.
     """
 
     texts: list[int]
@@ -70,8 +70,8 @@ class Batch(NamedTuple):
 class Runner(ABC):
     """Runs rows of ids after the head of an image.
 
-    `cuts` says whether an id is read without those after it, so that a row may end at the last id
-    that is asked about. Every pass runs in what `around` returns for its prompts.
+    `cuts` is True if an id is read without the ids after it, so that a row may end at the last id
+    of interest. Every pass runs inside the context manager that `around` returns for its prompts.
     """
 
     cuts = False
@@ -85,27 +85,27 @@ class Runner(ABC):
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
         """Yield the output for all rows, some at a time.
 
-        `options` go to the model, but not for ids that run once for all rows.
+        `options` are passed to the model, but not for ids that run once for all rows.
         """
 
     def _ends(self, rows: Rows, texts: Sequence[int]) -> list[int]:
-        """Return the number of the last id of each of some prompts."""
+        """Return the index of the last id of each of some prompts."""
         answered = rows.answered or [0] * len(rows.ids)
         return [len(self._head.ids) + len(rows.ids[i]) - answered[i] - 1 for i in texts]
 
 
 class OneByOne(Runner):
-    """Runs each prompt alone and whole, whatever a model could share between them."""
+    """Runs each prompt alone and whole, even if a model could share computation."""
 
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
-        """Yield the output for one row after the other."""
+        """Yield the output of each row in turn."""
         for i, ids in enumerate(rows.ids):
             with self._around(self._ends(rows, [i])):
                 output = self._model(**self._whole(ids), logits_to_keep=rows.kept, **options)
             yield Batch([i], output, 0, torch.arange(rows.kept)[None])
 
     def _whole(self, row: Sequence[int]) -> dict[str, Any]:
-        """Return the inputs of a whole pass. Raises CannotDo for one of unknown shape."""
+        """Return the inputs of a whole pass. Raises CannotDo if an input's shape is unknown."""
         head = self._head
         if head.of_tokens:
             raise CannotDo(f"{head.name} takes {head.of_tokens[0]} for each token of a prompt")
@@ -119,10 +119,10 @@ class OneByOne(Runner):
 
 
 def last_places(lengths: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
-    """Return the last `count` places of rows of some lengths, where one output has them all.
+    """Return the last `count` positions of rows of some lengths, to keep in one padded output.
 
-    The first result are the places to keep, int64 [K], the second each row's among those, [N,
-    count].
+    The first result contains the positions to keep, int64 [K]; the second each row's indices into
+    the first, [N, count].
     """
     places = torch.tensor(lengths)[:, None] - count + torch.arange(count)
     kept = torch.unique(places)
@@ -130,9 +130,9 @@ def last_places(lengths: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
 
 
 class Prefix(NamedTuple):
-    """What a model keeps of the first `length` ids.
+    """The cache of a model after the first `length` ids.
 
-    `start` is the position of the next id; `axes` the number of axes of a position, 0 where a
+    `start` is the position of the next id; `axes` the number of axes of a position, 0 if a
     position is one number.
     """
 
@@ -143,12 +143,12 @@ class Prefix(NamedTuple):
 
 
 class SharedPrefix(Runner):
-    """Runs what prompts begin with once, and then each on its own, read from left to right."""
+    """Runs the common beginning of prompts once, then each rest; needs causal attention."""
 
     cuts = True
 
     def run(self, rows: Rows, **options: Any) -> Iterator[Batch]:
-        """Yield the output for what the rows do not share, some rows at a time."""
+        """Yield the output for the ids that the rows do not share, some rows at a time."""
         same = min(common_run(rows.ids), rows.shared)
         length = len(self._head.ids) + same
         with self._around([length]):
@@ -182,8 +182,8 @@ def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
 def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **options: Any) -> Any:
     """Run rows of ids after a prefix, padded on the right; `options` go to the model.
 
-    The prefix may be continued again: its cache is copied. Positions are given, because a model
-    that counts them by itself may go by the last image that it saw.
+    The prefix may be reused: its cache is copied. Positions are given, because a model that
+    counts them itself may use the positions of the last image that it saw.
     """
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     lengths = torch.tensor([len(row) for row in rows])
@@ -206,11 +206,10 @@ def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **o
 
 
 class PlainPrompt:
-    """The image, the start of a text, the question and a newline, as PaliGemma's processor has it.
+    """The image, the start of a text, the question and a newline, as in PaliGemma's processor.
 
-    An answer is tokenised apart from the prompt, as its processor does with a suffix, and ends with
-    the end of the text. Raises
-    CannotDo for a tokenizer without a token for the start.
+    An answer is tokenised apart from the prompt, as PaliGemma's processor tokenises a suffix, and
+    ends with the end of the text. Raises CannotDo for a tokenizer that has no start token.
     """
 
     def __init__(self, processor: Any, name: str) -> None:
@@ -219,7 +218,7 @@ class PlainPrompt:
             raise CannotDo(f"{name} has no token for the start of a text, which its prompts need")
 
     def __call__(self, question: str) -> Prompt:
-        """Return the question as it is, without a task such as "answer en" before it."""
+        """Return the question unchanged, without a task such as "answer en" before it."""
         image, first = self._processor.image_token, self._processor.tokenizer.bos_token
         read = f"{image}{first}{question}\n"
         return Prompt(read, f"{image}{question}", adds_special=False, blank=None)
@@ -248,7 +247,7 @@ class SharedImage(Runner):
             yield Batch(texts.tolist(), output, 0, last)
 
     def _batch(self, rows: list[Tensor], lengths: Tensor, answered: Tensor) -> dict[str, Any]:
-        """Return the inputs of rows of ids, of which the last `answered` are of an answer."""
+        """Return the inputs of rows of ids, the last `answered` of which belong to an answer."""
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         places = torch.arange(ids.shape[1])
         own, asked = (places < ends[:, None] for ends in (lengths, lengths - answered))

@@ -1,4 +1,4 @@
-"""Prompts of generative models: a question about one image, with a text in it, as ids."""
+"""Prompts of generative models as ids: a question about one image that contains a text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from vlbench.adapter_kit.text import Spans, token_span
 from vlbench.adapter_kit.vlm import template_child
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
-# Inputs of a model that have one entry per token of the prompt.
+# Model inputs that have one entry per token of the prompt.
 PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
 
-# Options of image processors that cut a picture into tiles.
+# Options of image processors that split a picture into tiles.
 TILING = ("do_image_splitting", "crop_to_patches")
 
-# The placeholder for the question while the template is rendered. A change of case, of blanks or of
-# quotes would show.
+# The placeholder for the question while the template is rendered. It would reveal a template that
+# changes case, blanks or quotes.
 QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
 ANSWER = "Yes"
 
@@ -33,9 +33,9 @@ ANSWER = "Yes"
 class Prompt(NamedTuple):
     """A question about an image, ready for an answer.
 
-    `read` is what the tokenizer reads, with a placeholder for the image, and with special tokens
-    added to it if `adds_special`; `given` is what the processor makes it of. An answer begins with
-    `blank`, or is tokenised apart from the prompt where that is None; `after` follows it.
+    The tokenizer reads `read`, with a placeholder for the image, and adds special tokens if
+    `adds_special`; the processor makes `read` from `given`. An answer begins with `blank`, or is
+    tokenised apart from the prompt if `blank` is None; `after` follows it.
     """
 
     read: str
@@ -53,7 +53,7 @@ class Tail(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The ids that an answer adds to a prompt, after the last `replaced` ids of the prompt."""
+    """The ids that an answer adds to a prompt; they replace the prompt's last `replaced` ids."""
 
     text: str
     replaced: int
@@ -61,10 +61,10 @@ class Answer(NamedTuple):
 
 
 class Prompts:
-    """A processor, a question with {} for a text, and the format that the question is put into.
+    """A processor, a question with {} for a text, and the format of the prompt.
 
-    Raises CannotDo for a processor that the format does not fit or whose tokens have no spans, and
-    SpecError for a question without {}.
+    Raises CannotDo for a processor that does not fit the format or whose tokens have no spans, and
+    SpecError unless the question contains {} once.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Prompts:
             raise CannotDo(f"{name} has no placeholder for an image, so the text cannot be found")
         self._placeholder: int = self.tokenizer.convert_tokens_to_ids(processor.image_token)
         added = self.tokenizer.added_tokens_decoder.items()
-        # An unknown word is no special token that someone wrote.
+        # The unknown token is not a special token that a text may contain.
         unknown = self.tokenizer.unk_token_id
         self._special = {i for i, token in added if token.special and i != unknown}
 
@@ -96,10 +96,10 @@ class Prompts:
         return self._form(f"{self._before}{text}{self._after}")
 
     def answer(self, text: str, *, ends: bool = False) -> Answer:
-        """Return what an answer, with the blank before it, adds to a prompt.
+        """Return the ids that an answer, with the blank before it, adds to a prompt.
 
-        If it `ends`, the end of the turn is part of it. Raises DataError for an answer without
-        tokens, or with a special one.
+        If `ends`, they include the end of the turn. Raises DataError for an answer that has no
+        tokens, or a special token.
         """
         self._refuse_special(text)
         prompt, end = self.prompt(""), self._end if ends else []
@@ -118,7 +118,7 @@ class Prompts:
     def _end(self) -> list[int]:
         """The ids that end an answer: up to the first special token after it, else the text's end.
 
-        Raises CannotDo for a tokenizer without a token for the end.
+        Raises CannotDo for a tokenizer that has no end token.
         """
         after = self.tokenizer(self.prompt("").after, add_special_tokens=False).input_ids
         special = [i for i, one in enumerate(after) if one in self._special]
@@ -129,16 +129,15 @@ class Prompts:
         return [self.tokenizer.eos_token_id]
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of a whole prompt that shows no image."""
+        """Return the ids of a whole prompt without image."""
         self._refuse_special(text)
         return list(self._encode(self.prompt(text)).input_ids)
 
     def read(self, image: Image, text: str, *, tiles: bool = True) -> tuple[dict[str, Any], int]:
         """Return the inputs of the model for one pair, on the CPU, and the length of the tail.
 
-        Without `tiles`, a processor that can leave tiles out does.
-
-        Raises DataError for an image that the processor refuses, and as `tail` does.
+        With `tiles` False, no tiles are made if the processor allows it. Raises DataError for an
+        image that the processor refuses, and as `tail` does.
         """
         prompt, tail = self.prompt(text), self.tail(text).ids
         options = {"add_special_tokens": prompt.adds_special, "return_tensors": "pt"}
@@ -146,13 +145,13 @@ class Prompts:
             images = self.processor.image_processor
             options |= {name: False for name in TILING if hasattr(images, name)}
         try:
-            # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
+            # PaliGemma's processor reads a tensor in a way that NumPy deprecates.
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
                 inputs = dict(self.processor(images=[image], text=[prompt.given], **options))
         except (ValueError, TypeError, ZeroDivisionError, RuntimeError) as error:
             size = "{} x {}".format(*image.size)
             raise DataError(f"{self.name} rejects an image of {size} pixels: {error}") from error
-        # Some processors add what a loss would be computed from.
+        # Some processors add the targets of a loss.
         inputs.pop("labels", None)
         if inputs["input_ids"][0, -len(tail) :].tolist() != tail:
             raise CannotDo(f"the processor of {self.name} rewrites the text after the image")
@@ -161,8 +160,8 @@ class Prompts:
     def tail(self, text: str) -> Tail:
         """Return the part of a prompt after its image.
 
-        Raises DataError for a text with a special token, and CannotDo where the text does not come
-        after the image as it is.
+        Raises DataError for a text with a special token, and CannotDo if the text does not follow
+        the image unchanged.
         """
         prompt = self.prompt(text)
         start = prompt.read.rfind(f"{self._before}{text}{self._after}") + len(self._before)
@@ -196,7 +195,7 @@ class Prompts:
         return text if len(ends) <= limit else text[: ends[limit - 1][1]]
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Return how many tokens each text has by itself, without special ones."""
+        """Return the number of tokens of each text alone, without special tokens."""
         encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         return [len(ids) for ids in encoded.input_ids]
 
@@ -206,7 +205,7 @@ class Prompts:
 
 
 def common_run(rows: Sequence[Sequence[int]]) -> int:
-    """Return how many ids all rows begin with in common."""
+    """Return the length of the longest common beginning of all rows."""
     shortest = min(map(len, rows))
     apart = (i for i in range(shortest) if len({row[i] for row in rows}) > 1)
     return next(apart, shortest)
@@ -224,12 +223,12 @@ def _inside(
 class ChatTemplate:
     """The chat template of a processor: a user shows an image and asks, the assistant answers.
 
-    Whatever the template writes before an answer, such as an empty thought, is part of every
-    prompt; a mere blank is part of the answer. Anybody may have written the template, so another
-    process renders it, once, and questions are filled in. With `image` False the user shows none.
-    Raises CannotDo for a processor without a
-    template, and for a template that changes a question or writes an answer elsewhere than after
-    its generation prompt, and WeightsError for one that cannot be rendered within the limits.
+    Text that the template writes before an answer, such as an empty thought, is part of every
+    prompt; a mere blank is part of the answer. The template is untrusted, so another process
+    renders it, once, and questions are filled in. With `image` False the user shows no image.
+    Raises CannotDo if the processor has no template, or if the template changes a question or does
+    not put an answer after its generation prompt; WeightsError for a template that cannot be
+    rendered within the limits.
     """
 
     def __init__(self, processor: Any, name: str, *, image: bool = True) -> None:
@@ -256,7 +255,7 @@ class ChatTemplate:
         self._thought, self._blank = (lead, "") if lead.strip() else ("", lead)
         self._after = whole[start + len(ANSWER) :]
         self._rendered = prompt + self._thought
-        # A tokenizer adds special tokens that the template did not.
+        # The tokenizer adds special tokens unless the template did.
         first = processor.tokenizer.bos_token
         self._adds_special = not (first and prompt.startswith(first))
 
@@ -267,7 +266,7 @@ class ChatTemplate:
 
 
 def _chat(answer: str | None = None, *, image: bool) -> dict[str, Any]:
-    """Return the variables of a template: a chat of the question, with an answer or without."""
+    """Return the variables of a template: a chat of the question, with or without an answer."""
     asked = [*[{"type": "image"}] * image, {"type": "text", "text": QUESTION}]
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": asked}]
     if answer is not None:
@@ -278,7 +277,7 @@ def _chat(answer: str | None = None, *, image: bool) -> dict[str, Any]:
 @cache
 def _render(request: str) -> list[str] | str:
     """Return the texts that `template_child` renders, or the reason why it cannot."""
-    # -P: files beside this one must not be imported in place of modules.
+    # -P: files beside this module must not shadow other modules.
     command = [sys.executable, "-P", str(Path(template_child.__file__))]
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)  # noqa: S603 - our own file
     if done.returncode == -signal.SIGXCPU:

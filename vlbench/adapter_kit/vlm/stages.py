@@ -1,4 +1,4 @@
-"""Stages of a generative model by hooks, in one pass: vision tower, projector, language model."""
+"""Stages of a generative model in one pass, by hooks: vision tower, projector, language model."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ PROJECTED = "projected"
 
 
 class StagePrompt(NamedTuple):
-    """The inputs [1, L] of the prompt of one image, and the places of its image tokens, [T]."""
+    """The inputs [1, L] of one image's prompt, and the positions of its image tokens, [T]."""
 
     inputs: dict[str, Tensor]
     image: Tensor
 
 
 class Stages:
-    """The way of square pixels through a model that asks one question about each image.
+    """The stages of a generative model between square pixels and the end of its prompt.
 
-    Stages are `tower.N`, from 0, of the longest list of layers that the image passes; `projected`,
-    the mean of the projected image tokens; after layer N of the language model, from 1,
-    `language.N@image`, the mean at these tokens, and `language.N@end`, the state at the prompt's
-    end; and `output`, the stage `output`. The last layer's states have gone through the final norm.
-    Each stage is pooled as soon as it is computed. The image is one view without tiles.
+    `tower.N`, from 0, is layer N of the longest list of layers in the vision tower. `projected` is
+    the mean of the projected image tokens. After layer N of the language model, from 1,
+    `language.N@image` is the mean at these tokens and `language.N@end` the state at the prompt's
+    end. `output` is the stage that the argument `output` names. The last layer's states have passed
+    the final norm. Each stage is pooled as soon as it is computed. The image is one view without
+    tiles; each prompt asks the same question.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class Stages:
         return [*self._tower, PROJECTED, *language, OUTPUT]
 
     def encode_at(self, pixels: Tensor, stages: Sequence[str], cut: Cut) -> dict[str, Tensor]:
-        """Return float32 [N, D] of each of some stages; the language model runs if it is asked.
+        """Return float32 [N, D] of each requested stage; the language model runs only if requested.
 
-        It runs without what is in `cut`. Raises UnknownNameError for other names, and CannotDo for
-        a language model that cannot be given this view.
+        The parts in `cut` are removed. Raises UnknownNameError for other names, and CannotDo for
+        a language model that cannot take this view.
         """
         if [*stages] != [OUTPUT]:  # whose name needs no look into the tower
             require_known("layer", stages, self.names)
@@ -92,7 +93,7 @@ class Stages:
 
     @cached_property
     def _tower(self) -> dict[str, str]:
-        """The name that HookedLayers has for each stage of the tower."""
+        """The name in HookedLayers of each stage of the tower."""
         *names, _ = self._hooked.names
         lists = Counter(name.rpartition(".")[0] for name in names)
         (longest, _), *_ = lists.most_common(1)
@@ -136,7 +137,7 @@ class Stages:
 
     @contextmanager
     def _watch_language(self, wanted: set[str], found: dict[str, Tensor]) -> Iterator[None]:
-        """Let a pass add the vectors of stages of the language model to `found`."""
+        """Add the vectors of the language model's stages to `found` in a pass inside the block."""
         decoder = self._model.get_decoder()
         with ExitStack() as hooks:
             for number in range(1, self._depth + 1):

@@ -1,8 +1,8 @@
-"""A chat template rendered within limits: a program of its own, which imports jinja2 alone.
+"""A program that renders a chat template within limits; it imports only jinja2.
 
-It reads a request as JSON from standard input, `template`, `variables` and `chats` (the variables
-of each rendering), and writes a list of texts, or `{"error": why}`. The dialect is that of
-transformers' templates, which anybody may have written.
+It reads a JSON request from standard input, `template`, `variables` and `chats` (the variables of
+each rendering), and writes a list of texts, or `{"error": why}`. It accepts the dialect
+of transformers' templates, which are untrusted.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-# Seconds of computing and bytes of address space. A usual template takes .1 s and 24 MB.
+# Seconds of CPU time and bytes of address space. A usual template takes .1 s and 24 MB.
 SECONDS, MEMORY = 2, 256 * 2**20
 
-# Characters of a prompt.
+# The most characters of a prompt.
 LONGEST = 1_000_000
 
 
 class Generation(Extension):
-    """The block `{% generation %}`, which marks what an assistant writes, and changes no text."""
+    """The block `{% generation %}`, which marks the assistant's text and does not change it."""
 
     tags = {"generation"}  # noqa: RUF012 - as the library has it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Return the block's own statements."""
+        """Return the statements inside the block."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
 
 
 def refuse(message: str) -> None:
-    """Raise TemplateError: a template's own word that it cannot render a chat."""
+    """Raise TemplateError; a template calls this if it cannot render a chat."""
     raise TemplateError(message)
 
 
 def as_json(value: Any, *, ensure_ascii: bool = False, **options: Any) -> str:
-    """Return a value as JSON; unlike jinja2's filter of this name, nothing is escaped for HTML."""
+    """Return a value as JSON; unlike jinja2's filter of this name, without HTML escapes."""
     return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 

@@ -1,6 +1,6 @@
-"""Compressed files, unpacked no further than they may reach: small ones may hold gigabytes.
+"""Compressed files, unpacked up to a limit: small files may contain gigabytes.
 
-An archive as a whole is held to a multiple of its own size, an array in it to a number of bytes.
+A whole archive may unpack to a multiple of its size, an array in it to a number of bytes.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ import numpy as np
 
 from vlbench.files import read_bytes
 
-# What reading compressed files and arrays raises where they are damaged or of another format.
+# Exceptions of readers for compressed files and arrays that are damaged or of another format.
 DAMAGED = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError),
     *(RuntimeError, MemoryError),
 )
 
-# The region features of an image take a hundredth of this.
+# The most bytes of an array, a hundred times the region features of an image.
 MOST_BYTES = 64 << 20
 
 # Bytes read at a time.
 CHUNK = 1 << 20
 
 Array = np.ndarray[Any, Any]
-# Weights and tables of numbers shrink to a half or a third, and what is all zeros to a thousandth.
+# Weights and tables of numbers shrink to a half or a third, zeros to a thousandth.
 MOST_TIMES = 100
 MOST_UNPACKED = 2**36
 
 
 def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dict[str, Array]:
-    """Return those of the arrays that a file has, each of at most `most` bytes.
+    """Return the named arrays that a file contains, each of at most `most` bytes.
 
-    Raises one of DAMAGED for other files, among them arrays of Python objects.
+    Raises one of DAMAGED for other files, including arrays of Python objects.
     """
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -53,13 +53,13 @@ def read_npz(path: Path, names: Sequence[str], *, most: int = MOST_BYTES) -> dic
 def read_npy(path: Path, *, most: int = MOST_BYTES) -> Array:
     """Return the array in a .npy file of at most `most` bytes.
 
-    Raises one of DAMAGED for other files, among them arrays of Python objects.
+    Raises one of DAMAGED for other files, including arrays of Python objects.
     """
     return _npy(read_bytes(path, most))
 
 
 def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
-    # Only these two are unpacked piece by piece.
+    # Only these two compressions are unpacked piece by piece.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{member.filename} is not compressed as NumPy does it")
     if member.file_size > most:
@@ -71,7 +71,7 @@ def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> byte
 
 
 def _npy(content: bytes) -> Array:
-    """Return the array in the bytes of a .npy file, which NumPy would allocate as announced."""
+    """Return the array in the bytes of a .npy file; NumPy would allocate the declared size."""
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     header = np.lib.format.read_array_header_1_0
@@ -85,16 +85,16 @@ def _npy(content: bytes) -> Array:
 
 
 def most_bytes(file: Path, times: float = MOST_TIMES) -> int:
-    """Return how many bytes a file may unpack to: `times` its size, and 64 GiB at most."""
+    """Return the most bytes that a file may unpack to: `times` its size, and at most 64 GiB."""
     return int(min(file.stat().st_size * times, MOST_UNPACKED))
 
 
 @contextmanager
 def open_zip(file: Path, times: float = MOST_TIMES) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive that declares at most `times` its own size.
+    """Open a zip archive that declares at most `times` its size.
 
-    No member gives more than it declares. Raises ValueError for an archive that declares more,
-    and what zipfile raises for a broken one.
+    No member unpacks to more than it declares. Raises ValueError for an archive that declares more,
+    and the exceptions of zipfile for a broken archive.
     """
     with zipfile.ZipFile(file) as archive:
         declared = sum(member.file_size for member in archive.infolist())
@@ -104,7 +104,7 @@ def open_zip(file: Path, times: float = MOST_TIMES) -> Iterator[zipfile.ZipFile]
 
 
 def open_gzip(file: Path) -> IO[bytes]:
-    """Open a file of gzip; reading raises ValueError where it unpacks to 100 times its size."""
+    """Open a gzip file; reading raises ValueError if it unpacks to over 100 times its size."""
     return io.BufferedReader(_Limited(file, most_bytes(file)))
 
 
@@ -114,7 +114,7 @@ def _too_large(file: Path, what: str) -> ValueError:
 
 
 class _Limited(io.RawIOBase):
-    """The unpacked bytes of a file of gzip, up to a limit."""
+    """The unpacked bytes of a gzip file, up to a limit."""
 
     def __init__(self, file: Path, most: int) -> None:
         self._stream = gzip.open(file)  # noqa: SIM115 - closed with this object
@@ -122,7 +122,7 @@ class _Limited(io.RawIOBase):
         self._left = most
 
     def readable(self) -> bool:
-        """Return True, which tells BufferedReader that it can read."""
+        """Return True, as BufferedReader requires."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -1,7 +1,7 @@
-"""Pickles of untrusted files: read without running code, in memory of the order of their size.
+"""Pickles of untrusted files: read without running code, in memory proportional to their size.
 
-Before a file is unpickled its opcodes are read one by one, because Python's unpickler allocates
-what an opcode announces: nine bytes may take 16 GB.
+Opcodes are read one by one before a file is unpickled, because Python's unpickler allocates the
+declared size of an opcode: nine bytes may take 16 GB.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import IO, Any
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, read_bytes
 
-# More than the largest shared files have: the 50,000 images of CIFAR-100 take 300,000.
+# An upper limit for shared files: the 50,000 images of CIFAR-100 take 300,000 opcodes.
 MOST_OPCODES = 4_000_000
 
-# Python's hash of a tuple that is nested deeply ends the process; a checkpoint nests a few.
+# Python's hash of a deeply nested tuple ends the process; a checkpoint nests only a few.
 MOST_NESTED = 100
 
-# These take memory for which the file need not hold a byte, or read what is not in the file.
+# These opcodes take memory without a byte in the file, or read data outside the file.
 REFUSED = {
     *("BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER"),
     *("EXT1", "EXT2", "EXT4", "PERSID"),
 }
 
-# What reading opcodes and unpickling raise for other files.
+# Exceptions from reading opcodes and unpickling other files.
 UNREADABLE = (
     pickle.UnpicklingError,
     EOFError,
@@ -41,28 +41,28 @@ UNREADABLE = (
     OSError,
 )
 
-# Stands for a mark on the stack of depths.
+# Represents a mark on the stack of depths.
 MARK = -1
 
 Allowed = Mapping[tuple[str, str], Callable[..., Any]]
 
 
 class _Restricted(pickle.Unpickler):
-    """Python's unpickler, which finds what is allowed and nothing else."""
+    """Python's unpickler, restricted to allowed classes and functions."""
 
     def __init__(self, stream: IO[bytes], allowed: Allowed, encoding: str) -> None:
         super().__init__(stream, encoding=encoding)
         self._allowed = allowed
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what takes the place of a class or function."""
+        """Return the substitute for a class or function."""
         if (module, name) not in self._allowed:
             raise pickle.UnpicklingError(f"it loads {f'{module}.{name}'!r}")
         return self._allowed[module, name]
 
 
 def read_pickle(path: Path, allowed: Allowed | None = None, *, encoding: str = "bytes") -> Any:
-    """Return the content of a pickle, with the substitutes that `allowed` has by (module, name).
+    """Return the content of a pickle, with the substitutes in `allowed` by (module, name).
 
     `encoding` decodes texts of Python 2. Raises one of UNREADABLE, or DataError, for another file.
     """
@@ -82,7 +82,7 @@ def require_bounded(stream: IO[bytes]) -> None:
     """Check the pickle at a stream's position, and leave the stream after its end.
 
     Raises UnpicklingError for opcodes that take more memory than the file does, for too many parts
-    and for tuples that nest too deeply; ValueError for what is no pickle.
+    and for tuples that nest too deeply; ValueError for content that is not a pickle.
     """
     nesting = _Nesting()
     for count, (opcode, value, _) in enumerate(pickletools.genops(stream)):
@@ -96,14 +96,14 @@ def require_bounded(stream: IO[bytes]) -> None:
 
 
 class _Nesting:
-    """How deeply tuples nest in each object on the unpickler's stack, at most."""
+    """The greatest nesting depth of tuples in each object on the unpickler's stack."""
 
     def __init__(self) -> None:
         self._stack: list[int] = []
         self._memo: dict[int, int] = {}
 
     def after(self, opcode: pickletools.OpcodeInfo, value: Any) -> int:
-        """Return the depth of what an opcode leaves on top of the stack."""
+        """Return the depth of the object that an opcode leaves on top of the stack."""
         before, stack, name = opcode.stack_before, self._stack, opcode.name
         if name == "MEMOIZE" or name.endswith("PUT"):
             place = len(self._memo) if name == "MEMOIZE" else int(value)

@@ -1,7 +1,7 @@
-"""Files of torch, read by torch without running what they hold.
+"""Files of torch, read by torch without running their code.
 
-Three formats: the zip archive of torch.save, the stream of pickles and storages that torch.save
-wrote before version 1.6, and TorchScript archives, of which those alone that OpenAI published.
+Three formats are read: the zip archive of torch.save, the stream of pickles and storages that
+torch.save wrote before version 1.6, and TorchScript archives, but only those published by OpenAI.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import torch
 
 from vlbench.data.formats.pickles import require_bounded
 
-# The sha256 of OpenAI's archives, each in the address that it is published at: torch.jit.load runs
-# the code of an archive.
+# The sha256 of OpenAI's archives, each contained in the address where it is published:
+# torch.jit.load runs the code of an archive.
 OPENAI_ARCHIVES = frozenset(
     {
         "afeb0e10f9e5a86da6080e35cf09123aca3b358a0c3e3b6c78a7b63bc04b6762",  # RN50
@@ -36,7 +36,7 @@ OPENAI_ARCHIVES = frozenset(
         "3035c92b350959924f9f00213499208652fc7ea050643e8b385c2dac08641f02",  # ViT-L-14-336px
     }
 )
-# The parts of a tensor; torch finds storages itself.
+# The parts of a tensor; torch resolves storages itself.
 TENSORS = {
     ("collections", "OrderedDict"),
     ("torch", "Size"),
@@ -47,7 +47,7 @@ TENSORS = {
 
 
 class _AnyAttribute(type):
-    """Makes a class the value of all its own attributes; setting an item does nothing."""
+    """Makes a class the value of all its attributes; setting an item does nothing."""
 
     def __getattr__(cls, name: str) -> Any:
         return cls
@@ -57,9 +57,9 @@ class _AnyAttribute(type):
 
 
 class Inert(metaclass=_AnyAttribute):
-    """Takes the place of every class and function that is no part of a tensor.
+    """Substitute for every class and function that is not a part of a tensor.
 
-    Calling it returns the class itself, so whatever a pickle does with it runs no code.
+    Calling it returns the class itself, so no operation of a pickle on it runs code.
     """
 
     def __new__(cls, *_: object, **__: object) -> Any:
@@ -68,18 +68,18 @@ class Inert(metaclass=_AnyAttribute):
 
 
 class _PastPickles(pickle.Unpickler):
-    """Python's unpickler, which finds the parts of tensors, and `Inert` for all else."""
+    """Python's unpickler, which resolves parts of tensors, and all other names to `Inert`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what takes the place of a class or function."""
+        """Return the substitute for a class or function."""
         if (module, name) in TENSORS:
-            # Of a function itself, a pickle could set attributes.
+            # Its `__call__`, because a pickle could set attributes of the function itself.
             return super().find_class(module, name).__call__
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         return getattr(torch, name) if is_dtype else Inert
 
 
-# What torch asks of a module that unpickles.
+# The attributes that torch requires of a pickle module.
 PAST_PICKLES = SimpleNamespace(
     __name__="past_pickles",
     Unpickler=_PastPickles,
@@ -88,7 +88,7 @@ PAST_PICKLES = SimpleNamespace(
 
 
 def is_torchscript(file: Path) -> bool:
-    """Return whether a file is a TorchScript archive, as OpenAI published its models."""
+    """Return whether a file is a TorchScript archive, OpenAI's published format."""
     if not zipfile.is_zipfile(file):
         return False
     with zipfile.ZipFile(file) as archive:
@@ -96,10 +96,10 @@ def is_torchscript(file: Path) -> bool:
 
 
 def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
-    """Return the content of a file of torch, on the CPU; of a TorchScript archive, its state dict.
+    """Return the content of a file of torch, on the CPU; for a TorchScript archive, its state dict.
 
-    `past_pickles` puts `Inert` in the place of what is no part of a tensor. Raises what the broken
-    parts of a file raise.
+    `past_pickles` replaces objects that are not parts of a tensor by `Inert`. Raises the exceptions
+    of torch and pickle for broken files.
     """
     with warnings.catch_warnings(action="ignore"):  # of formats that are old, or broken
         if is_torchscript(file):
@@ -110,9 +110,9 @@ def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
         try:
             return load(weights_only=True)
         except pickle.UnpicklingError as error:
-            if past_pickles:  # what came so far is neither TorchScript nor tar, as torch sees it
+            if past_pickles:  # a file that torch takes neither for TorchScript nor for tar
                 return load(weights_only=False, pickle_module=PAST_PICKLES)
-            # Torch's own message tells how to run what the file holds.
+            # Torch's own message explains how to run the code in the file.
             named = re.search(r"GLOBAL (\S+)", str(error))
             what = f"{named[1]}, which is not part of a state dict" if named else "damaged parts"
             message = f"it contains {what}"
@@ -120,7 +120,7 @@ def read_torch_file(file: Path, *, past_pickles: bool = False) -> Any:
 
 
 def _check_zip(file: Path) -> None:
-    """Raise ValueError for a damaged archive, and for one whose pickle could end the process."""
+    """Raise ValueError for a damaged archive, and if its pickle could end the process."""
     with zipfile.ZipFile(file) as archive:
         if damaged := archive.testzip():  # torch does not compare checksums
             raise ValueError(f"{damaged} in it is damaged")

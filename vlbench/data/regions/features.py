@@ -1,6 +1,6 @@
 """Region features by image, read from their file on each access.
 
-Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) in its own TSV format, in LXMERT's
+Bottom-up attention (Anderson et al. 2018, arXiv:1707.07998) in its original TSV format, in LXMERT's
 (with confidences), as npz (one file per image) and in BAN's HDF5.
 """
 
@@ -20,7 +20,7 @@ from vlbench.data.regions.records import Reader, StoredRegions
 from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
 
-# The function that indexes each kind of file: a reader per image, by the image's name.
+# The function that indexes each kind of file: it returns a reader per image name.
 KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {
     ".tsv": tsv.index,
     ".npz": npz.index,
@@ -29,13 +29,13 @@ KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {
 }
 VOCABULARY = "objects_vocab.txt"
 
-# How labels are read; another number for another `_read_words`.
+# The version of reading labels; change the number if `_read_words` changes.
 LABELS = "the first of several names, 1"
 
-# The fraction that is a whole side, with its rounding in float32.
+# The fraction that equals a whole side, with its rounding in float32.
 WHOLE = 1.0001
 
-# Pixels by which a box may leave its image: files round boxes, fractions and sizes.
+# Pixels by which a box may exceed its image: files round boxes, fractions and sizes.
 ROUNDING = 1
 
 Size = tuple[int, int]
@@ -44,7 +44,7 @@ Size = tuple[int, int]
 class RegionFeatures(Mapping[str, Regions]):
     """Regions by the name of their image, read from files on each access.
 
-    The names are those of `image_name`, or of `image_number` where images are numbered.
+    The names are results of `image_name`, or of `image_number` if images are numbered.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class RegionFeatures(Mapping[str, Regions]):
         return self.of(image)
 
     def of(self, image: str, size: Size | None = None) -> Regions:
-        """Return the regions of an image of (W, H), where that is known.
+        """Return the regions of an image; `size` is its (W, H) if that is known.
 
-        Raises KeyError if it has none, and DataError for those of an image of another size.
+        Raises KeyError if it has no regions, and DataError for regions of an image of another size.
         """
         return _check(self._readers[image](), size or self._sizes.get(image))
 
@@ -84,10 +84,10 @@ def region_features(
 ) -> RegionFeatures:
     """Return the features in a file, or in all files of a folder; none are kept in memory.
 
-    Images are known by their whole names (see `image_name`), or where the data set numbers them,
+    Images are identified by their whole names (see `image_name`), or if the data set numbers them,
     as COCO does, by their numbers (`image_number`). `sizes` are (W, H) by image, for files without
-    sizes; files with sizes must agree. Where the file has class numbers and objects_vocab.txt lies
-    beside it, labels are its words. Raises DataAbsent, and DataError for two of one image.
+    sizes; files with sizes must agree. If the file has class numbers and objects_vocab.txt is
+    beside it, labels are its words. Raises DataAbsent, and DataError if an image occurs twice.
     """
     files = [path]
     if path.is_dir():

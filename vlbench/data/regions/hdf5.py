@@ -20,7 +20,7 @@ NEEDED = ("image_features", "image_bb", "spatial_features")
 
 
 def index(file: Path) -> dict[str, Reader]:
-    """Return a reader per image, by its name. Raises DataAbsent without the pickle."""
+    """Return a reader per image, by its name. Raises DataAbsent if the pickle is missing."""
     try:
         with _open(file) as content:
             if missing := [name for name in NEEDED if name not in content]:
@@ -70,7 +70,7 @@ def _read(file: Path, row: int, name: str) -> StoredRegions:
 
 
 def _rows(dataset: Any, which: int | slice) -> Array:
-    """Return float32 [n, D], of a file that may announce more than memory holds."""
+    """Return float32 [n, D]; the file may declare more than fits into memory."""
     if isinstance(which, slice):
         shape = (len(range(*which.indices(dataset.shape[0]))), *dataset.shape[1:])
     else:

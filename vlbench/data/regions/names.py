@@ -1,4 +1,4 @@
-"""The names by which regions and images find each other."""
+"""The names that match regions to images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERED = re.compile(r"((COCO|coco)_[a-z]+\d{4}_|flickr30k_)?0*(\d+)")
 
 
 def image_name(name: str) -> str:
-    """Return the whole name of an image: that of its file, without folders and image suffixes.
+    """Return the whole name of an image: its file's name, without folders and image suffixes.
 
     `dogs/dog_1.jpg`, `dog_1.jpg.npz` and `dog_1` are `dog_1`, and `cat_1` is another image.
     """
@@ -24,7 +24,7 @@ def image_name(name: str) -> str:
 
 
 def image_names(names: Sequence[str]) -> list[str]:
-    """Return the whole name of each image. Raises DataError for two images that share one."""
+    """Return the whole name of each image. Raises DataError for two images that share a name."""
     owners: dict[str, str] = {}
     for name in names:
         if (other := owners.setdefault(image_name(name), name)) != name:
@@ -38,8 +38,8 @@ def image_names(names: Sequence[str]) -> list[str]:
 def image_number(name: str) -> str:
     """Return the id of an image in COCO or Flickr30k, without leading zeros; else its whole name.
 
-    `COCO_val2014_000000058350.jpg` is 58350. Only for data sets that number their images: anybody's
-    `dog_1` and `cat_1` end in the same digits.
+    `COCO_val2014_000000058350.jpg` is 58350. Use it only for data sets that number their images: a
+    user's `dog_1` and `cat_1` end in the same digits.
     """
     whole = image_name(name)
     numbered = _NUMBERED.fullmatch(whole)

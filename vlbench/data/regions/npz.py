@@ -47,7 +47,7 @@ def _read(file: Path) -> StoredRegions:
 
 
 def _first_array(arrays: Arrays, names: tuple[str, ...], axes: int, where: str) -> Tensor:
-    """Return the first of these arrays that the file has, as float32."""
+    """Return the first of these arrays that the file contains, as float32."""
     present = [name for name in names if name in arrays]
     if not present:
         raise DataError(f"{where} has no {' or '.join(names)}; it has {', '.join(arrays)}")

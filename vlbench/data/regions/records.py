@@ -11,7 +11,7 @@ from torch import Tensor
 class StoredRegions(NamedTuple):
     """Regions as stored in a file; `where` names the file for error messages.
 
-    Boxes are xyxy pixels, or fractions of the image's width and height where `is_relative`.
+    Boxes are xyxy pixels, or if `is_relative` fractions of the image's width and height.
     `objects` are class numbers, `labels` class names.
     """
 

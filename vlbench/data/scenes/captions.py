@@ -1,6 +1,6 @@
 """Five captions of a scene from templates, with words, parts of speech, arcs and phrases.
 
-A template states only facts of the drawing; where no fact fits, it returns None.
+A template states only facts of the drawing; if no fact fits, it returns None.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def verb_of(fact: Fact, rng: Generator) -> tuple[str, str]:
 
 def act(sentence: Sentence, fact: Fact, verb: str, rng: Generator) -> int:
     """Add a verb and its object, and return the verb's index."""
-    # No thing of this world hides another one completely.
+    # No thing of this world completely hides another thing.
     adverb = [sentence.say("partly", "ADV")] if fact.kind == "front" else []
     index = sentence.say(verb, "VERB")
     sentence.hang("advmod", index, *adverb)
@@ -79,7 +79,8 @@ def some_fact(view: SceneView, rng: Generator, kinds: Container[str]) -> Fact | 
 def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentence]:
     """Return `count` different captions; the first names every thing by its fine-grained noun.
 
-    Of some things they all keep the colour or the texture to themselves, for questions to tell.
+    For half of the single things, all captions omit the colour or the texture, so that questions
+    can ask for it.
     """
     view = _withhold(view, rng)
     sentences = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
@@ -241,7 +242,7 @@ def _say_number(view: SceneView, rng: Generator) -> Sentence:
 
 
 def _say_looks(view: SceneView, rng: Generator) -> Sentence | None:
-    """Say `a dog is red .`, or, of a textured thing, `a dog covered with spots .`."""
+    """Say `a dog is red .`, or for a textured thing `a dog covered with spots .`."""
     if not view.singles:
         return None
     group = view.singles[int(rng.integers(len(view.singles)))]

@@ -29,10 +29,10 @@ FIXED: dict[str, Colour] = {
 
 
 class Drawn(NamedTuple):
-    """An image, the box of the visible part of each thing (xyxy pixels), and what is hidden.
+    """An image, the box of the visible part of each thing (xyxy pixels), and the hidden parts.
 
     `hidden[i][j]` is the fraction, 0..1, of thing j that thing i hides. `visible[j]` is the
-    fraction of thing j (as far as it is inside the image) that nothing hides.
+    fraction of thing j (its part inside the image) that nothing hides.
     """
 
     image: Image

@@ -1,4 +1,4 @@
-"""Facts about a drawn scene, from which captions and questions are made."""
+"""Facts about a drawn scene, the basis of captions and questions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from vlbench.data.scenes.world import FACING, SIDE
 APART = 9.0
 NEAR = 26.0
 
-# A caption may say that one thing hides another from this hidden fraction on.
+# The smallest hidden fraction of a thing at which a caption may state that another thing hides it.
 HIDES = 0.06
 
-# The fraction of the image that counts as its left, right, top or bottom for the centre of a box.
+# A thing is at the left, right, top or bottom if its box's centre is in this fraction of the image.
 OUTER = 0.34
 
 
 class Group(NamedTuple):
-    """Things that a phrase names together: one thing, or twins of one noun."""
+    """Things that a phrase names together: a single thing, or twins of one noun."""
 
     members: tuple[int, ...]
     things: tuple[Thing, ...]
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A relation that holds between two single things, such as left or behind."""
+    """A relation between two single things, such as left or behind."""
 
     kind: str
     subject: Group
@@ -48,7 +48,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class SceneView:
-    """What texts may say of a drawn scene; `places` are (group, left/right/top/bottom)."""
+    """The facts that texts may state of a scene; `places` are (group, left/right/top/bottom)."""
 
     groups: list[Group]
     facts: list[Fact]
@@ -63,7 +63,7 @@ class SceneView:
 
 
 def view(scene: Scene, drawn: Drawn) -> SceneView:
-    """Return what texts may say of a scene and its drawing."""
+    """Return the facts that texts may state of a scene and its drawing."""
     things = list(scene.things)
     groups = [
         Group(members, tuple(things[i] for i in members))
@@ -88,7 +88,7 @@ def centre(box: tuple[float, float, float, float]) -> tuple[float, float]:
 
 
 def _between(a: Group, b: Group, drawn: Drawn) -> list[str]:
-    """Return the kinds of fact that hold between a, the subject, and b, the object."""
+    """Return the kinds of facts that are true of a, the subject, and b, the object."""
     (i,), (j,), (first,), (second,) = a.members, b.members, a.things, b.things
     (ax, ay), (bx, by) = centre(drawn.boxes[i]), centre(drawn.boxes[j])
     across, down = bx - ax, by - ay

@@ -17,7 +17,7 @@ NUMBERS = ("zero", "one", "two", "three", "four")
 
 @dataclass
 class Sentence:
-    """A sentence that is built word by word; the head of a word may be added after it."""
+    """A sentence that is built word by word; a word's head may be added after the word."""
 
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
@@ -124,6 +124,6 @@ def _adjectives(group: Group, rng: Generator) -> list[str]:
 
 
 def looks_of(thing: Thing) -> tuple[str, str, str, str]:
-    """Return tilt, size, texture and colour as adjectives; "" for an attribute not worth saying."""
+    """Return tilt, size, texture and colour as adjectives; "" for an attribute not mentioned."""
     size, texture = thing.size.removeprefix("medium"), thing.texture.removeprefix("plain")
     return "tilted" if thing.tilted else "", size, texture, thing.colour

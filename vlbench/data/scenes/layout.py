@@ -30,7 +30,7 @@ Colour = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Thing:
-    """One thing: the words that describe it, and the numbers that it is drawn with.
+    """One thing: the words that describe it, and the numbers for its drawing.
 
     `angle` is in degrees clockwise. `facing` is left or right for every thing; captions mention it
     only for things with a front.
@@ -53,7 +53,7 @@ class Thing:
 
     @property
     def tilted(self) -> bool:
-        """Return whether the thing leans far enough for a caption to say so."""
+        """Return whether the thing leans far enough for a caption to mention it."""
         return abs(self.angle) > 15
 
 
@@ -70,7 +70,7 @@ class Backdrop(NamedTuple):
 class Scene:
     """Things from back to front, and their background.
 
-    `screen` is a patch of background (centre and half a side) that hides a part of a thing alone.
+    `screen` is a patch of background (centre and half a side) that hides a part of a single thing.
     """
 
     things: Sequence[Thing]
@@ -91,7 +91,7 @@ def single(noun: str, rng: Generator) -> Scene:
 def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     """Return a scene of `number` things of different categories, one of them `first`.
 
-    With `twins` two of the things share a noun, so that there is one category fewer.
+    With `twins` two of the things share a noun, so there is one category fewer.
     """
     others = [c for c in CATEGORIES if c != first]
     picked = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
@@ -140,7 +140,7 @@ def paint_of(colour: str, rng: Generator) -> Colour:
 
 
 def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
-    """Return the things at positions: of 40 draws the first with enough distance, else the best."""
+    """Return the things at positions: the first of 40 draws with enough distance, else the best."""
     radii = np.array([thing.radius for thing in things])
     # A thing may leave the image by a sixth of its half width.
     low, high = radii * 0.83, SIDE - radii * 0.83
@@ -148,7 +148,7 @@ def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
     gaps = np.linalg.norm(draws[:, :, None] - draws[:, None], axis=-1)
     crowding = gaps / (radii[:, None] + radii) + 9 * np.eye(len(things))
     tightest = crowding.min((1, 2))
-    # Close enough that one thing sometimes hides a part of another.
+    # Close enough that a thing sometimes hides a part of another thing.
     loose = np.flatnonzero(tightest > 0.7)
     best = draws[loose[0] if len(loose) else tightest.argmax()]
     return [
@@ -158,7 +158,7 @@ def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
 
 
 def backdrop_of(rng: Generator) -> Backdrop:
-    """Return a background in greyish colours, which differ from those of most things."""
+    """Return a background in greyish colours, different from most things' colours."""
     grey = rng.uniform(125, 195)
     tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)
     first, second = ((int(r), int(g), int(b)) for r, g, b in tints)

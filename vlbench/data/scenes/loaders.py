@@ -35,20 +35,20 @@ from vlbench.data.scenes.world import (
 )
 from vlbench.data.tables import Table, column_from
 
-# The stored columns of proposals, by the region kind: the boxes, what their vectors are made of,
-# confidences and labels.
+# The stored columns of proposals, by region kind: boxes, the source of their vectors, confidences
+# and labels.
 PROPOSALS = {
     CROPS: ("proposal_boxes", "image", "proposal_scores", "proposal_labels"),
     ORACLE: ("proposal_boxes", "proposal_vectors", "proposal_scores", "proposal_labels"),
 }
 
-# What models see of pairs.
+# The columns of pairs that models read.
 SEEN_OF_PAIRS = ("image", "regions", "picture")
 
 # The side of a crop, in pixels.
 CROP_SIDE = 16
 
-# Which things images show: of all categories, or of those that are not held out.
+# The things that images show: of all categories, or only of categories that are not held out.
 ALL = "all"
 THINGS = (ALL, "seen")
 
@@ -58,8 +58,8 @@ def objects(
 ) -> Data:
     """Return 3,000 images of one thing; the label is its category of 12, or its noun of 40.
 
-    The category of each noun is said; of `things: seen` there are 8 categories and 28 nouns. The
-    other columns and `cache_dir` are those of `scenes`.
+    `categories` gives the category of each noun; with `things: seen` there are 8 categories and 28
+    nouns. The other columns and `cache_dir` are the same as in `scenes`.
 
     Args:
         seed: seed that draws the scenes.
@@ -92,18 +92,19 @@ def scenes(
 ) -> Data:
     """Return 6,000 images of 1 to 4 things.
 
-    With `things: seen` no caption names a thing of a held-out category either: each image that
-    does, or shows one, is replaced by another of as many things, so that splits are as large.
-    Questions may still ask whether such a thing is there, and labels of proposals may be wrong.
+    With `things: seen` captions do not name things of held-out categories either. Each image that
+    shows or names such a thing is replaced by another image with as many things, so the size of
+    splits is the same. Questions may still ask whether such a thing is there, and labels of
+    proposals may be wrong.
 
     The images of a split are drawn when its first value is read, and stored in `cache_dir` (None:
     the default cache folder). The vectors of scenes-crops are the pixels of each box, resized to 16
-    x 16 x RGB: 768 whole numbers of 0..255. Those of scenes-oracle are codes of 64 numbers, for
-    which no pixel is read: noise, and a random direction for each attribute of what is there, as
-    from a detector that knows everything.
+    x 16 x RGB: 768 whole numbers of 0..255. The vectors of scenes-oracle are codes of 64 numbers
+    that use no pixels: noise, plus a random direction for each attribute of the box's content, like
+    the output of a detector that knows everything.
 
-    `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around what is visible, from back to
-    front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
+    `boxes` are ground truth, float32 [n, 4] xyxy pixels, tight around the visible parts, from back
+    to front, as are `categories`, `nouns`, `colours`, `sizes`, `textures`, `facings` and `angles`
     (degrees clockwise). `words`, `tags`, `arcs` and `phrases` have one list per caption of the five
     `captions`; `caption` is the first, which names everything; `named` has one `Named` per
     category, with its place in `caption`. `answers` has one answer per question of the five
@@ -128,10 +129,10 @@ def scenes(
 def foils(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
     """Return 3,500 images with a right and a wrong caption each, 500 of each of 7 categories.
 
-    The captions of an image are those of its pair, with the right and the wrong one exchanged, so
-    that whoever does not look is right in exactly one half. `cluster` is the pair, and `words` has
-    the words that are true of an image. The train split has as many other captions, without images:
-    what a language model may read. `cache_dir` is that of `scenes`.
+    The two images of a pair have the same two captions, with right and wrong exchanged, so a model
+    that ignores images is right in exactly half of them. `cluster` is the pair, and `words` lists
+    the words that are true of an image. The train split has the captions of 700 other pairs,
+    without images, for language models. `cache_dir` is the same as in `scenes`.
 
     Args:
         seed: seed that draws the scenes.
@@ -157,8 +158,8 @@ def foils_and_phrases(
 ) -> Data:
     """Return the rows of `foils`, and as a split `phrases` the validation rows of `scenes`.
 
-    These are 550 other images, of `things: seen`, with phrases and boxes. `cache_dir` is that of
-    `scenes`.
+    These are 550 other images, of `things: seen`, with phrases and boxes. `cache_dir` is the same
+    as in `scenes`.
 
     Args:
         seed: seed that draws the scenes.
@@ -173,8 +174,8 @@ def foils_and_phrases(
 def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None = None) -> Data:
     """Return the 1,750 pairs of `foils`, each a row of two images with their captions.
 
-    `caption` is right for `image`, `caption_2` for `image_2`; `words` and `words_2` are true of
-    them.
+    `caption` is right for `image`, `caption_2` for `image_2`; `words` are true of `image`,
+    `words_2` of `image_2`.
 
     Args:
         seed: seed that draws the scenes.
@@ -193,9 +194,9 @@ def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
 def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     """Return 2,500 images of `foils` with a question of two options each, 500 of 5 categories.
 
-    Of colour, place, number and presence, both images of a pair have the same question and opposite
-    answers, so that whoever does not look is right in exactly one half; the `total` of things is
-    always two. `cluster` is the pair. `cache_dir` is that of `scenes`.
+    For colour, place, number and presence, both images of a pair have the same question and
+    opposite answers, so a model that ignores images is right in exactly half of them; the `total`
+    of things is always two. `cluster` is the pair. `cache_dir` is the same as in `scenes`.
 
     Args:
         seed: seed that draws the scenes.
@@ -225,7 +226,7 @@ def _region_kind(regions: str | None) -> str:
 
 
 def drawn_rows(configuration: str, split: str, count: int, folder: Path) -> Split:
-    """Return the first rows of a split of seed 0, which alone are drawn, into a folder."""
+    """Return the first rows of a split of seed 0; only these are drawn, into a folder."""
     wanted = places(configuration)[split][:count]
     place = folder / f"{configuration}-{split}"
     digests = write_once(place, lambda: (row(configuration, 0, i) for i in wanted))
@@ -239,7 +240,7 @@ def _configuration(name: str, things: str) -> str:
 
 
 def _columns(table: Table, kind: str = CROPS) -> dict[str, Column]:
-    """Return all columns but the label; the vectors of proposals are of this region kind."""
+    """Return all columns except the label; the vectors of proposals are of this region kind."""
     column = partial(column_from, table)
     unchanged = (
         "categories", "nouns", "colours", "sizes", "textures", "facings", "angles",
@@ -265,7 +266,7 @@ def _image(encoded: bytes) -> Any:
 
 
 def _regions(boxes: Any, seen: Any, scores: Any, labels: list[str]) -> Regions:
-    """Return proposals; `seen` is the encoded image, of which they are crops, or their codes."""
+    """Return proposals; `seen` is the encoded image to crop, or the codes of the proposals."""
     vectors = _crops(_image(seen), boxes) if isinstance(seen, bytes) else torch.tensor(seen)
     return Regions(torch.tensor(boxes), vectors, torch.tensor(scores), labels, (SIDE, SIDE))
 
@@ -273,7 +274,7 @@ def _regions(boxes: Any, seen: Any, scores: Any, labels: list[str]) -> Regions:
 def _crops(image: Any, boxes: Sequence[Sequence[float]]) -> torch.Tensor:
     """Return the pixels of each box, float32 [R, 768] of whole numbers.
 
-    Pillow resizes in whole numbers, so that they are the same on every machine.
+    Pillow resizes in whole numbers, so they are the same on every machine.
     """
     side = (CROP_SIDE, CROP_SIDE)
     cut = (crop_box(image, box).resize(side, Resampling.BILINEAR) for box in boxes)

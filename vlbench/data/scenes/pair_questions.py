@@ -1,8 +1,8 @@
-"""Questions about pairs of scenes, with two options each, and the truth of both sides.
+"""Questions about pairs of scenes, with two options each, and the right answer for both sides.
 
 Colours, places, numbers and presence differ between the sides of a pair: the same question has
-another answer, so that whoever does not look is right in exactly one half. How many things there
-are is always the same: who knows the world need not look.
+different answers, so a model that ignores images is right in exactly half of the cases. The total
+number of things is always the same, so this question can be answered without the image.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vlbench.data.scenes.world import plural
 
 
 class PairQuestion(NamedTuple):
-    """A question, its options, and the right one of either side."""
+    """A question, its options, and the right option for each side."""
 
     category: str
     text: str
@@ -26,7 +26,7 @@ class PairQuestion(NamedTuple):
 
 
 def pair_question(both: Pair) -> PairQuestion | None:
-    """Return the question about a pair; None for a category that has none."""
+    """Return the question about a pair; None for a category that has no question."""
     make = MAKERS.get(both.category)
     return make(both) if make else None
 
@@ -74,7 +74,7 @@ def _sorted(names: tuple[str, str]) -> tuple[str, str]:
     return first, second
 
 
-# The questions by the category of pairs that they are about.
+# The question of each category of pairs.
 MAKERS: dict[str, Callable[[Pair], PairQuestion]] = {
     "attribute": _colour,
     "left_right": _place,

@@ -1,7 +1,7 @@
-"""Pairs of scenes that differ by one fact, and the caption of each: what foils are made of.
+"""Pairs of scenes that differ by one fact, with a caption each: the source of foils.
 
-The caption of one image is wrong for the other. Whoever reads the captions alone, however well,
-chooses the same one for both images, and is right in exactly one of two.
+The caption of one image is wrong for the other. A model that reads only the captions, however
+well, chooses the same caption for both images, and is right in exactly one of two.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from vlbench.data.scenes.world import (
     plural,
 )
 
-# A position in the seeds of rows, after those of the configurations and of the numbers of things.
+# The position in the seeds of rows, after configurations and numbers of things.
 PAIRS = 3
 
-# Pairs of each category: in the test split with drawings, in the train split as captions alone.
+# Pairs of each category: in the test split with drawings, in the train split only captions.
 COUNTS = {"test": 250, "train": 100}
 
-# How far the centres of two things are apart along the direction that a caption tells, and at most
+# The least distance of two things' centres in the direction that a caption states, and the largest
 # across it, in pixels.
 FAR, ASIDE = 24.0, 8.0
 
-# Half the width of a thing of which there are several, in pixels.
+# Half the width of each of several things of one noun, in pixels.
 CROWDED = (7.5, 9.0)
 
 OPENINGS = ("the picture shows {} .", "there is {} .", "a drawing of {} .")
 OPENINGS_OF_SEVERAL = ("the picture shows {} .", "there are {} .", "a drawing of {} .")
 
-# What is true of every picture.
+# Words that are true of every picture.
 ALWAYS = frozenset(
     (
         *("the", "picture", "shows", "there", "is", "are", "a", "an", "drawing", "of", "and"),
         *("to", "thing", ",", "."),
     )
 )
-# The things of an image, its caption, and the words that are true of it; and those of two images.
+# The things of an image, its caption, and the words that are true of it; and a pair of these.
 Image = tuple[Sequence[Thing], str, str]
 Told = tuple[Image, Image]
 
@@ -82,12 +82,12 @@ def pair(seed: int, split: str, number: int) -> Pair:
 
 
 def count_pairs(split: str) -> int:
-    """Return how many pairs a split has."""
+    """Return the number of pairs of a split."""
     return COUNTS[split] * len(CATEGORIES)
 
 
 def _object(rng: Generator) -> Told:
-    """Return two things, and another thing in the place and colour of the first."""
+    """Return two things, and a version with another noun for the first thing."""
     a, b = _two(rng)
     other = replace(a, noun=_noun(rng, a.category, b.category))
     opening = _opening(rng)
@@ -95,7 +95,7 @@ def _object(rng: Generator) -> Told:
 
 
 def _attribute(rng: Generator) -> Told:
-    """Return two things, and the first in another colour."""
+    """Return two things, and a version with another colour for the first thing."""
     a, b = _two(rng)
     colour = _colour(rng, a.colour, b.colour)
     other = replace(a, colour=colour, paint=paint_of(colour, rng))
@@ -104,7 +104,7 @@ def _attribute(rng: Generator) -> Told:
 
 
 def _swapped_attributes(rng: Generator) -> Told:
-    """Return two things, and the same with each other's colours."""
+    """Return two things, and a version with their colours exchanged."""
     a, b = _two(rng)
     swapped = (
         replace(a, colour=b.colour, paint=b.paint),
@@ -115,9 +115,9 @@ def _swapped_attributes(rng: Generator) -> Told:
 
 
 def _swapped_places(rng: Generator, *, before: str, after: str, across: bool) -> Told:
-    """Return two things, and the same in each other's places.
+    """Return two things, and a version with their places exchanged.
 
-    `before` is the relation of the left one, or of the upper one, to the other.
+    `before` is the relation of the left or upper thing to the other.
     """
     a, b = _placed(_things(rng), rng, across=across)
     exchanged = (replace(a, centre=b.centre), replace(b, centre=a.centre))
@@ -133,7 +133,7 @@ def _swapped_places(rng: Generator, *, before: str, after: str, across: bool) ->
 
 
 def _count(rng: Generator) -> Told:
-    """Return two or three things of one noun, and the same with more, at most four."""
+    """Return two or three things of one noun, and a version with more, at most four."""
     few, many = sorted(rng.choice([2, 3, 4], 2, replace=False).tolist())
     noun, opening = _noun(rng), _opening(rng, OPENINGS_OF_SEVERAL)
     things = _scattered([_thing(noun, rng, CROWDED) for _ in range(many)], rng)
@@ -146,7 +146,7 @@ def _count(rng: Generator) -> Told:
 
 
 def _presence(rng: Generator) -> Told:
-    """Return a picture of two things, and one with the first alone."""
+    """Return a picture of two things, and a picture of only the first."""
     a, b = _two(rng)
     opening = _opening(rng)
     both = opening.format(f"{_named(a.noun)} and {_named(b.noun)}")
@@ -188,7 +188,7 @@ def _thing(noun: str, rng: Generator, radius: tuple[float, float] | None = None)
 
 
 def _noun(rng: Generator, *without: str) -> str:
-    """Return a noun that models were shown, of none of some categories."""
+    """Return a noun that is not held out, outside some categories."""
     category = str(rng.choice([one for one in SEEN_CATEGORIES if one not in without]))
     return str(rng.choice([noun for noun in SEEN_NOUNS if CATEGORY[noun] == category]))
 
@@ -202,7 +202,7 @@ def _opening(rng: Generator, openings: Sequence[str] = OPENINGS) -> str:
 
 
 def _placed(things: Sequence[Thing], rng: Generator, *, across: bool) -> list[Thing]:
-    """Return two things apart: the first left of the second, or above it; none hides the other.
+    """Return two things apart: the first left of the second, or above it; neither hides the other.
 
     Each has room at the place of the other.
     """

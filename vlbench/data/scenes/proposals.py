@@ -24,7 +24,7 @@ from vlbench.data.scenes.world import (
 
 WIDTH = 64
 
-# The standard deviation of the noise on each number of a vector; without noise they have 1.
+# The standard deviation of the noise on each number of a vector; the signal's is 1.
 NOISE = 1.5
 
 # The probability that the label of a thing's proposal is right.

@@ -11,15 +11,15 @@ from vlbench.data.scenes.facts import Fact, Group, SceneView
 from vlbench.data.scenes.grammar import NUMBERS, Sentence, looks_of
 from vlbench.data.scenes.world import CATEGORIES, FAMILY, plural
 
-# For yes-no questions about a fact: the kind of fact with the answer no, and the words to ask in.
+# For yes-no questions about a fact: the kind of fact with the answer no, and the words to use.
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 WORDS = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 TEXTURED = ("striped", "spotted")
 
-# What a caption may say of a texture instead.
+# The nouns by which a caption may mention a texture.
 MARKS = {"stripes": "striped", "spots": "spotted"}
 
-# Number of questions about looks that no caption mentions, if the scene has them.
+# The number of questions about attributes that no caption mentions, if the scene has them.
 UNTOLD = 2
 
 
@@ -35,8 +35,8 @@ def questions(
 ) -> list[Question]:
     """Return `count` different questions, of as many sorts as the scene allows.
 
-    The first tell a look of a thing that none of the captions tells, so that nobody can ask them
-    who has read the captions alone.
+    The first questions mention an attribute of a thing that no caption mentions, so they cannot be
+    asked from the captions only.
     """
     sorts = [
         [Question("how many things are there ?", NUMBERS[view.count])],
@@ -64,9 +64,9 @@ def questions(
 
 
 def untold_looks(view: SceneView, captions: Sequence[Sentence]) -> list[tuple[Group, str]]:
-    """Return size, texture and colour of single things, as far as no caption has said them.
+    """Return sizes, textures and colours of single things that no caption mentions.
 
-    A caption says of a thing what is in a phrase that names it, or in no phrase.
+    A caption mentions an attribute of a thing in a phrase that names it, or outside all phrases.
     """
     told_looks: set[tuple[int, str]] = set()
     for sentence in captions:
@@ -84,7 +84,7 @@ def untold_looks(view: SceneView, captions: Sequence[Sentence]) -> list[tuple[Gr
 
 
 def _told_by_looks(view: SceneView, group: Group, name: str) -> list[Question]:
-    """Ask where a thing is and what is beside it; where nothing is, how many there are."""
+    """Ask where a thing is and what is beside it; if neither is known, whether it is there."""
     where = [
         Question(f"where is the {name} ?", f"at the {place}")
         for named, place in view.places
@@ -138,7 +138,7 @@ def _relation(fact: Fact) -> list[Question]:
 
 
 def _what(view: SceneView) -> list[Question]:
-    """Ask for the thing of a family, where the family has only one."""
+    """Ask for the thing of a family that has only one thing."""
     families = [FAMILY[group.category] for group in view.groups]
     return [
         Question(f"which {family} is there ?", group.noun)

@@ -1,4 +1,4 @@
-"""One row per image: a scene laid out, drawn and annotated with the row's own seeded generator."""
+"""One row per image: a scene is laid out, drawn and annotated with the row's seeded generator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vlbench.data.scenes.world import (
 # Images of one thing. Every split has equally many images of each of the 40 nouns.
 OBJECTS = {"train": 1600, "val": 400, "test": 1000}
 
-# Images of 1, 2, 3 and 4 things. In a tenth of those of several things, two have one noun.
+# Images of 1, 2, 3 and 4 things. In a tenth of the images of several things, two share a noun.
 SCENES = {
     "train": (1800, 600, 600, 600),
     "val": (130, 140, 140, 140),
@@ -45,11 +45,11 @@ VISIBLE = 0.5
 # A configuration's position is part of its seeds.
 CONFIGURATIONS = ("objects", "scenes")
 
-# The configuration of pairs of images that differ by one fact: both sides of one, then the next.
+# The configuration of pairs of images that differ by one fact: the two sides of each pair in turn.
 PAIRED = "pairs"
 
-# The end of the name of a configuration without held-out things. It has the images of the other
-# that show none, and in place of each of the rest another image of as many things.
+# The suffix of a configuration without held-out things. It has the other configuration's images
+# that show none, and each of its other images is replaced by an image with as many things.
 SEEN = "-seen"
 
 Row = dict[str, Any]
@@ -81,7 +81,7 @@ def object_noun(configuration: str, i: int) -> str:
 
 
 def _first_category(configuration: str, i: int) -> str:
-    """Return a category that scene i shows in any case."""
+    """Return a category that scene i always shows."""
     category = CATEGORIES[i % len(CATEGORIES)]
     if configuration.endswith(SEEN) and category in HELD_OUT:
         return _instead(SEEN_CATEGORIES, i, len(CATEGORIES))
@@ -89,7 +89,7 @@ def _first_category(configuration: str, i: int) -> str:
 
 
 def _instead(seen: Sequence[str], i: int, turns: int) -> str:
-    """Return the seen name for row i; each name comes as often, since every turn shifts them."""
+    """Return the seen name for row i; shifts per turn make all names equally frequent."""
     return seen[(i + i // turns) % len(seen)]
 
 
@@ -106,7 +106,7 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
     """Return scene i, its drawing, and the generator that then draws the annotations.
 
     Its things are moved until enough of each is visible. In a configuration without held-out things
-    it is laid out until none of them is one.
+    the layout is repeated until it contains none.
     """
     if configuration == PAIRED:
         return _side_of_pair(seed, i)
@@ -128,7 +128,7 @@ def drawing(configuration: str, seed: int, i: int) -> tuple[Scene, Drawn, Genera
 
 
 def _side_of_pair(seed: int, i: int) -> tuple[Scene, Drawn, Generator]:
-    """Return one side of a pair. What is random in the annotations is the same for both."""
+    """Return one side of a pair. Random parts of the annotations are the same for both sides."""
     number, side = divmod(i, 2)
     scene = pair(seed, "test", number).sides[side].scene
     return scene, draw(scene), np.random.default_rng([seed, DRAWN, PAIRS, len(SCENES), number])

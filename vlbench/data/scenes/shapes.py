@@ -1,7 +1,7 @@
 """The shape of each noun: polygons in the square -1..1 (y points down), facing right.
 
-shapes.json has for each noun the calls that draw it: the name of a function here, and what it is
-given. Parts of tone `body` come first; they have the thing's colour and texture.
+shapes.json lists for each noun the calls that draw it: the name of a function in this module, and
+its arguments. Parts of tone `body` come first; they have the thing's colour and texture.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def poly(tone: str, *numbers: float) -> Polygon:
 
 
 def arc(tone: str, x: float, y: float, outer: float, inner: float) -> Polygon:
-    """Return half a ring that is open to the left, as a handle."""
+    """Return half a ring that is open to the left, such as a handle."""
     turn = np.linspace(-np.pi / 2, np.pi / 2, 10)
     half = np.stack([np.cos(turn), np.sin(turn)], 1)
     return Polygon(tone, np.concatenate([half * outer, half[::-1] * inner]) + np.array([x, y]))
@@ -100,7 +100,7 @@ def shapes() -> dict[str, list[Polygon]]:
 
 
 def _parts(name: str, *given: Any) -> list[Polygon]:
-    """Return what a function draws; a mapping at the end names what it is given."""
+    """Return the parts that a function draws; a final mapping contains keyword arguments."""
     options = given[-1] if given and isinstance(given[-1], dict) else {}
     made = DRAWN[name](*given[: len(given) - bool(options)], **options)
     return made if isinstance(made, list) else [made]

@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 
 def read_digests(folder: Path) -> dict[str, str] | None:
-    """Return the digest of each column stored in a folder; None where nothing is stored."""
+    """Return the digest of each column stored in a folder; None if nothing is stored."""
     file = folder / DIGESTS
     if not file.is_file():
         return None
@@ -68,7 +68,7 @@ def open_rows(folder: Path) -> Any:
     try:
         with pa.memory_map(str(folder / ROWS)) as file:
             rows = pa.ipc.open_stream(file).read_all()
-        # Of another schema, it raises; and Arrow follows damaged offsets to anywhere.
+        # The cast raises for another schema; without validation Arrow would follow damaged offsets.
         rows = rows.cast(SCHEMA)
         rows.validate(full=True)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -78,7 +78,7 @@ def open_rows(folder: Path) -> Any:
 
 def damaged(folder: Path, error: Exception) -> DataError:
     """Return the error for a stored folder that cannot be read."""
-    # Without its path, since a result may quote the message.
+    # Without its path, because a result may quote the message.
     where = f"{folder.parent.name}/{folder.name} in the cache"
     kind = type(error).__name__
     return DataError(f"{where} cannot be read ({kind}); delete it and run again")
@@ -87,9 +87,9 @@ def damaged(folder: Path, error: Exception) -> DataError:
 def write_once(folder: Path, rows: Callable[[], Iterable[tuple[Row, str]]]) -> dict[str, str]:
     """Store rows, each with the digest of its image, and return the digest of each column.
 
-    A folder that is already stored is left as it is. It appears whole or not at all, and of several
-    processes one writes it while the others wait. Raises OutputError, naming the folder, where the
-    disk or its rights do not allow it.
+    A folder that is already stored is not changed. It appears complete or not at all; if there are
+    several processes, one writes it and the others wait. Raises OutputError, naming the folder, if
+    the disk is full or permissions forbid it.
     """
     # Before the lock: a cache shared between users may be read-only.
     if stored := read_digests(folder):

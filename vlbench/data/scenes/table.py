@@ -1,7 +1,7 @@
-"""The table of a split: its digests known at once, its rows drawn when first read.
+"""The table of a split: its digests are known at once, its rows are drawn when first read.
 
-pinned.json holds the digest of each column for seed 0 of this VERSION, and what it was drawn with.
-`scripts/pin_scenes.py` writes it.
+pinned.json contains the digest of each column for seed 0 of this VERSION, and the versions of the
+libraries that drew it. `scripts/pin_scenes.py` writes it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PINNED = Path(__file__).with_name("pinned.json")
 # Seconds between two progress messages.
 REPORT_EVERY = 15.0
 
-# Processes that draw at the same time, at most; the rows that each sends together; and how many
-# such parts it may be ahead, so that none waits while rows are stored.
+# The most processes that draw at the same time; the rows that each sends together; and the number
+# of such parts that it may be ahead, so that none waits while rows are stored.
 MOST_PROCESSES, TOGETHER, AHEAD = 8, 16, 16
 
 Draw = Callable[[], Iterable[tuple[Row, str]]]
@@ -48,8 +48,8 @@ Draw = Callable[[], Iterable[tuple[Row, str]]]
 def world_table(configuration: str, split: str, seed: int, cache_dir: Path | None = None) -> Table:
     """Return a split of `objects` or `scenes`, stored in a cache folder (None: the default).
 
-    The digests are those of the stored table. Where none is stored, they are the pinned ones, and
-    the rows are drawn when the first value is read; what is not pinned is drawn at once.
+    The digests are those of the stored table. If nothing is stored, they are the pinned digests,
+    and the rows are drawn when the first value is read; rows without pinned digests are drawn now.
     """
     begin_reading()
     name = f"{configuration}-{split}"
@@ -77,10 +77,10 @@ def draw_rows(configuration: str, split: str, seed: int) -> Iterator[tuple[Row, 
 def _side_by_side(
     draw: Callable[[int], tuple[Row, str]], wanted: Sequence[int]
 ) -> Iterator[tuple[Row, str]]:
-    """Yield what `draw` returns for each number, in order, by a process for each core."""
-    # Where processes are not forked, as on macOS, each would import the user's program again.
+    """Yield the results of `draw` for each number, in order, with one process per core."""
+    # If processes are not forked, as on macOS, each would import the user's program again.
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    # A process that loads images for another may not start any.
+    # A loader's process, which loads images for another process, may not start any.
     if cores == 1 or multiprocessing.current_process().daemon:
         yield from map(draw, wanted)
         return
@@ -92,18 +92,18 @@ def _side_by_side(
     for drawn in DataLoader(
         drawings,
         batch_size=None,
-        collate_fn=tuple,  # as it is; the library's own makes lists
+        collate_fn=tuple,  # unchanged; the default function makes lists
         num_workers=min(MOST_PROCESSES, cores),
         prefetch_factor=AHEAD,
         multiprocessing_context="fork",
-        generator=torch.Generator(),  # its own: torch's global one must stay as it is
+        generator=torch.Generator(),  # separate: torch's global generator must not change
     ):
         yield from drawn
 
 
 @dataclass(frozen=True)
 class _Drawings:
-    """A data set of drawings, some at a time, for the library."""
+    """A data set of drawings, some at a time, for torch's DataLoader."""
 
     draw: Callable[[int], tuple[Row, str]]
     parts: Sequence[Sequence[int]]
@@ -118,8 +118,8 @@ class _Drawings:
 def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: int) -> Any:
     """Return the rows of a folder, drawn first if absent.
 
-    Raises DataError where their digests are not the promised ones. The rows stay in the cache, so
-    that the next run takes their own digests.
+    Raises DataError if their digests are not the promised digests. The rows stay in the cache, so
+    the next run takes their digests.
     """
     digests = write_once(folder, draw)
     different = [name for name, promise in promised.items() if digests.get(name) != promise]
@@ -131,7 +131,7 @@ def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: in
         )
     rows = open_rows(folder)
     if rows.num_rows != length:
-        # A file that is cut between two batches is whole to Arrow.
+        # Arrow does not notice a file that is cut between two batches.
         raise damaged(folder, IndexError(length))
     return rows
 
@@ -139,8 +139,8 @@ def _draw_once(folder: Path, draw: Draw, promised: Mapping[str, str], length: in
 def pinned_digests(name: str, seed: int) -> dict[str, str] | None:
     """Return the digest of each column of a split, such as `objects-test`.
 
-    None where another version or seed is asked for, or where other libraries are installed: their
-    drawing may differ.
+    None for another version or seed, or if other versions of libraries are installed: their
+    drawings may differ.
     """
     pinned = json.loads(PINNED.read_text("utf-8"))
     if (pinned["version"], pinned["seed"], pinned["drawn_with"]) != (VERSION, seed, drawn_with()):
@@ -150,7 +150,7 @@ def pinned_digests(name: str, seed: int) -> dict[str, str] | None:
 
 
 def drawn_with() -> dict[str, str]:
-    """Return the installed versions of what decides the content of a drawing."""
+    """Return the installed versions of what determines the content of a drawing."""
     return {
         "numpy": np.__version__,
         "pillow": PIL.__version__,

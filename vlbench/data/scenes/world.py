@@ -1,4 +1,4 @@
-"""The vocabulary of `scenes`: things in a small hierarchy, and the attributes they may have."""
+"""The vocabulary of `scenes`: things in a small hierarchy, and their possible attributes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ DRAWN = 1
 # Image size in pixels, both sides.
 SIDE = 64
 
-# The region kinds of this world's proposals; models that read one name it in models.yaml. Of the
-# first, a vector is the pixels of the box; of the second, a code of what is in it, as from a
-# detector that knows everything.
+# The region kinds of this world's proposals; models that read a kind name it in models.yaml. In the
+# first, a vector is the pixels of the box; in the second, a code of its content, like the output of
+# a detector that knows everything.
 CROPS, ORACLE = "scenes-crops", "scenes-oracle"
 
 # family -> category -> fine-grained nouns
@@ -68,7 +68,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "white": (243, 243, 243),
 }
 
-# The colours that are more frequent in a category, and the probability of drawing from them alone.
+# The colours that are more frequent in a category, and the probability of using only these.
 TYPICAL: dict[str, tuple[str, ...]] = {
     "dog": ("brown", "white", "black"),
     "bird": ("blue", "white"),
@@ -85,14 +85,14 @@ TYPICAL: dict[str, tuple[str, ...]] = {
 }
 HABIT = 0.5
 
-# Half the width of a thing in pixels, in images of several things. No text says "medium".
+# Half the width of a thing in pixels, in images of several things. No text mentions "medium".
 SIZES: dict[str, tuple[float, float]] = {
     "small": (7.5, 9.0),
     "medium": (10.5, 12.0),
     "large": (14.0, 16.0),
 }
 
-# A thing alone in its image is larger by this factor, and at most this many pixels off centre.
+# A single thing in an image is larger by this factor, and at most this many pixels off centre.
 ALONE = 1.75
 OFF_CENTRE = 4.0
 
