@@ -39,7 +39,7 @@ def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
 
 
 def covered_fractions(patches: Tensor, boxes: Tensor) -> Tensor:
-    """Return how much of each of [N, 4] patches each of [M, 4] boxes covers, float64 [N, M].
+    """Return the fraction of each of [N, 4] patches inside each of [M, 4] boxes, float64 [N, M].
 
     It is a fraction of the patch's area, and 0 for a patch of area 0.
 
