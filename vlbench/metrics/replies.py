@@ -114,7 +114,7 @@ def judge(
     right: Sequence[Sequence[int]],
     labels: Labels,
 ) -> Judged:
-    """Return what the replies to N items earn; `right` are the numbers of each one's right options.
+    """Return the credit of replies to N items; `right` has the numbers of their right options.
 
     A text that names a right option earns 1; a text that names no option or several earns 0. If
     replies are scores, the highest is chosen; tied options share the credit. Raises ValueError for

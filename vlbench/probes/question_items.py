@@ -20,7 +20,7 @@ LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
 
 
 class QuestionItems(NamedTuple):
-    """What rows ask: questions, the numbers of right options, examples, categories if any."""
+    """Questions with options, the numbers of right options, examples, and any categories."""
 
     asked: Sequence[Question]
     right: Sequence[Sequence[int]]

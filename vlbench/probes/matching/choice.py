@@ -481,7 +481,7 @@ def _answers_of_both(pairs: Sequence[Sequence[str]], own: Choice) -> Answers:
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
-    """Return how many words of each text are true of its row, less those that are not."""
+    """Return the number of true words of each text minus the number of its other words."""
     scores = []
     for true, own in zip(words, texts, strict=True):
         known = {word for one in true for word in caption_words(one)}

@@ -1,4 +1,4 @@
-"""The scores of choices: over all items, by category, and where a rule that does not look fails."""
+"""The scores of choices: over all items, by category, and over items that a blind rule fails."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _of_same_words(asked: MetricItems) -> list[Measured]:
 
 
 def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
-    """Return the score of items that the hardest blind floor does not tell, and how many it tells.
+    """Return the score of items that the hardest blind floor gets wrong, and the numbers of items.
 
     The hardest floor is the floor that is right most often. The score has no chance level: the
     items were selected by a blind rule's errors, so that the opposite rule is right on them.

@@ -186,7 +186,7 @@ class Vectors(NamedTuple):
 
 
 def as_vectors(values: Tensor, groups: Tensor) -> Vectors:
-    """Return [N, D] vectors of which those of one group [N] are the same; all are if all equal."""
+    """Return [N, D] vectors that are the same within a group [N], or all the same if equal."""
     groups = torch.zeros_like(groups) if all_equal(values) else groups
     return Vectors(values, _first_of_each(groups))
 
