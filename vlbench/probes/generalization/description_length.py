@@ -86,7 +86,7 @@ class Problem(NamedTuple):
         return train_probe(features, label, self.classes, self.c)
 
     def answer(self, probe: Probe, right: Tensor) -> Choice:
-        """Return a probe's choices for the test images; all classes are tied if these are equal."""
+        """Return a probe's choices for test images; if all images are equal, classes are tied."""
         if all_equal(self.test):
             return choose(torch.zeros(len(right), self.classes), right)
         return choose(probe(self.test), right, log_odds=True)

@@ -222,7 +222,7 @@ class Stages(NamedTuple):
         return _read(self.features(stage, data), data, self.engine, self.training)
 
     def read_all(self, data: Data) -> dict[str, Reading]:
-        """Return the reading of each layer, and of the scores; in memory is one layer at a time."""
+        """Return the reading of each layer, one layer in memory at a time, and of the scores."""
         return {stage: self.read(stage, data) for stage in (*self.engines, SCORES)}
 
 

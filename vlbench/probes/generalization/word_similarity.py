@@ -176,7 +176,7 @@ def _number_words(test: Split) -> tuple[list[str], Places]:
 def _unit_vectors(
     model: TextEncoder | TokenEncoder, engine: Engine, words: Sequence[str]
 ) -> tuple[Tensor, NDArray[np.bool_]]:
-    """Return float64 [W, D] of length 1, or 0 where a word has none, and which words have one."""
+    """Return unit vectors float64 [W, D], 0 if a word has no vector, and which words have one."""
     texts = value_column(words, "text")
     if isinstance(model, TextEncoder):
         vectors = list(engine.features(model.encode_texts, texts))

@@ -85,7 +85,7 @@ class Objects(NamedTuple):
         )
 
     def with_words(self, vectors: Forms) -> Objects:
-        """Return the images whose objects all have one of other word vectors [I][n], with those."""
+        """Return the images whose objects all have a vector in `vectors` [I][n], with these."""
         rows = complete(vectors)
         if not rows:
             n = self.regions.shape[1]
@@ -219,7 +219,7 @@ def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Sc
 
 
 def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
-    """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
+    """Return the mean credit [T, I, n], over images and seeds, of regions `kept`, bool [I, n]."""
     images = kept.any(1)
     hits = (credit * kept).sum(-1)[:, images]
     return fraction_of_regions(hits, kept.sum(1)[images].expand_as(hits))

@@ -1,4 +1,4 @@
-"""Object-label alignment: does a region fit the word that names it? arXiv:2107.12021, 4.1, 4.2.
+"""Object-label alignment of regions with the words that name them. arXiv:2107.12021, 4.1, 4.2.
 
 `accuracy` is the fraction of regions whose own word is the most similar word of their image. For a
 static encoder (whose word vectors do not depend on the text), the word is the name of the

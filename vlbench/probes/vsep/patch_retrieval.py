@@ -182,7 +182,7 @@ def retrieve(
     drawn: Sequence[Sequence[Tensor]],
     k: Sequence[int],
 ) -> NDArray[np.float64]:
-    """Return IR@k of each draw and category, [k, draws, categories]; networks take turns."""
+    """Return IR@k per draw and category, [k, draws, categories]; networks alternate over draws."""
     recalls = np.empty((len(k), len(drawn), len(drawn[0])))
     for i, net in enumerate(nets):
         recalls[:, i :: len(nets)] = _retrieve_by(net, objects, drawn[i :: len(nets)], k)
