@@ -179,7 +179,7 @@ def spread(features: Tensor) -> tuple[Tensor, Tensor]:
 def fold_scaling(
     weights: Mapping[str, Tensor], mean: Tensor | float, deviation: Tensor | float
 ) -> dict[str, Tensor]:
-    """Return weights that do with features as they are what these do with standardised ones."""
+    """Return weights for original features from weights for standardised features."""
     first = weights["fc_embed.weight"] / deviation
     bias = weights["fc_embed.bias"] - (first * mean).sum(1)
     return {**weights, "fc_embed.weight": first, "fc_embed.bias": bias}

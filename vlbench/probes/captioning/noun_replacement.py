@@ -1,4 +1,4 @@
-"""Do captions outscore themselves with wrong words? arXiv:2210.09550, section 5.2, figure 2.
+"""Comparison of captions with copies with wrong words. arXiv:2210.09550, section 5.2, figure 2.
 
 `noun_replacement` replaces all nouns of a caption, or all its other words. `prefers_original` is
 the fraction of captions that outscore the changed text, which does not depend on the scale of
@@ -63,7 +63,7 @@ class Caption(NamedTuple):
 
     @classmethod
     def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> Caption:
-        """Return a caption, of which the nouns are known; punctuation is neither."""
+        """Return a caption whose nouns are known; punctuation is not a word."""
         positions = dict(nouns)
         others = {i: word for i, word in enumerate(words_of(text)) if word and i not in positions}
         return cls(text.split(), positions, others)
