@@ -12,7 +12,7 @@ from vlbench.metrics.intervals import Floats, Formula, ratio
 
 ORDERS = (1, 2, 3, 4)
 
-# METEOR 1.5 for English (Denkowski and Lavie 2014): weight of precision against recall, exponent
+# METEOR 1.5 for English (Denkowski and Lavie 2014): weight of recall against precision, exponent
 # and weight of the fragmentation penalty, weight of content words against function words, and
 # weights of exact, stem, synonym and paraphrase matches.
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
@@ -89,7 +89,7 @@ def meteor(sums: Floats) -> Floats:
 
 
 def perplexity(sums: Floats) -> Floats:
-    """Return 10^(-log10 probability / words predicted), [..., 3] to [...].
+    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; NaN for no words.
 
     Example:
         >>> round(float(perplexity(np.array([-6.0, 3.0, 0.0]))), 4)  # 10^(6 / 3)

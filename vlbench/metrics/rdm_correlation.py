@@ -88,7 +88,7 @@ def full_length(halves: Any) -> Any:
 
 
 def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
-    """Return lower and upper bounds of the correlation between the true matrix and a measured one.
+    """Return bounds of the correlation between the true matrix and a measured matrix.
 
     These are the bounds of Nili et al. 2014 (doi:10.1371/journal.pcbi.1003553) for two measurements
     whose correlation is `reliability`, r: the correlation with each other, r, and with the mean of

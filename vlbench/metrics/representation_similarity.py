@@ -92,8 +92,8 @@ def centred_kernel(x: Tensor) -> Tensor:
 
     [N, D] is first centred, and scaled to a Frobenius norm of 1. The rows of the kernel sum to 0,
     as in the estimator of Song et al. 2012, so that the debiased CKA of two representations is the
-    correlation of their kernels. If this CKA is always 0, so is the kernel. Raises TooFewRows for
-    fewer than 4 examples.
+    correlation of their kernels. It is all 0 if the debiased CKA with any representation is 0.
+    Raises TooFewRows for fewer than 4 examples.
 
     Example:
         >>> kernel = centred_kernel(torch.tensor([[1], [1], [-1], [-1]]))

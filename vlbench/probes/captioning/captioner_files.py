@@ -97,7 +97,7 @@ class Vocabulary:
 def learn_vocabulary(
     captions: Iterable[str], *, rare: int = RARE, punctuation: bool = False
 ) -> Vocabulary:
-    """Return the words of captions, sorted, with UNK at the end if there are rare ones.
+    """Return the sorted words of captions, with UNK at the end if some words are rare.
 
     If `punctuation`, text between spaces is a word unchanged; otherwise its punctuation is removed.
     """

@@ -97,7 +97,7 @@ class Core(nn.Module):
 
 
 class FcCaptioner(nn.Module):
-    """The network; the names of its weights are those of ImageCaptioning.pytorch."""
+    """The network, with the names of weights of ImageCaptioning.pytorch."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()

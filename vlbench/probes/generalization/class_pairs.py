@@ -142,7 +142,7 @@ def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:
 
 
 def _names(model: Classifier, count: int) -> list[str]:
-    """Return the names of the outputs. Raises CannotDo if there are none, and for generic ones.
+    """Return the names of the outputs. Raises CannotDo for absent or generic names.
 
     Raises ValueError if there are more or fewer names than outputs.
     """

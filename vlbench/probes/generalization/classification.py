@@ -31,7 +31,7 @@ def classification(
     *,
     categories: list[str] | None = None,
 ) -> Outcome:
-    """Return how often the class with the highest logit is the right one.
+    """Return how often the class with the highest logit is right.
 
     `accuracy_top5`, if there are more than five classes, is how often the right class is among the
     five highest; `class_accuracy` is the accuracy over images of one class. Tied classes share the

@@ -128,8 +128,7 @@ def description_length(
             `seeds` orders of images, from `seed` on.
         types: column with the type of each image, for selectivity and intervals; None: no
             selectivity.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import

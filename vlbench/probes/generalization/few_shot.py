@@ -64,8 +64,7 @@ def few_shot(
         seed: seed that draws the orders.
         floors: by name of a floor, a column; the floor is the same accuracy with features of this
             column instead of a model.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(shots, default=0) < 1 or trials < 1:

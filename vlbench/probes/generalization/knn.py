@@ -55,8 +55,7 @@ def knn(
     Args:
         k: numbers of nearest train images that vote, each 1 or more, scored separately.
         temperature: a vote is exp(cosine / temperature), up to a factor; above 0.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(k, default=0) < 1 or temperature <= 0:

@@ -175,7 +175,7 @@ class LinearProbeOptimum:
         training: LinearTraining,
         device: torch.device,
     ) -> None:
-        """Begin. Arguments are those of `LinearProbeTraining`."""
+        """Begin. Arguments are the same as for `LinearProbeTraining`."""
         self._features = features.to(device) if isinstance(features, Tensor) else features
         self._label, self._decay = label.to(device), training.weight_decay
         # The optimised variable is the weight times a scale that makes the curvature of the loss

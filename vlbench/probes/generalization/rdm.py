@@ -2,11 +2,15 @@
 
 doi:10.3389/neuro.06.004.2008. A matrix is condensed: the C (C - 1) / 2 distances above its
 diagonal, row by row, float64. For each class, m is the mean and s the standard deviation (ddof 0)
-of its n feature vectors, each of length one: `scalar` |m_i - m_j| / sqrt(s_i^2 / n_i + s_j^2 /
-n_j), s over all entries of the class, as in the code of arXiv:2104.08313 `per_dimension` the same
-with s per dimension, as in the paper's text (section 4) `cosine`, `correlation` 1 - r of m_i and
-m_j `euclidean` |v_i - v_j|, if a class has one vector The distance of vectors closer than 1e-6 of
-their length is 0.
+of its n feature vectors, each of length one:
+
+`scalar`          |m_i - m_j| / sqrt(s_i^2 / n_i + s_j^2 / n_j), s over all entries of the class, as
+                  in the code of arXiv:2104.08313
+`per_dimension`   the same with s per dimension, as in the paper's text (section 4)
+`cosine`, `correlation`   1 - r of m_i and m_j
+`euclidean`       |v_i - v_j|, if a class has one vector
+
+The distance of vectors closer than 1e-6 of their length is 0.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ of the paired difference, otherwise the scores. Layers chosen by a smaller margi
 than the scores on test images (docs/statistics.md).
 
 - `read_best`: the accuracy that is read at the best stage.
-- `gap`: `read_best` less `said_fitted`, paired by image; 0 if the scores are the best stage.
-- `gap_to_said`: `read_best` less `said`. It contains the priors of the words.
+- `gap`: `read_best` minus `said_fitted`, paired by image; 0 if the scores are the best stage.
+- `gap_to_said`: `read_best` minus `said`. It includes the priors over class names.
 - `said_where_read`, `said_where_not_read`: `said` on the images whose class is read at the best
   stage, and on the others.
-- `read_lost`: how much `read` falls from a layer to the next stage, where it falls most on the
-  train images that are held out.
+- `read_lost`: the drop of `read` from a layer to the next stage, at the layer with the largest
+  drop on held-out train images.
 
 Limits. A probe is trained on labels, which the model does not see when it is asked: information
 that is read need not be used by the model. A gap is a lower bound at this number of train images:

@@ -7,7 +7,7 @@ by a companion, and `text_similarity` a model's captions with images encoded by 
 Euclidean distances between up to 1,000 images. Chance is the exact mean over all permutations of
 the companion's rows. It is 0 for CKA and for the distances, which need no calibration;
 `mutual_knn_calibrated` is (mutual_knn - chance) / (1 - chance). Similarity does not measure
-quality, and its meaning depends on the companion. Of images that are copies of each other, only the
+quality, and its meaning depends on the companion. If images are copies of each other, only the
 first counts, because copies would make any two models look similar.
 
 `similarity` and `text_similarity` store the kernel of up to 1,000 images, or of their captions, as

@@ -136,8 +136,7 @@ def transfer(
         augment: whether each epoch of training has its own augmented images.
         floors: by name of a floor, a column; the floor is the same accuracy with features of this
             column, without a model or augmentation.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     _refuse_training(training, augment=augment)

@@ -7,14 +7,14 @@ the accuracy of the whole model minus the accuracy without a part, paired by ite
 and Neubig 2019, arXiv:1905.10650, ablate heads; Geva et al. 2023, arXiv:2304.14767, ablate
 attention in a window of layers). Its interval is over items and draws. The parts are:
 
-- `layer`: all heads of a layer. A layer has no other heads than these, so that the random parts are
-  as many heads of all layers.
+- `layer`: all heads of a layer. A layer has no other heads, so that the random parts are equally
+  many heads of all layers.
 - `head`: a single head. The random parts are the other heads of its layer.
 - `best heads`: the heads that ground entities best (see `entity_grounding`) on other images. The
-  random parts are as many other heads of the same layers, of all layers if there are too few.
+  random parts are equally many other heads of the same layers, or of all layers if too few.
 - `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
-  image, in a window of layers that begins with `layer`. The random parts are as many other layers,
-  not always in a row.
+  image, in a window of layers that begins with `layer`. The random parts are equally many other
+  layers, not always in a row.
 """
 
 from __future__ import annotations

@@ -46,9 +46,7 @@ class Halves(NamedTuple):
 
     credit: Floats  # [images]
     chosen: list[int]  # the lowest number among the best heads of each half
-    judges: list[
-        list[int]
-    ]  # for each image, the heads that are tied for the best on the other half
+    judges: list[list[int]]  # heads tied for the best of the other half, per image
 
 
 def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:

@@ -6,7 +6,7 @@ The columns of a row determine its question:
   highest score for the image.
 - `image_2`, `image_3` and so on, wrong images beside the right `image`: `image_accuracy` is how
   often the image has the highest score for the caption.
-- `image_2` with a `caption_2` of its own, twins: both accuracies, over both images and over both
+- `image_2` with its own `caption_2`, twins: both accuracies, over both images and over both
   captions, and the scores of Winoground (Thrush et al. 2022, arXiv:2204.03162, section 4):
   `text_score`, both images have their caption; `image_score`, both captions have their image;
   `group_score`, both. Chance is 1/4, 1/4 and 1/6.

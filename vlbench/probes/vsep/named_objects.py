@@ -307,7 +307,7 @@ def _encode(
     pictures: Sequence[Picture],
     chosen: Sequence[tuple[list[str], Tensor]],
 ) -> list[tuple[list[str], Tensor]]:
-    """Return categories and vectors of each picture; the model encodes those with a box."""
+    """Return categories and vectors of each picture; the model encodes only pictures with a box."""
     boxed = [i for i, (categories, _) in enumerate(chosen) if categories]
     vectors_of_each = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
     if boxed:

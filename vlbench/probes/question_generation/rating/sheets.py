@@ -69,10 +69,9 @@ def sample_questions(
 ) -> list[SampledImage]:
     """Return a random sample of images, each with one question per step and a human question.
 
-    `questions` are the COLUMNS of the table stored with the row. With several training seeds, the
-    questions are those of the first seed. The human question is a random one of the image's
-    references. Raises UnknownNameError for a step without questions, and TooFewRows for too few
-    images.
+    `questions` are the COLUMNS of the table stored with the row. If there are several training
+    seeds, the first is used. The human question is drawn at random from the image's references.
+    Raises UnknownNameError for a step without questions, and TooFewRows for too few images.
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps must be different steps, without '{HUMAN}': {steps}")
