@@ -47,8 +47,8 @@ def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -
 
     T are trials; NaN is left out. Items with the same number in `groups` [N], from 0, belong
     together: a group is in one half, and its copies in a bootstrap sample are in the same half.
-    Each bootstrap sample repeats the choice. The variance between trials that items do not explain
-    is added, as in `crossed_variance`. Raises ValueError for fewer than two groups.
+    Each bootstrap sample repeats the choice. The variance of trials beyond the variance of items is
+    added, as in `crossed_variance`. Raises ValueError for fewer than two groups.
 
     Example:
         >>> credit = np.array([[[1, 1, 1, 0]], [[0, 0, 0, 0]]])  # the first is better on any half

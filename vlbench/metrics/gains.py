@@ -56,7 +56,7 @@ def gain(
 ) -> Measured:
     """Return the mean difference of two credits [N] in [0, 1] of the same examples.
 
-    The interval is a paired one over clusters. Raises TooFewRows for fewer than two clusters.
+    The interval is a paired interval over clusters. Raises TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b", "c", "d"], ["1", "2", "3", "4"])

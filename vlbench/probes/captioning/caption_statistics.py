@@ -138,7 +138,7 @@ def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
     coco_caption()
     if kept:
         find_java()
-    # METEOR's process takes seconds to start, and has no other requirement.
+    # METEOR only needs Java, and its process takes seconds to start.
     if quick := [name for name in kept if name != "meteor"]:
         with CaptionMetrics(quick):
             pass

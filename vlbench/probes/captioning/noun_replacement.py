@@ -1,4 +1,4 @@
-"""Comparison of captions with copies with wrong words. arXiv:2210.09550, section 5.2, figure 2.
+"""Comparison of captions with altered captions. arXiv:2210.09550, section 5.2, figure 2.
 
 `noun_replacement` replaces all nouns of a caption, or all its other words. `prefers_original` is
 the fraction of captions that outscore the changed text, which does not depend on the scale of

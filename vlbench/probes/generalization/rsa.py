@@ -51,7 +51,7 @@ VectorRule = Literal["euclidean", "cosine", "correlation"]
 # Two classes have a single distance, so that a correlation is undefined.
 FEWEST_CLASSES = 3
 
-# Leaving out a category must leave at least two.
+# Leaving out a category must leave two, with distances between them.
 FEWEST_CATEGORIES = 3
 
 CONSTANT_NOTE = "all distances are the same, so the correlation is at chance"

@@ -28,7 +28,7 @@ FEWEST_OF_ANALOGIES = 10
 
 
 class Answers(NamedTuple):
-    """The correctly and incorrectly answered questions, if all words have vectors.
+    """The right and wrong answers to questions whose words all have vectors.
 
     A question is four words; the last word is the answer.
     """

@@ -280,7 +280,7 @@ def _of_classes(reply: Reply, prompts: int) -> Reply:
 
 
 class ClassScores(NamedTuple):
-    """The score [N, C] of each class for each image; the class with the highest score is said.
+    """The score [N, C] of each class for each image; the highest score is the model's answer.
 
     `asked_by` is as in Outcome. `log_odds` is whether scores are log-odds, for ties.
     """

@@ -129,8 +129,8 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     Args:
         words: model that encodes the names of the classes.
         prompt: sentence with {} for the name of a class.
-        seen_fraction: fraction of the classes that each trial trains on, 0 to 1; train and test
-            classes must be two or more.
+        seen_fraction: fraction of the classes that each trial trains on, 0 to 1; at least two
+            classes must be on either side.
         trials: random draws of the classes to train on, 1 or more; scores are means over them.
         training: `epochs`, `batch_size`, `learning_rate` (halved every ten epochs) and
             `weight_decay` of Adam.
