@@ -1,7 +1,8 @@
-"""The best of several candidates, such as layers, where only the items that score it can choose it.
+"""The best of several candidates, such as layers, if only the scored items can choose it.
 
-Each half of the items is scored by the candidate that is best on the other half. The interval holds
-the choice, which a jackknife would not: leaving out one item of many hardly ever changes it.
+Each half of the items is scored by the candidate that is best on the other half. The interval
+covers the choice. A jackknife would miss it, because leaving out one of many items hardly ever
+changes the choice.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from vlbench.metrics.intervals import (
     variance_of_ratios,
 )
 
-# Bootstrap samples of an interval, and those of them that a score keeps for paired tests.
+# Bootstrap samples of an interval, and the number of samples that a score keeps for paired tests.
 SAMPLES, KEPT = 1_000, 100
 
-# Weights that are drawn at once.
+# Weights drawn at once.
 AT_ONCE = 1 << 22
 
 
 class BestOfHalves(NamedTuple):
-    """The candidates of both halves, which items are in the `first`, and their credit [T, N].
+    """The candidate of each half, which items are in the `first` half, and their credit [T, N].
 
-    `samples` are values of the same on bootstrap samples, which the same items share among models.
+    `samples` are values on bootstrap samples; models with the same items have the same samples.
     """
 
     chosen: tuple[int, int]
@@ -42,12 +43,12 @@ class BestOfHalves(NamedTuple):
 
 
 def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -> BestOfHalves:
-    """Return the mean of [K, T, N] credits in [0, 1], each half at the best of K for the other.
+    """Return the mean of [K, T, N] credits in [0, 1], each half at the best of K on the other half.
 
-    T are trials, in which NaN is left out. `groups` [N], numbered from 0, says which items belong
-    together: a group is in one half, and so are its copies in a bootstrap sample, which repeats the
-    choice. What trials vary by beyond what items explain is added, as in
-    `crossed_variance`. Raises ValueError for fewer than two groups.
+    T are trials; NaN is left out. Items with the same number in `groups` [N], from 0, belong
+    together: a group is in one half, and its copies in a bootstrap sample are in the same half.
+    Each bootstrap sample repeats the choice. The variance of trials beyond the variance of items is
+    added, as in `crossed_variance`. Raises ValueError for fewer than two groups.
 
     Example:
         >>> credit = np.array([[[1, 1, 1, 0]], [[0, 0, 0, 0]]])  # the first is better on any half
@@ -91,7 +92,7 @@ def _by_group(values: Floats, groups: NDArray[np.intp]) -> Floats:
 
 
 def _beyond_items(parts: Floats) -> tuple[float, int]:
-    """Return what trials add to the variance of the mean of [T, C] parts, and their freedom."""
+    """Return the variance that trials add to the mean of [T, C] parts, and degrees of freedom."""
     if len(parts) == 1:
         return 0.0, 1
     return crossed_variance(parts)[0] - variance_of_mean(parts.mean(0))[0], len(parts) - 1
@@ -100,7 +101,7 @@ def _beyond_items(parts: Floats) -> tuple[float, int]:
 def _bootstrap(
     credit: Floats, groups: NDArray[np.intp], half: NDArray[np.bool_], rng: np.random.Generator
 ) -> Floats:
-    """Return values on samples of the groups of each half, whose choices are repeated."""
+    """Return values on bootstrap samples of the groups of each half, which repeat the choice."""
     candidates, trials, _ = credit.shape
     sums = _by_group(credit, groups).reshape(candidates * trials, -1)
     counts = _by_group((~np.isnan(credit[0])).astype(float), groups)

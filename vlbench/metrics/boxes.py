@@ -1,6 +1,6 @@
-"""Overlap of boxes, as xyxy coordinates on a continuous plane: no pixel is added to a width.
+"""Overlap of boxes in xyxy coordinates on a continuous plane: no pixel is added to a width.
 
-A box may lie outside its image. A box of no area overlaps nothing and contains nothing. All
+A box may extend beyond its image. A box of area 0 overlaps nothing and contains nothing. All
 functions raise ValueError for a box that is not four finite numbers, or whose corners are swapped.
 """
 
@@ -24,7 +24,7 @@ def iou(first: Tensor, second: Tensor) -> Tensor:
 
 
 def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
-    """Return whether the centre of each of [N, 4] boxes lies in each of [M, 4], bool [N, M].
+    """Return whether the centre of each of [N, 4] boxes is in each of [M, 4] boxes, bool [N, M].
 
     The left and upper edges belong to a box, the right and lower edges do not.
 
@@ -39,9 +39,9 @@ def centres_inside(boxes: Tensor, others: Tensor) -> Tensor:
 
 
 def covered_fractions(patches: Tensor, boxes: Tensor) -> Tensor:
-    """Return how much of each of [N, 4] patches each of [M, 4] boxes covers, float64 [N, M].
+    """Return the fraction of each of [N, 4] patches inside each of [M, 4] boxes, float64 [N, M].
 
-    It is a fraction of the patch's area, and 0 for a patch of no area.
+    It is a fraction of the patch's area, and 0 for a patch of area 0.
 
     Example:
         >>> covered_fractions(torch.tensor([[0, 0, 2, 2]]), torch.tensor([[1, 0, 5, 2]])).tolist()
@@ -70,7 +70,7 @@ def _intersections(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _in_float64(boxes: Tensor) -> Tensor:
-    """Return boxes in float64, where no product of two float32 is rounded."""
+    """Return boxes in float64, in which products of two float32 numbers are exact."""
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise ValueError(f"boxes have shape {list(boxes.shape)}; they must be [N, 4]")
     bad = (~boxes.isfinite()).any(1) | (boxes[:, 2:] < boxes[:, :2]).any(1)

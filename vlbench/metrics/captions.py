@@ -1,8 +1,8 @@
 """Metrics of captions: BLEU, ROUGE-L, CIDEr, METEOR and SPICE through pycocoevalcap.
 
-Each has statistics of every image, so that leaving images out scores no caption twice. The idf of
-CIDEr stays that of all references. A metric of Hugging Face `evaluate`,
-`evaluate:NAME_OR_PATH`, has one number for all images, and no interval.
+Each metric has statistics per image, so that a jackknife over images scores each caption once. The
+idf of CIDEr is always computed from all references. A metric of Hugging Face `evaluate`,
+`evaluate:NAME_OR_PATH`, has a single number for all images, and no interval.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vlbench.metrics.java import (
     spice,
 )
 
-# Words that coco-caption leaves out. Brackets stay, as the captions' are in lower case by then.
+# Words that coco-caption leaves out. Brackets stay, because they are in lower case by then.
 PUNCTUATION = frozenset(
     "'' ' `` ` -LRB- -RRB- -LCB- -RCB- . ? ! , : - -- ... ;".split()  # noqa: SIM905 - a long list
 )
@@ -41,7 +41,7 @@ BLEU = tuple(f"bleu_{n}" for n in ORDERS)
 CAPTION_METRICS = (*BLEU, "meteor", "rouge_l", "cider", "spice")
 # Captions of each image.
 Captions = Mapping[Hashable, Sequence[str]]
-# Captions to words with single spaces between.
+# Maps captions to their words, joined by single spaces.
 Words = Callable[[Sequence[str]], list[str]]
 # The caption of an image and its references, in words.
 Pair = tuple[str, list[str]]
@@ -50,10 +50,10 @@ Scorer = Callable[[Sequence[Pair]], Floats]
 
 
 def treebank_words(captions: Sequence[str]) -> list[str]:
-    """Return captions as coco-caption sees them: lower-case words of the Penn Treebank.
+    """Return captions in lower-case Penn Treebank words, as coco-caption reads them.
 
-    One Java process tells the words apart for all captions. Punctuation is left out, so that a
-    caption may end up empty.
+    One Java process tokenises all captions. Punctuation is left out, so that a caption may become
+    empty.
     """
     if not captions:
         return []
@@ -69,9 +69,9 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
-    r"""Return captions unchanged, as qgevalcap does, but for ends of line.
+    r"""Return captions unchanged except for line ends, as in qgevalcap.
 
-    Nothing is left out or made lower-case, and ROUGE-L takes two spaces for an empty word between.
+    Nothing is left out or lower-cased; ROUGE-L reads two spaces as an empty word between them.
 
     Example:
         >>> plain_words(["A  cat,\nasleep."])
@@ -85,7 +85,7 @@ def _without_punctuation(line: str) -> str:
 
 
 def require_installed(names: Iterable[str]) -> None:
-    """Raise DataAbsent where what metrics among these names need is not there; import nothing.
+    """Raise DataAbsent if a package or Java that these metrics need is absent; import nothing.
 
     The names may have the suffix of Penn Treebank words.
     """
@@ -100,8 +100,8 @@ def require_installed(names: Iterable[str]) -> None:
 class CaptionScore(NamedTuple):
     """A metric over images, and its statistics [images, S] in the order of the captions.
 
-    `vlbench.metrics.corpus` names those of BLEU and METEOR; the others have the image's own score,
-    and metrics of `evaluate` none (S = 0).
+    `vlbench.metrics.corpus` names the statistics of BLEU and METEOR. Other metrics have the score
+    of each image, and metrics of `evaluate` have no statistics (S = 0).
     """
 
     estimate: Estimate | Value
@@ -109,12 +109,11 @@ class CaptionScore(NamedTuple):
 
 
 class CaptionMetrics:
-    """The metrics of these names, until the `with` that holds them ends.
+    """The metrics of these names, a context manager that ends METEOR's process.
 
-    `words` tells the words apart; `spice_folder` holds the jars that SPICE needs,
-    $VLBENCH_DATA/spice where it is None. Raises SpecError for a name that is no metric, DataAbsent
-    where Java, a package or a jar is not there, and DataError for a metric of `evaluate` that
-    cannot be loaded.
+    `words` tokenises texts; `spice_folder` contains the jars that SPICE needs, by default
+    $VLBENCH_DATA/spice. Raises SpecError for an unknown metric, DataAbsent if Java, a package or a
+    jar is absent, and DataError for a metric of `evaluate` that cannot be loaded.
     """
 
     def __init__(
@@ -153,10 +152,9 @@ class CaptionMetrics:
     ) -> dict[str, CaptionScore]:
         """Return each metric of one caption for each image, against the image's references.
 
-        `words` tokenises the texts of this call (None: as set when the object was made). A
-        caption without a word scores 0; a reference without one is left out. Raises DataError for
-        an image without exactly one caption, or without a reference; TooFewRows for fewer than two
-        images.
+        `words` tokenises the texts of this call (None: the tokeniser of the object). A caption
+        without words scores 0; a reference without words is left out. Raises DataError for an image
+        without exactly one caption, or without a reference; TooFewRows for fewer than two images.
         """
         _check(captions, references)
         pairs = _pairs(captions, references, words or self._words) if self._scorers else []
@@ -210,7 +208,7 @@ def _caption_score(name: str, statistics: Floats) -> CaptionScore:
 
 
 def _bleu(pairs: Sequence[Pair]) -> Floats:
-    """Return the statistics [N, 10] of BLEU, whose reference length is that of the closest."""
+    """Return the statistics [N, 10] of BLEU with the length of the closest reference."""
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test  # noqa: PLC0415 - as below
 
     cooked = [cook_test(own, cook_refs(others), "closest") for own, others in pairs]
@@ -227,8 +225,8 @@ def _rouge(pairs: Sequence[Pair]) -> Floats:
 
 
 def _cider(pairs: Sequence[Pair]) -> Floats:
-    """Return CIDEr [N, 1], the idf of all references of the pairs."""
-    # Here and above: listings must not wait for it.
+    """Return CIDEr [N, 1] with the idf of all references of the pairs."""
+    # Imported here and above, so that listings do not wait for it.
     from pycocoevalcap.cider.cider_scorer import CiderScorer  # noqa: PLC0415
 
     scorer = CiderScorer()

@@ -1,4 +1,4 @@
-"""Scores over items of which some are copies of others: the error of what is distinct."""
+"""Standard errors of scores whose items include copies: copies count as one item."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from vlbench.results import Score
 
 
 def counting_copies_once(score: Score, items: pa.Table) -> Score:
-    """Return a mean over items with the standard error and the interval of distinct items.
+    """Return a mean over items with the standard error and interval of the distinct items.
 
-    Items of equal digests are one group, and so are the clusters that share one. To the score's
-    variance adds what the groups have more than the clusters do, each left out once; the interval
-    is that of `fraction`, or Student's t, with the groups' degrees of freedom. A score without
-    items, error or copies is returned as it is, and so is one whose error is that of `halves`,
-    which keep copies together.
+    Items with equal digests are one group, and so are clusters that share a digest. The jackknife
+    variance over groups minus the jackknife variance over clusters is added to the score's
+    variance. The interval is from `fraction`, or Student's t, with the degrees of freedom of the
+    groups. A score without items, standard error or copies is returned unchanged, as is a score
+    with `halves`, which keep copies together.
 
     Example:
         >>> from vlbench.metrics.items import Examples, item_table
@@ -51,7 +51,7 @@ def counting_copies_once(score: Score, items: pa.Table) -> Score:
     credit = np.nanmean(by_trial, 0)
     (more, freedom), (less, _) = (_variance(credit, of) for of in (groups, clusters))
     variance = score.stderr**2 + max(more - less, 0.0)
-    if less < ROUNDING**2:  # nothing varies: the error is that of a number of items
+    if less < ROUNDING**2:  # nothing varies: the standard error depends only on the number of items
         variance *= count / distinct
     n = distinct if score.n == count else score.n
     if score.limits == (0, 1):

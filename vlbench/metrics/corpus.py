@@ -12,9 +12,9 @@ from vlbench.metrics.intervals import Floats, Formula, ratio
 
 ORDERS = (1, 2, 3, 4)
 
-# METEOR 1.5 for English (Denkowski and Lavie 2014): recall against precision, sharpness and size of
-# the penalty for pieces, content words against function words, and how much a match counts that is
-# exact, of stems, of synonyms, and of paraphrases.
+# METEOR 1.5 for English (Denkowski and Lavie 2014): weight of recall against precision, exponent
+# and weight of the fragmentation penalty, weight of content words against function words, and
+# weights of exact, stem, synonym and paraphrase matches.
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 MATCHES = {"exact": 1.0, "stem": 0.6, "synonym": 0.8, "paraphrase": 0.6}
 _BLEU = (
@@ -39,7 +39,7 @@ TREEBANK = "_ptb"
 
 
 class Corpus(NamedTuple):
-    """A corpus score: what each statistic of an item is, and the score of their sums [..., S]."""
+    """A corpus score: the names of an item's statistics, and the formula of their sums [..., S]."""
 
     statistics: tuple[str, ...]
     formula: Formula
@@ -48,8 +48,8 @@ class Corpus(NamedTuple):
 def bleu(sums: Floats, order: int) -> Floats:
     """Return BLEU (Papineni et al. 2002) of n-grams of 1 to `order` words, [..., 10] to [...].
 
-    Statistics are those of `CORPORA`. The reference length of an item is the closest to the
-    caption's. The two small numbers are those of the code of coco-caption.
+    Statistics are listed in `CORPORA`. The reference length of an item is the length closest to the
+    caption's. The two small constants are from the code of coco-caption.
 
     Example:
         >>> equal = np.array([4, 3, 2, 1, 4, 3, 2, 1, 4, 4])  # n-grams of four words, all right
@@ -66,7 +66,7 @@ def bleu(sums: Floats, order: int) -> Floats:
 
 
 def meteor(sums: Floats) -> Floats:
-    """Return METEOR 1.5 (Denkowski and Lavie 2014), [..., 23] to [...]; 0 where no word matches.
+    """Return METEOR 1.5 (Denkowski and Lavie 2014), [..., 23] to [...]; 0 if no word matches.
 
     Example:
         >>> sums = np.zeros(23)
@@ -89,7 +89,7 @@ def meteor(sums: Floats) -> Floats:
 
 
 def perplexity(sums: Floats) -> Floats:
-    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; infinite for no word.
+    """Return 10^(-log10 probability / words predicted), [..., 3] to [...]; NaN for no words.
 
     Example:
         >>> round(float(perplexity(np.array([-6.0, 3.0, 0.0]))), 4)  # 10^(6 / 3)
@@ -104,7 +104,7 @@ _TEXTS = {
     "meteor": Corpus(_METEOR, meteor),
 }
 
-# Of images that were classified correctly before an attack: which they are differs between models.
+# Over images that are classified correctly before an attack; these images differ between models.
 _GIVEN_CORRECT = Corpus(("successes among the correct", "correct"), ratio)
 
 

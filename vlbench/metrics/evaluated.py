@@ -11,21 +11,21 @@ import numpy as np
 
 from vlbench.errors import IMPORT_ERRORS, DataError, PackageAbsent
 
-# What the name of such a metric begins with.
+# Prefix of the names of these metrics.
 PREFIX = "evaluate:"
 
 
 class Value(NamedTuple):
-    """A score of which nothing but its value is known."""
+    """A score with a value only: no standard error and no interval."""
 
     value: float
 
 
 class Evaluated:
-    """A metric of `evaluate`, loaded at once: a name from a hub, or a script by its path.
+    """A metric of `evaluate`, loaded at once: a name on the hub, or the path of a script.
 
-    A script is run: name none that you would not run. Raises DataAbsent without the package, and
-    DataError where the metric cannot be loaded.
+    A script is executed: name only scripts that you trust. Raises DataAbsent if the package is not
+    installed, and DataError if the metric cannot be loaded.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,23 +38,23 @@ class Evaluated:
             raise DataError(f"{name} cannot be loaded ({why:.200})") from error
 
     def __call__(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> Value:
-        """Return the score of unchanged captions [N] against the references of each.
+        """Return the score of unchanged captions [N], each against its references.
 
-        A metric of one reference has the first. Raises DataError for a score that is no finite
-        number.
+        A metric that takes one reference gets the first. Raises DataError for a score that is not a
+        finite number.
         """
         given = list(references) if self._takes_several() else [one[0] for one in references]
         result = self._metric.compute(predictions=list(captions), references=given)
         return Value(self._number(result))
 
     def _takes_several(self) -> bool:
-        """Return whether the references of an item are a list, in any form that it takes."""
+        """Return whether the metric accepts a list of references per item."""
         forms = self._metric.features
         forms = forms if isinstance(forms, list) else [forms]
         return any(type(form["references"]).__name__ != "Value" for form in forms)
 
     def _number(self, result: Any) -> float:
-        """Return the number under the metric's own name, or the only one that there is."""
+        """Return the number under the metric's name, or the only number of the result."""
         results = result if isinstance(result, Mapping) else {}
         numbers = {k: float(v) for k, v in results.items() if _is_number(v)}
         named = numbers.get(self._metric.name)
@@ -68,12 +68,12 @@ class Evaluated:
 
 def _package() -> Any:
     try:
-        # It takes seconds, and may be absent: only a task that names such a metric needs it.
+        # The import takes seconds, and only tasks that name such a metric need the package.
         return importlib.import_module("evaluate")
     except ImportError as error:
         raise PackageAbsent("the package evaluate", "pip install evaluate") from error
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a number of Python's or NumPy's."""
+    """Return whether a value is a number of Python or NumPy."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)

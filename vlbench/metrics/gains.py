@@ -1,4 +1,4 @@
-"""Gains: how much more items earn under one condition than under another, paired by item."""
+"""Gains: the difference of an item's credit under two conditions, paired by item."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vlbench.metrics.intervals import (
 from vlbench.metrics.items import Examples, Measured, trials
 from vlbench.results import Score
 
-# Floors of a model that is asked: with the image of another cluster, and with the text alone.
+# Floors of a prompted model: with the image of another cluster, and with the text only.
 ANOTHER, ALONE = "another_image", "text_alone"
 NAMES = {ALONE: "gain_over_text_alone", ANOTHER: "gain_from_image"}
 
@@ -32,7 +32,7 @@ NAMES = {ALONE: "gain_over_text_alone", ANOTHER: "gain_from_image"}
 def gains(
     metric: str, credit: ArrayLike, floors: Mapping[str, ArrayLike], examples: Examples
 ) -> list[Measured]:
-    """Return how much more a model earns than with the text alone, and than with another image.
+    """Return a model's gains over its credit with the text only and with another image.
 
     Example:
         >>> examples = Examples(["a", "b"], ["1", "2"])
@@ -54,10 +54,9 @@ def gain(
     examples: Examples,
     at: Mapping[str, Any] | None = None,
 ) -> Measured:
-    """Return the mean of one credit [N] less another, each in [0, 1], of the same examples.
+    """Return the mean difference of two credits [N] in [0, 1] of the same examples.
 
-    Its interval is that of a paired difference over clusters. Raises TooFewRows for fewer than two
-    clusters.
+    The interval is a paired interval over clusters. Raises TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b", "c", "d"], ["1", "2", "3", "4"])
@@ -78,9 +77,9 @@ def gain_over_draws(
     examples: Examples,
     at: Mapping[str, Any] | None = None,
 ) -> Measured:
-    """Return the mean of one credit [N] less those of random draws [T, N], of the same examples.
+    """Return the mean of credit [N] minus the credit of random draws [T, N] on the same examples.
 
-    Its interval is that of `mean_over_draws`. Raises TooFewRows for fewer than two clusters.
+    The interval is from `mean_over_draws`. Raises TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b"], ["1", "2"])
@@ -97,11 +96,11 @@ def gain_over_draws(
 
 
 def mean_over_draws(differences: Floats, clusters: NDArray[np.intp]) -> Estimate:
-    """Return the mean of differences [T, N], of T draws and N items in clusters, from 0.
+    """Return the mean of differences [T, N] of T draws and N items; clusters are numbered from 0.
 
-    Draws and clusters both vary: the variance is `crossed_variance` of the sums over clusters, of a
-    single draw that of the clusters, and the interval is Student's t. It has no width if nothing
-    varies. Raises TooFewRows for fewer than two clusters.
+    Draws and clusters are both random: the variance is `crossed_variance` of the sums over
+    clusters, or the variance over clusters for a single draw. The interval uses Student's t; its
+    width is 0 if nothing varies. Raises TooFewRows for fewer than two clusters.
 
     Example:
         >>> estimate = mean_over_draws(np.array([[0.0, 0.5], [0.5, 1.0]]), np.arange(2))

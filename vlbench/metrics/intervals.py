@@ -1,4 +1,4 @@
-"""Standard errors and 95 % intervals of scores. docs/statistics.md says how often they cover."""
+"""Standard errors and 95 % intervals of scores. docs/statistics.md lists their coverage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlbench.errors import TooFewRows
 
 Floats = NDArray[np.float64]
 
-# Sums over items of statistics [..., S] to values [...]; NaN where the sums have none.
+# Maps sums over items of statistics [..., S] to values [...]; NaN if a value is undefined.
 Formula = Callable[[Floats], Floats]
 
 # The ends of an interval from a value, its standard error and a quantile.
@@ -25,12 +25,12 @@ Z95 = 1.959963984540054
 # A standard error below this is the rounding of equal numbers.
 ROUNDING = 1e-9
 
-# The same for sums that were stored as float32.
+# The same threshold for sums that were stored as float32.
 ROUNDING_OF_SUMS = 1e-7
 
 
 class Estimate(NamedTuple):
-    """A value, as a rule a fraction in [0, 1], with its standard error and 95 % interval."""
+    """A value, usually a fraction in [0, 1], with its standard error and 95 % interval."""
 
     value: float
     stderr: float
@@ -40,8 +40,8 @@ class Estimate(NamedTuple):
 def wilson(successes: float, n: int) -> Estimate:
     """Return successes / n of independent items with Wilson's score interval (1927).
 
-    Successes need not be whole, unlike SciPy's: an item tied among k candidates counts 1 / k. If
-    all items are right, or all are wrong, the standard error is that of the interval's width.
+    Unlike in SciPy, successes need not be whole: an item tied among k candidates counts 1 / k. If
+    all items are right, or all are wrong, the standard error is derived from the interval's width.
     Raises ValueError for no items and for more successes than items.
 
     Example:
@@ -63,7 +63,7 @@ def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]
     shrink = 1 + quantile**2 / n
     centre = (value + quantile**2 / (2 * n)) / shrink
     half = quantile / shrink * math.sqrt(value * (1 - value) / n + quantile**2 / (4 * n**2))
-    # Rounding would put the ends about 1e-18 beside 0 and 1.
+    # Rounding would make the ends differ from 0 and 1 by about 1e-18.
     return (
         max(centre - half, 0.0) if value > 0 else 0.0,
         min(centre + half, 1.0) if value < 1 else 1.0,
@@ -71,7 +71,7 @@ def _wilson_ends(value: float, n: float, quantile: float) -> tuple[float, float]
 
 
 def plain_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return the ends of an interval that is as long on both sides.
+    """Return the ends of a symmetric interval.
 
     Example:
         >>> plain_ends(0.5, 0.125, 2.0)
@@ -81,7 +81,7 @@ def plain_ends(value: float, stderr: float, quantile: float) -> tuple[float, flo
 
 
 def fraction_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's ends for as many independent items as would have this standard error.
+    """Return Wilson's ends for the number of independent items that gives this standard error.
 
     Example:
         >>> ends = fraction_ends(0.5, 0.05, Z95)  # 0.5 * 0.5 / 0.05^2 = 100: as 50 of 100
@@ -92,7 +92,7 @@ def fraction_ends(value: float, stderr: float, quantile: float) -> tuple[float, 
 
 
 def log_ends(value: float, stderr: float, quantile: float) -> tuple[float, float]:
-    """Return the ends for a positive value whose logarithm varies about evenly (delta method).
+    """Return the ends for a positive value, symmetric on the log scale (delta method).
 
     Example:
         >>> ends = log_ends(10.0, 10 * math.log(2), 1.0)  # by a factor of exp(log(2)) = 2
@@ -104,11 +104,11 @@ def log_ends(value: float, stderr: float, quantile: float) -> tuple[float, float
 
 
 def fraction(value: float, variance: float, freedom: float, items: int) -> Estimate:
-    """Return a mean in [0, 1] whose variance is known with `freedom` degrees of freedom.
+    """Return a mean in [0, 1] with a variance of `freedom` degrees of freedom.
 
-    The interval is Wilson's with Student's quantile, for the effective number of items: their
-    number by the design effect (Kish 1965), tried by Dean and Pagano (2015). If nothing varies, it
-    is that of `items` items.
+    The interval is Wilson's with Student's quantile, for the effective number of items: the number
+    of items divided by the design effect (Kish 1965; evaluated by Dean and Pagano 2015). If the
+    variance is 0, it is Wilson's interval of `items` items.
 
     Example:
         >>> estimate = fraction(0.8, 0.8 * 0.2 / 10, math.inf, 10)  # as `wilson(8, 10)`
@@ -135,7 +135,7 @@ def student_quantile(freedom: float) -> float:
 
 
 def unseen(n: int) -> float:
-    """Return the largest fraction of items that differ, at 95 %, where n items are all equal.
+    """Return the largest fraction of differing items, at 95 % confidence, if n items are all equal.
 
     It is 1 - .05^(1/n), about 3 / n (Hanley and Lippman-Hand 1983).
 
@@ -149,10 +149,10 @@ def unseen(n: int) -> float:
 
 
 def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
-    """Return the mean of n items that are all equal, within a range.
+    """Return the mean of n items that are all equal, with an interval within a range.
 
-    As many of all items as are `unseen` may lie at either end of it. The standard error is that of
-    the interval's width.
+    The fraction `unseen` of all items may be at either end of the range. The standard error is
+    derived from the interval's width.
 
     Example:
         >>> estimate = unvaried(0.5, 1, 0.0, 1.0)  # `unseen(1)` is 0.95
@@ -167,9 +167,9 @@ def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
     """Return K means over items in clusters, such as images: [C, K] totals / [C] sizes, summed.
 
-    Variance and degrees of freedom are those of `variance_of_ratios`; the interval that of
-    `fraction`, and where no cluster differs, Wilson's with n = C. Clusters of size 0 are left out.
-    Raises ValueError where no cluster has an item.
+    Variance and degrees of freedom are from `variance_of_ratios`, the interval is from `fraction`;
+    if all clusters are equal, it is Wilson's with n = C. Clusters of size 0 are left out. Raises
+    ValueError if no cluster has an item.
 
     Example:
         >>> totals, sizes = np.array([[2, 0], [1, 1]]), np.array([2, 2])
@@ -187,11 +187,11 @@ def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estim
 
 
 def variance_of_ratios(totals: Floats, sizes: NDArray[Any]) -> tuple[Floats, float]:
-    """Return the variances [K] of sums [C, K] by the sum of sizes [C] > 0, and their freedom.
+    """Return the variances [K] of summed totals [C, K] / summed sizes [C] > 0, and their freedom.
 
-    Each cluster is left out once; of a single one the variance is 0. The degrees of freedom are
-    those of the effective number of clusters (Carter, Schnepel and Steigerwald 2017, for a mean;
-    Kish 1965): sum(sizes)^2 / sum(sizes^2) - 1, and at least 1. Of C equal ones they are C - 1.
+    Each cluster is left out once; the variance of a single cluster is 0. The degrees of freedom are
+    the effective number of clusters minus 1 (Carter, Schnepel and Steigerwald 2017, for a mean;
+    Kish 1965): sum(sizes)^2 / sum(sizes^2) - 1, and at least 1. C equal clusters have C - 1.
 
     Example:
         >>> totals, sizes = np.array([[1.0], [0.0], [1.0], [0.0]]), np.ones(4)
@@ -219,11 +219,11 @@ def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
 
 
 def mean_of_trials(credit: NDArray[Any]) -> Estimate:
-    """Return the mean of [trials, items] credits in [0, 1], where trials share their items.
+    """Return the mean of [trials, items] credits in [0, 1]; all trials have the same items.
 
-    NaN is an item that a trial leaves out; trials count alike. Trials and items both vary: the
-    variance is `crossed_variance`, that of one trial var / items. The interval is that of
-    `fraction`. Raises ValueError for no trials or no items.
+    NaN is an item that a trial leaves out. All trials have equal weight. Trials and items are both
+    random: the variance is `crossed_variance`, or var / items for a single trial. The interval is
+    from `fraction`. Raises ValueError for no trials or no items.
 
     Example:
         >>> estimate = mean_of_trials(np.array([[0.0, 0.5], [0.5, 1.0]]))
@@ -246,7 +246,7 @@ def mean_of_trials(credit: NDArray[Any]) -> Estimate:
 
 
 def mean_of_seeds(credit: NDArray[Any]) -> Estimate:
-    """Return `mean_of_trials` of [seeds, items] credits; of a single seed Wilson's interval.
+    """Return `mean_of_trials` of [seeds, items] credits; a single seed has Wilson's interval.
 
     Example:
         >>> estimate = mean_of_seeds(np.array([[1, 1, 1, 1, 1, 1, 1, 1, 0, 0]]))
@@ -257,13 +257,13 @@ def mean_of_seeds(credit: NDArray[Any]) -> Estimate:
 
 
 def crossed_variance(parts: Floats) -> tuple[float, float]:
-    """Return the variance of the mean of [T, C] parts, of two crossed random effects, about 0.
+    """Return the variance about 0 of the mean of [T, C] parts with two crossed random effects.
 
-    It is var(trials) / T + var(clusters) / C, variances with ddof 1, less the variance within,
-    which is in both; and at least the larger of the two. Where much of the variance is within, as
-    in the differences of two models, counting it twice would make intervals too wide. The degrees
-    of freedom are those of Satterthwaite (1946) for the part of the trials, of which there are few,
-    and the rest. NaN adds nothing to its trial and cluster.
+    It is var(trials) / T + var(clusters) / C (ddof 1) minus the residual variance, which both terms
+    contain; and at least the larger of the two terms. If much of the variance is residual, as in
+    differences of two models, counting it twice would make intervals too wide. The degrees of
+    freedom are Satterthwaite's (1946) for two components: the trials, which are few, and the rest.
+    NaN adds nothing to its trial and cluster.
 
     Example:
         >>> parts = np.array([[-0.5, 0.0], [0.0, 0.5]])  # means of trials and of clusters: -+ 0.25
@@ -287,7 +287,7 @@ def mean_over_pairs(credit: NDArray[Any], pairs: NDArray[np.intp]) -> Estimate:
     """Return the mean of credits in [0, 1] of items that each belong to two clusters.
 
     Credit is [N], or [T, N] in T trials; `pairs` [N, 2] are numbers of clusters from 0. The
-    interval is that of `fraction`.
+    interval is from `fraction`.
 
     Example:
         >>> pairs = np.array([[0, 1], [0, 2], [1, 2]])
@@ -301,12 +301,13 @@ def mean_over_pairs(credit: NDArray[Any], pairs: NDArray[np.intp]) -> Estimate:
 
 
 def variance_over_pairs(parts: Floats, pairs: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the variance of the mean of [T, N] parts, about 0, each of two of C clusters.
+    """Return the variance about 0 of the mean of [T, N] parts, each in two of C clusters.
 
-    An analogy belongs to two word pairs, and so depends on all others of either. The variance is
-    the jackknife's, each cluster left out with all its items, less that between pairs of clusters,
-    which it counts twice (Fafchamps and Gubert 2007), and at least the latter; with C - 1 degrees
-    of freedom. To it adds that of the trials.
+    For example, an analogy belongs to two word pairs, and so depends on all analogies that share
+    one of them. The variance is the jackknife's, which leaves out each cluster with all its items,
+    minus the variance between pairs of clusters, which the jackknife counts twice (Fafchamps and
+    Gubert 2007); it is at least the latter, and has C - 1 degrees of freedom. The variance of the
+    trials is added.
 
     Example:
         >>> parts, pairs = np.array([[0.5, -0.5, 0.0]]), np.array([[0, 1], [0, 2], [1, 2]])
@@ -338,7 +339,7 @@ def variance_of_mean(values: Floats) -> tuple[float, int]:
 
 
 def jackknife_variance(less: Floats) -> float:
-    """Return the variance of a score from the score without each of C clusters (Efron 1981).
+    """Return the variance of a score from its values without each of C clusters (Efron 1981).
 
     Example:
         >>> less = np.array([2.5, 2.0, 1.5])  # the mean of 1, 2 and 3 without each
@@ -352,7 +353,7 @@ def jackknife_variance(less: Floats) -> float:
 def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
     """Return sum(parts) / sum(wholes) over [N] clusters: a mean, or a paired difference of means.
 
-    Error and interval are those of `estimate_of_sums`. Raises ValueError where the wholes sum to 0.
+    Standard error and interval are from `estimate_of_sums`. Raises ValueError if `wholes` sum to 0.
 
     Example:
         >>> estimate = clustered_ratio(np.array([1, 0, 1, 0]), np.ones(4))
@@ -367,7 +368,7 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
 
 
 def ratio(sums: Floats) -> Floats:
-    """Return the first of two sums [..., 2] by the second, such as a mean; NaN by 0.
+    """Return the first of two sums [..., 2] divided by the second, such as a mean; NaN for x / 0.
 
     Example:
         >>> ratio(np.array([[3.0, 4.0], [1.0, 0.0]])).tolist()
@@ -387,10 +388,10 @@ def estimate_of_sums(
 ) -> Estimate:
     """Return a formula of the sums over N clusters of [N, S] statistics, such as a mean or BLEU.
 
-    The variance is the jackknife's, each cluster left out once, and, for a mean of several seeds,
-    that of the scores by seed, ddof 1, by their number. The interval is of Student's t with the
-    degrees of freedom of Welch (1947) and Satterthwaite (1946). It has no width where nothing
-    varies; a row gives it one. Clusters whose statistics are all 0 are left out.
+    The variance is the jackknife's, which leaves out each cluster once. For a mean of several
+    seeds, the variance of the scores per seed (ddof 1) / their number is added. The interval uses
+    Student's t with the degrees of freedom of Welch (1947) and Satterthwaite (1946). If nothing
+    varies, its width is 0, which the row widens. Clusters whose statistics are all 0 are left out.
     Raises TooFewRows for fewer than two clusters, and ValueError for statistics that are not
     finite.
 
@@ -405,7 +406,7 @@ def estimate_of_sums(
         raise ValueError("a statistic of an item is not finite")
     kept, total = statistics[statistics.any(1)], statistics.sum(0)
     value, less = float(formula(total)), formula(total - kept)
-    # Without its only cluster, a score has no value.
+    # A score without its only cluster has no value.
     less = less[np.isfinite(less)]
     parts = [(jackknife_variance(less), len(less) - 1)] if len(less) > 1 else []
     parts += [variance_of_mean(np.asarray(by_seed))] if len(by_seed) > 1 else []

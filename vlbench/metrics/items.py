@@ -1,4 +1,4 @@
-"""Items: the credit of each example behind a score, as the table that a paired test joins on."""
+"""Items: the table of each example's credit behind a score, which a paired test joins on."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ SCHEMA = pa.schema(
 # The separator of the names of an example's two clusters.
 BOTH = "\t"
 
-# The column that items of a corpus score have besides; other items beside them have nulls there.
+# An extra column of items of corpus scores; null for other items in the same table.
 STATISTICS = pa.field("statistics", pa.list_(pa.float64()))
 
-# The column of the images of items whose digests are of more than an image.
+# The column of image digests, for items whose digests cover more than an image.
 IMAGE = pa.field("image", _TEXT)
 
 
-# Of an example's digest: 48 bits tell the examples of one data set apart. Older rows have more.
+# Hex digits of an example's digest: 48 bits distinguish the examples of a data set. Older rows have
+# more.
 DIGITS = 12
 
 
 class Examples(NamedTuple):
-    """What identifies each of N examples, wherever they are read.
+    """The identity of each of N examples, independent of the run.
 
-    An id is unique within the data, and the same in every run: a file's name, or the number of a
-    row. A digest is that of the content. Examples of one cluster, such as the regions of an image,
-    are not independent; without `clusters`, each example is a cluster of its own. Examples of two,
-    such as two word pairs, have both with `BOTH` between. `images` are the digests of the images
-    alone, for examples whose own digests are of more than an image.
+    An id is unique within the data and the same in every run: a file's name, or a row number. A
+    digest is a digest of the content. Examples of one cluster, such as the regions of an image, are
+    not independent; if `clusters` is empty, each example is a separate cluster. The names of two
+    clusters, such as two word pairs, are joined by `BOTH`. `images` are the digests of only the
+    images, for examples whose digests cover more than an image.
     """
 
     ids: Sequence[str]
@@ -59,9 +60,9 @@ class Examples(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a model said of N examples, and what was right, as places in `names`.
+    """The answers of a model to N examples, and the right answers, as places in `names`.
 
-    `chosen` is int [N], or [T, N] in T trials; -1 where several are tied. `right` is int [N].
+    `chosen` is int [N], or [T, N] in T trials; -1 if several are tied. `right` is int [N].
     """
 
     names: Sequence[str]
@@ -69,7 +70,7 @@ class Answers(NamedTuple):
     right: ArrayLike
 
     def select(self, places: ArrayLike) -> Answers:
-        """Return the answers to some examples of one trial, with only the names that they use.
+        """Return the answers to some examples of a single trial, with only the names that they use.
 
         Example:
             >>> answers = Answers(["cat", "dog", "fox"], [0, 2], [0, 1]).select([0])
@@ -86,7 +87,7 @@ class Answers(NamedTuple):
 def answers_among(
     candidates: Sequence[Sequence[str]], chosen: ArrayLike, right: Sequence[int]
 ) -> Answers:
-    """Return what was chosen among the named candidates of each item, and which one is right.
+    """Return the chosen and the right answers among the named candidates of each item.
 
     Example:
         >>> answers = answers_among([["cat", "dog"], ["dog", "fox"]], [0, 1], [0, 0])
@@ -114,7 +115,7 @@ def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Ans
 
 
 def at_text(at: Mapping[str, Any]) -> str:
-    """Return the conditions of a score as the column `at` has them.
+    """Return the conditions of a score in the form of the column `at`.
 
     Example:
         >>> at_text({"shots": 5, "layer": "last"})
@@ -130,10 +131,10 @@ def item_table(
     credit: ArrayLike,
     answers: Answers | None = None,
 ) -> pa.Table:
-    """Return the items of a score, which is the mean of their credit.
+    """Return the items of a score that is the mean of their credit.
 
-    `credit` is [N], or [T, N] where the score is a mean of T trials; in [0, 1] where the score is a
-    fraction. NaN in a trial is an example that the trial leaves out, and is not kept. Raises
+    `credit` is [N], or [T, N] if the score is a mean of T trials; it is in [0, 1] if the score is a
+    fraction. NaN in a trial marks an example that the trial leaves out, and is not stored. Raises
     ValueError for other shapes, for other credit that is not finite, and for an id that occurs
     twice.
 
@@ -176,7 +177,7 @@ def item_table(
 
 
 def trials(values: Any) -> Any:
-    """Return [T, ...] values of several trials as they are; those of one without the first axis.
+    """Return [T, ...] values of several trials unchanged, and drop the first axis if T is 1.
 
     Example:
         >>> trials([[1, 0], [1, 1]]), trials([[1, 0]])
@@ -186,9 +187,9 @@ def trials(values: Any) -> Any:
 
 
 class Measured(NamedTuple):
-    """A score, and the examples that it is the mean of, as `item_table` takes them, if any.
+    """A score, and the arguments of `item_table` for its examples, if there are any.
 
-    `statistics` [N, S] are those of a corpus score, which is no mean.
+    `statistics` [N, S] belong to a corpus score, which is not a mean.
     """
 
     score: Score
@@ -199,7 +200,7 @@ class Measured(NamedTuple):
 
     @property
     def items(self) -> pa.Table | None:
-        """The items of the score; None for one without examples."""
+        """The items of the score; None if it has no examples."""
         metric, at = self.score.metric, self.score.at
         if self.examples is None:
             return None
@@ -215,7 +216,7 @@ def outcome_of(
     notes: Sequence[str] = (),
     artifacts: Mapping[str, Artifact] | None = None,
 ) -> Outcome:
-    """Return the outcome of scores, with the items of those that have examples."""
+    """Return the outcome of scores, with the items of all scores that have examples."""
     tables = [table for one in measured if (table := one.items) is not None]
     return Outcome(
         scores=[one.score for one in measured],
@@ -227,7 +228,7 @@ def outcome_of(
 
 
 def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
-    """Return items under further conditions, which come before their own."""
+    """Return items with further conditions, which their existing conditions override."""
     column = items["at"].combine_chunks()
     texts = [at_text({**at, **json.loads(text)}) for text in column.dictionary.to_pylist()]
     renamed = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
@@ -246,7 +247,7 @@ def items_as(
     name: str,
     ids: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Return the items of a score, or some by their ids, under the name of another metric."""
+    """Return the items of a score, or only the items in `ids`, renamed to another metric."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
     own = of_score(items, metric, at)
@@ -259,9 +260,9 @@ def items_as(
 def credit_of(
     items: pa.Table, metric: str, at: Mapping[str, Any]
 ) -> tuple[Examples, NDArray[np.float64]]:
-    """Return the examples of a score, sorted by id, and their credit [T, N] as `item_table` has it.
+    """Return the examples of a score, sorted by id, and their credit [T, N] as in `item_table`.
 
-    An example without a cluster is a cluster of its own.
+    An example without a cluster is a separate cluster.
 
     Example:
         >>> table = item_table(Examples(["b", "a"], ["1", "2"]), "accuracy", {}, [1, 0])
@@ -282,7 +283,7 @@ def credit_of(
 
 
 def groups_of(examples: Examples) -> NDArray[np.intp]:
-    """Return the group of each example, int [N] from 0: those of a cluster, and their copies.
+    """Return the group of each example, int [N] from 0: connected by clusters and equal digests.
 
     Example:
         >>> clusters = ["x", "x", "y", "z"]  # the second and the third have the same digest
@@ -304,7 +305,7 @@ def groups_of(examples: Examples) -> NDArray[np.intp]:
 
 
 def of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
-    """Return the items of one score of a table."""
+    """Return the items of a score in a table."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
     is_own = (pc.equal(items["metric"], metric), pc.equal(items["at"], at_text(at)))
@@ -312,7 +313,7 @@ def of_score(items: pa.Table, metric: str, at: Mapping[str, Any]) -> pa.Table:
 
 
 def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
-    """Return the items of several scores as one table; None for none."""
+    """Return the items of several scores as one table; None if there are none."""
     if not tables:
         return None
     joined = pa.concat_tables(tables, promote_options="default")
@@ -320,7 +321,7 @@ def join_items(tables: Sequence[pa.Table]) -> pa.Table | None:
 
 
 def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:
-    """Return the texts at some places; null for -1."""
+    """Return the texts at places; null for -1."""
     encoded = [value.encode() for value in values]
     ends = _numbers(np.cumsum([0, *map(len, encoded)]), pa.int32()).buffers()[1]
     content = pa.py_buffer(b"".join(encoded))
@@ -329,9 +330,9 @@ def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:
 
 
 def _numbers(values: NDArray[Any], kind: pa.DataType, known: ArrayLike = True) -> pa.Array:
-    """Return numbers as an array of pyarrow; null where they are not known.
+    """Return numbers as a pyarrow array; null where they are not known.
 
-    Not by `pa.array`, which imports pandas: 0.4 s of each run.
+    `pa.array` would import pandas, which takes 0.4 s of each run.
     """
     is_known = np.broadcast_to(np.asarray(known, bool), values.shape)
     bits = None if is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))

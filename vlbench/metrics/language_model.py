@@ -1,4 +1,4 @@
-"""Trigram models of captions: what can be told of a text without any image."""
+"""Trigram language models of captions, the text-only baseline."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ EDGES = re.compile(r"^\W+|\W+$")
 
 START, END = "<s>", "</s>"
 
-# Bigrams and trigrams: fewest occurrences of one that is kept.
+# Fewest occurrences of a bigram and of a trigram that is kept.
 FEWEST = {2: 1, 3: 2}
 
 # Counts above this are not discounted.
 MOST_DISCOUNTED = 7
 
-# A probability below this counts as none, as in SRILM.
+# A probability below this counts as 0, as in SRILM.
 EPSILON = 3e-6
 
 Gram = tuple[str, ...]
 
 
 class LanguageModel(NamedTuple):
-    """Log10 probabilities of n-grams by their words, and log10 back-off weights of contexts."""
+    """Log10 probabilities of n-grams, and log10 back-off weights of contexts."""
 
     probabilities: Mapping[Gram, float]
     backoffs: Mapping[Gram, float]
@@ -47,13 +47,13 @@ class LanguageModel(NamedTuple):
 
 
 def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
-    """Return the trigram model of sentences, each a sequence of words, as SRILM 1.7.3 makes it.
+    """Train a trigram model on sentences, each a sequence of words, as SRILM 1.7.3 does.
 
-    Departure: where no bigram occurs once, or none twice, or all words follow some other but not
-    often enough, SRILM gives what it does not keep no probability and leaves it out, so that of "a
-    b" and "b a", thrice each, the texts "a b a", "b b" and "a" have a perplexity of 2.149; here
-    they have 3.067. Nor does SRILM count sentences without words.
-    Raises ValueError if there is no word, or a word is `<s>` or `</s>`.
+    Departure: if no bigram occurs once, or none twice, or if all words follow a context but too
+    rarely to be kept, SRILM gives the n-grams that it drops no probability and leaves them out. For
+    example, trained on "a b" and "b a", three times each, SRILM's perplexity of the texts "a b a",
+    "b b" and "a" is 2.149; here it is 3.067. SRILM also ignores sentences without words. Raises
+    ValueError if there is no word, or a word is `<s>` or `</s>`.
 
     Example:
         >>> model = train_language_model([["a"], ["b"]])
@@ -72,8 +72,8 @@ def train_language_model(sentences: Iterable[Sequence[str]]) -> LanguageModel:
 def perplexity_statistics(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Floats:
     """Return [N, 3] per sentence: log10 probability, words predicted with `</s>`, unknown words.
 
-    Unknown words are left out of the first two. The perplexity of the sums is that of
-    `vlbench.metrics.corpus`, named "perplexity".
+    Unknown words are left out of the first two. `CORPORA["perplexity"]` of `vlbench.metrics.corpus`
+    computes the perplexity from their sums.
 
     Example:
         >>> model = train_language_model([["a"], ["b"]])  # p(a | <s>) = 1 / 3, p(</s> | a) = 1 / 2
@@ -118,7 +118,7 @@ def _count_grams(sentences: Iterable[Sequence[str]]) -> dict[int, Counter[Gram]]
 def _with_order(
     model: LanguageModel, counts: Mapping[Gram, int], order: int, vocabulary: int
 ) -> LanguageModel:
-    """Return the model with the n-grams of one order more."""
+    """Return the model with the n-grams of the next order added."""
     discounts = _discounts(Counter(counts.values()))
     followers: defaultdict[Gram, dict[str, int]] = defaultdict(dict)
     for gram, n in counts.items():
@@ -136,9 +136,9 @@ def _with_order(
 def _discounts(times: Mapping[int, int]) -> dict[int, float]:
     """Return the factors of counts 1 to 7, given how many n-grams have each count.
 
-    Katz's (1987) form of Good-Turing. The highest count falls where no n-gram has the next, to
-    none where no n-gram occurs once. The factor is 1 where Turing's own is larger, and where it
-    would be 0 or less.
+    Good-Turing in Katz's form (1987). The highest discounted count is lowered while no n-gram has
+    the next count, and there are no discounts if no n-gram occurs once. The factor is 1 if Turing's
+    factor is larger than 1, and if it would be 0 or less.
     """
     most = MOST_DISCOUNTED if times.get(1) else 0
     while most and not times.get(most + 1):
@@ -155,9 +155,10 @@ def _discounts(times: Mapping[int, int]) -> dict[int, float]:
 def _discount(
     seen: Mapping[str, int], discounts: Mapping[int, float], fewest: int, vocabulary: int
 ) -> dict[str, float]:
-    """Return the probabilities of words that are kept after a context.
+    """Return the probabilities of the words kept after a context.
 
-    Where they leave nothing for the others, the denominator grows by 1s, as Doug Paul does.
+    If no probability is left for other words, the denominator is increased by 1 repeatedly (Doug
+    Paul).
     """
     kept = {word: n * discounts.get(n, 1.0) for word, n in seen.items() if n >= fewest}
     total, mass = sum(seen.values()), sum(kept.values())
@@ -167,10 +168,10 @@ def _discount(
 
 
 def _left_over(mass: float, lower: float) -> tuple[float, float]:
-    """Return a factor for the n-grams of a context, and the log10 back-off weight it is left with.
+    """Return a factor for the n-grams of a context, and the log10 back-off weight of the context.
 
-    Given their summed probability, and that of the same words one order down. Where no word is left
-    to back off to, the n-grams take all.
+    `mass` is the summed probability of the n-grams, `lower` the sum for the same words one order
+    lower. If no word is left to back off to, the n-grams get all probability.
     """
     if 1 - lower < EPSILON:
         return (1 / mass if mass < 1 else 1.0), 0.0
@@ -182,10 +183,10 @@ def _log10(p: float) -> float:
 
 
 class TextScorer:
-    """Scores texts by a trigram model of captions: the mean log10 probability of a word.
+    """Scores texts by a trigram model of captions: the mean log10 probability per word.
 
-    It is the negative log10 of the perplexity: words that the captions lack are left out, and the
-    end counts as a word.
+    It is the negative log10 of the perplexity. Words that do not occur in the captions are left
+    out, and the end counts as a word.
 
     Example:
         >>> scorer = TextScorer([["A.", "B."]])  # p(a | <s>) = 1 / 3, p(</s> | a) = 1 / 2
@@ -211,9 +212,9 @@ class TextScorer:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words between white space in lower case, without punctuation around them.
+    """Return the words of a text, split at white space, in lower case, without outer punctuation.
 
-    A word of punctuation only is an empty word, so that each word keeps its position.
+    A word of punctuation only becomes an empty word, so that each word keeps its position.
 
     Example:
         >>> words_of('"A dog" - he said.')

@@ -1,4 +1,4 @@
-"""The kinds of matrices that rows keep, by which models are compared with each other."""
+"""The kinds of matrices that rows store for comparing models with each other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """What matrices are compared, the table of what they are over, and what scores are called.
+    """A kind of matrices: its name, the table of its classes or images, and names of scores.
 
-    `measure` is what figures call the score of a pair, `rank` its rank correlation, if it has one.
+    `measure` is the name of a pair's score in figures, `rank` its rank correlation, if there is
+    one.
     """
 
     matrix: str
@@ -21,7 +22,7 @@ class Kind(NamedTuple):
 
     @property
     def primary(self) -> dict[str, Any]:
-        """Return which score represents a model."""
+        """Return the condition that selects the primary score of a model."""
         return {"metric": self.mean, "at": {}}
 
 
@@ -48,5 +49,5 @@ KINDS = {
     )
 }
 
-# Scores of pairs of models, which the summary of a group holds and none of its tasks.
+# Scores of pairs of models, which are in the summary of a group but not in its tasks.
 OF_PAIRS = {name for kind in KINDS.values() for name in (kind.pair, kind.mean, kind.rank) if name}

@@ -29,19 +29,19 @@ from vlbench.metrics.intervals import (
 # Flips of signs for a p-value, as a rule.
 FLIPS = 9999
 
-# Numbers that are drawn at once, so that memory does not grow with the draws.
+# Numbers drawn at once, so that memory does not grow with the draws.
 AT_ONCE = 1 << 18
 
-# Fewer clusters than this carry a warning.
+# Results with fewer clusters have a note.
 FEW = 20
 
 
-# An interval, a p-value, and the difference that is detectable.
+# An interval, a p-value, and the detectable difference.
 Student = tuple[tuple[float, float], float, float]
 
 
 class Outcomes(NamedTuple):
-    """On how many items the first model has more credit, less, and as much."""
+    """Number of items on which the first model scores higher, lower, and equal."""
 
     wins: int
     losses: int
@@ -49,10 +49,10 @@ class Outcomes(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The first model less the second; `outcomes` is None for a corpus score, which no item has.
+    """The first model minus the second; `outcomes` is None for corpus scores, which no item has.
 
-    `detectable` is the smallest difference that a two-sided test at 0.05 finds with a power of 0.8
-    (Bloom 1995), at the standard error of these items.
+    `detectable` is the smallest difference that a two-sided test at level 0.05 detects with power
+    0.8 (Bloom 1995), given the standard error of these items.
     """
 
     difference: float
@@ -76,14 +76,14 @@ def compare_items(
 ) -> Comparison:
     """Compare the mean credit of two models over N items, [N] or [T, N] for the mean of T trials.
 
-    `clusters` [N] says which items belong together. The interval is of Student's t, with the
-    variance over clusters of `variance_of_ratios`. p is McNemar's mid-p where credits are 0 or 1
-    and no two items share a cluster, else that of random sign flips by cluster. Several trials have
-    interval and p of Student's t, with the variance of `crossed_variance`; so have items of two
-    clusters each, [N, 2], with that of `variance_over_pairs`, and scores whose items depend on each
-    other, such as those of a clustering, with that of the differences on random `halves` of the
-    items. NaN in both models is an item that a trial leaves out. Raises ValueError for other
-    shapes, for no items, and for other numbers that are not finite.
+    `clusters` [N] has the cluster of each item. The interval uses Student's t, with the variance
+    over clusters of `variance_of_ratios`. p is McNemar's mid-p if credits are 0 or 1 and no two
+    items share a cluster, else p of random sign flips by cluster. In three cases interval and p
+    both use Student's t: several trials, with `crossed_variance`; items of two clusters each, [N,
+    2], with `variance_over_pairs`; and scores whose items depend on each other, such as clustering
+    scores, with the variance of the differences on random `halves` of the items. NaN in both models
+    is an item that a trial leaves out. Raises ValueError for other shapes, for no items, and for
+    other numbers that are not finite.
 
     Example:
         >>> a, b = np.array([1, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 1, 1])
@@ -130,9 +130,9 @@ def compare_corpora(
     flips: int = FLIPS,
     seed: int = 0,
 ) -> Comparison:
-    """Compare scores that are a formula of the sums over N items of statistics, [N, S].
+    """Compare scores that are a formula of sums over N items, whose statistics are [N, S].
 
-    The interval is of a jackknife over clusters and Student's t; p of approximate randomisation
+    The interval uses a jackknife over clusters and Student's t. p is from approximate randomisation
     (Noreen 1989): the models swap the statistics of random clusters. Raises ValueError as
     `compare_items` does.
 
@@ -194,7 +194,7 @@ def picked(table: Floats, flips: int, seed: int) -> Floats:
 def among_all_pairs(p: float, models: int) -> float:
     """Return a p-value of two out of `models` models, corrected for all pairs (Bonferroni).
 
-    A leader is the best of the data: among equal models, some other lies far behind it by luck.
+    The leader is the best on these data: among equal models, another may be far behind by chance.
 
     Example:
         >>> round(among_all_pairs(0.01, 4), 4), among_all_pairs(0.5, 4)  # 6 pairs
@@ -204,9 +204,9 @@ def among_all_pairs(p: float, models: int) -> float:
 
 
 def detectable_among_all_pairs(detectable: float, models: int) -> float:
-    """Return what is detectable after that correction, of what is `detectable` without it.
+    """Return the detectable difference after this correction, given the uncorrected `detectable`.
 
-    The level is 0.05 and the power 0.8; the quantiles are normal.
+    The level is 0.05, the power is 0.8, and the quantiles are normal.
 
     Example:
         >>> round(detectable_among_all_pairs(0.1, 2), 4)
@@ -221,7 +221,7 @@ def detectable_among_all_pairs(detectable: float, models: int) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number by the step-down rule of Holm (1979).
+    """Return p-values adjusted by the step-down rule of Holm (1979).
 
     Example:
         >>> [round(p, 4) for p in holm([0.01, 0.04, 0.03, 0.005])]  # 3 * 0.01, 2 * 0.03, 4 * 0.005
@@ -236,7 +236,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
-    """Return clusters numbered from 0, [N]. Raises ValueError for what cannot be compared."""
+    """Return clusters numbered from 0, [N]. Raises ValueError for input that cannot be compared."""
     if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters)[:1] != a.shape[1:]:
         shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
         raise ValueError(
@@ -249,7 +249,7 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _weigh(by_trial: Floats) -> Floats:
-    """Return [T, N] parts, whose sum over trials has the mean over items of the mean of trials."""
+    """Weigh trials: the mean over items of the sum over trials becomes the mean of trial means."""
     trials, items = by_trial.shape
     present = (~np.isnan(by_trial)).sum(1, keepdims=True)
     parts: Floats = by_trial * (items / trials / present)
@@ -257,20 +257,17 @@ def _weigh(by_trial: Floats) -> Floats:
 
 
 def _of_trials(by_trial: Floats, codes: NDArray[np.intp]) -> Student | None:
-    """Return what Student's t says of the mean of [T, N] differences, or None for one cluster.
-
-    Trials and clusters both vary.
-    """
+    """Return `_student` of the mean of [T, N] differences, or None for one cluster."""
     value = float(np.nanmean(by_trial, 1).mean())
     sums = _cluster_sums(_weigh(by_trial - value).T, codes).T
     if sums.shape[1] == 1:
         return None
-    # Each cluster's part in the mean: their mean over trials and clusters is that over items.
+    # The mean of these over trials and clusters is the mean over items.
     return _student(value, *crossed_variance(sums * (sums.size / len(codes))))
 
 
 def _student(value: float, variance: float, freedom: float) -> Student | None:
-    """Return the interval, p and what is detectable by Student's t; None where nothing varies."""
+    """Return interval, p and detectable difference by Student's t; None if the variance is 0."""
     from scipy.special import stdtr  # noqa: PLC0415 - listings must not wait for it
 
     error = math.sqrt(variance)
@@ -284,9 +281,9 @@ def _student(value: float, variance: float, freedom: float) -> Student | None:
 def _around(
     value: float, error: float, freedom: float, clusters: int, most: float
 ) -> tuple[tuple[float, float], float]:
-    """Return the interval of a difference of at most `most`, and what is detectable.
+    """Return the interval of a difference of at most `most`, and the detectable difference.
 
-    Where all clusters differ alike, they are those of `unvaried`.
+    If the difference is the same in all clusters, both are from `unvaried`.
     """
     if error >= ROUNDING:
         ends = plain_ends(value, error, student_quantile(freedom))
@@ -296,7 +293,7 @@ def _around(
 
 
 def _detectable(error: float, freedom: float) -> float:
-    """Return the smallest difference found with a power of 0.8."""
+    """Return the smallest difference that is detected with a power of 0.8."""
     from scipy.special import stdtrit  # noqa: PLC0415 - as above
 
     return (student_quantile(freedom) + float(stdtrit(freedom, 0.8))) * error
@@ -308,10 +305,10 @@ def _whole(credit: Floats) -> bool:
 
 
 def _mcnemar(outcomes: Outcomes) -> float:
-    """Return the two-sided mid-p of as many wins among the items that are no ties.
+    """Return the two-sided mid-p of the wins among the items that are not ties.
 
-    Outcomes as likely as what was found count half (Fagerland, Lydersen, Laake 2013). As many wins
-    as losses have a p of 1, where theirs is less by half of the probability of that.
+    Outcomes as likely as the observed outcome count half (Fagerland, Lydersen, Laake 2013). If wins
+    equal losses, p is 1; theirs is 1 minus half the probability of this outcome.
     """
     from scipy.special import bdtr  # noqa: PLC0415 - listings must not wait for it
 
@@ -334,11 +331,11 @@ def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
 
 
 def _p(drawn: Floats, value: float, rounding: float, variance: float) -> float:
-    """Return (k + 1) / (N + 1), where k of N draws lie further from 0 than what was found.
+    """Return (k + 1) / (N + 1), where k of N draws are further from 0 than the observed value.
 
-    Draws that lie as far count half, as in `_mcnemar`. Where none does, 2 exp(-value^2 / variance
-    / 2) if that is less: no sum of flipped signs lies as far more often (Hoeffding 1963); of
-    swapped corpora it is about so.
+    Draws that are equally far count half, as in `_mcnemar`. If no draw is as far, return 2
+    exp(-value^2 / variance / 2) if this is smaller: it bounds the probability that a sum of flipped
+    signs is as far (Hoeffding 1963). For swapped corpora the bound is approximate.
     """
     if abs(value) <= rounding:
         return 1.0

@@ -1,10 +1,10 @@
-"""What a probe's accuracy is worth: how short a code it gives, and what it can merely memorise.
+"""Description length and control tasks: how informative the accuracy of a probe is.
 
 The online code of Voita and Titov 2020, arXiv:2003.12298, section 3.2: labels are sent block by
-block, each coded by a probe that is trained on the blocks before it, and the first as if all
-classes were equally likely. A representation from which a probe learns with few examples has a
-short code. Control tasks of Hewitt and Liang 2019, arXiv:1909.03368, section 2: each type, such as
-a word, gets a label at random, so that a probe can only memorise it.
+block. Each block is coded by a probe trained on the blocks before it; the first is coded with
+equally likely classes. A representation from which a probe learns with few examples has a short
+code. Control tasks of Hewitt and Liang 2019, arXiv:1909.03368, section 2: each type, such as a
+word, gets a label at random, so that a probe can only memorise it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Probe = Callable[[Tensor], Tensor]
 # A probe trained on features [N, D] and labels int64 [N].
 Fit = Callable[[Tensor, Tensor], Probe]
 
-# Where blocks end, in percent of the examples.
+# Ends of the blocks, in percent of the examples.
 PERCENT = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.25, 12.5, 25, 50, 100)
 
-# How far the probabilities of an example may sum from 1.
+# Tolerance of the sum of an example's probabilities, which should be 1.
 SUMS_TO_ONE = 1e-3
 
 
 class CodeLength(NamedTuple):
-    """The bits that it takes to send the labels of n examples of `classes`, and of each block.
+    """The code length in bits of the labels of n examples of `classes`, in total and per block.
 
-    `examples` are those of each example, float64 [N].
+    `examples` are the bits per example, float64 [N].
     """
 
     bits: float
@@ -48,7 +48,7 @@ class CodeLength(NamedTuple):
 
     @property
     def compression(self) -> float:
-        """How many times shorter the code is than one of equally likely classes.
+        """The ratio of the length of a code with equally likely classes to this code's length.
 
         Example:
             >>> code = CodeLength(bits=4.0, blocks=[4.0], n=4, classes=4, examples=torch.ones(4))
@@ -59,10 +59,10 @@ class CodeLength(NamedTuple):
 
 
 def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> list[int]:
-    """Return how many of n examples have been sent after each block, rising to n.
+    """Return the number of examples sent after each block, rising to n.
 
-    A block that would end before `least` examples, or where the one before it ends, is part of the
-    next. Raises ValueError for percentages that do not rise from above 0 to 100.
+    A block that would end before `least` examples, or that would be empty, is part of the next.
+    Raises ValueError for percentages that do not rise from above 0 to 100.
 
     Example:
         >>> block_ends(8, [25, 50, 100]), block_ends(8, [25, 50, 100], least=3)
@@ -79,10 +79,10 @@ def online_code(
 ) -> CodeLength:
     """Return the online code of labels int64 [N] given features [N, D].
 
-    Examples are sent in the order of their rows, which should be random. `ends` are those of
-    `block_ends`. Raises TooFewRows for fewer than two blocks, ValueError for fewer than two
-    classes, for other ends, and for a probe whose probabilities do not sum to 1 or give a true
-    label none.
+    Examples are sent in the order of their rows, which should be random. `ends` come from
+    `block_ends`. Raises TooFewRows for fewer than two blocks. Raises ValueError for fewer than two
+    classes, for invalid ends, for probabilities that do not sum to 1, and if a true label has
+    probability 0.
 
     Example:
         >>> fit = lambda x, y: lambda more: torch.tensor([[0.75, 0.25]]).log().expand(len(more), 2)
@@ -115,9 +115,9 @@ def online_code(
 
 
 def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Tensor:
-    """Return labels int64 [N] of a control task: all examples of a type [N] have the same.
+    """Return labels int64 [N] of a control task: all examples of a type [N] have the same label.
 
-    The label of each type is drawn once, as often as labels are among the examples of `label`.
+    The label of each type is drawn once, from the distribution of `label`.
 
     Example:
         >>> types, label = torch.tensor([7, 8, 7]), torch.tensor([0, 1, 2])
@@ -131,7 +131,7 @@ def control_labels(types: Tensor, label: Tensor, rng: np.random.Generator) -> Te
 
 
 def selectivity(accuracy: float, control_accuracy: float) -> float:
-    """Return how much better a probe is at a task than at its control task, -1..1.
+    """Return the accuracy at a task minus the accuracy at its control task, -1..1.
 
     Example:
         >>> selectivity(0.75, 0.5)

@@ -1,7 +1,7 @@
 """Choices among scores. Tied candidates share the credit, whatever their order.
 
-A score that is not finite is refused: no comparison with NaN is true, so that it would count as a
-clear win or a clear loss.
+A score that is not finite is refused: comparisons with NaN are false, so that it would count as a
+clear win or loss.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-# Scores are tied within this fraction of the largest magnitude that entered them: exact equality
-# misses ties after the rounding of a matrix product.
+# Scores are tied within this fraction of the largest magnitude that entered them: after the
+# rounding of a matrix product, equal scores may differ.
 TIED = 1e-6
 
-# Log-odds and log-likelihoods have a unit and no bound: a score far below the best says nothing of
-# how exact the best is. They are tied within TIED of the best, or of LEAST if that is more.
+# Log-odds and log-likelihoods have no bound: the magnitude of a score far below the best is
+# unrelated to the rounding of the best. They are tied within TIED times the best, or times LEAST if
+# this is more.
 LEAST = 10.0
 
-# Means of credit are equal within this.
+# Means of credit that differ by less are equal.
 ROUNDING = 1e-9
 
-# Scores compared at a time, so that what is compared stays in the processor's cache.
+# Scores compared at a time, so that they stay in the processor's cache.
 COMPARED = 1 << 18
 
 
 class Choice(NamedTuple):
     """The credit of each row's choice, float64 [N] in [0, 1], and whether it was tied, bool [N].
 
-    `chosen` is the candidate chosen, int64 [N], -1 where several are tied.
+    `chosen` is the chosen candidate, int64 [N], -1 if several are tied.
     """
 
     credit: Tensor
@@ -44,10 +45,10 @@ class Choice(NamedTuple):
 
 
 def tie_margin(compared: Tensor, scale: Tensor, *, log_odds: bool) -> Tensor:
-    """Return how far from the scores that they are compared with others are tied.
+    """Return the distance from `compared` within which other scores are tied with it.
 
-    It is 1e-6 of the `scale`, the largest magnitude that entered the scores; of log-odds and
-    log-likelihoods 1e-6 of the score that is compared with, and at least 1e-5.
+    It is 1e-6 of `scale`, the largest magnitude that entered the scores. For log-odds and
+    log-likelihoods it is 1e-6 of |compared|, and at least 1e-5.
 
     Example:
         >>> compared, scale = torch.tensor([-100.0]), torch.tensor([2.0])
@@ -62,13 +63,13 @@ def tie_margin(compared: Tensor, scale: Tensor, *, log_odds: bool) -> Tensor:
 def choose(
     scores: Tensor, right: Tensor, *, scale: Tensor | None = None, log_odds: bool = False
 ) -> Choice:
-    """Return the credit of choosing the highest of [N, C] scores where `right` [N] is right.
+    """Return the credit of choosing the highest of [N, C] scores if `right` [N] is right.
 
-    Where several are tied for the highest, as `tie_margin` says, the credit is 1 / (number tied) if
-    the right one is among them, otherwise 0. `scale` [N] is the largest
-    magnitude that entered a row's scores before it cancelled, such as |x|^2 + max |p|^2 for squared
-    distances; by default the largest |score| of the row. Scores narrower than float32 are widened.
-    Raises ValueError, with the row, for a score or a scale that is not finite.
+    If several are tied for the highest within `tie_margin`, the credit is 1 / (number tied) if the
+    right candidate is among them, otherwise 0. `scale` [N] is the largest magnitude that entered a
+    row's scores before cancellation, such as |x|^2 + max |p|^2 for squared distances; by default it
+    is the largest |score| of the row. Scores narrower than float32 are widened. Raises ValueError,
+    with the row, for a score or a scale that is not finite.
 
     Example:
         >>> choice = choose(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.tensor([0, 0]))
@@ -88,12 +89,13 @@ def choose(
 def choose_any(
     scores: Tensor, right: Tensor, *, candidates: Tensor | None = None, log_odds: bool = False
 ) -> Choice:
-    """Return the credit of choosing the highest of [..., C] scores where several may be right.
+    """Return the credit of choosing the highest of [..., C] scores if several may be right.
 
-    `right` is bool [..., C]. The credit, float64 [...], is the fraction of the candidates tied for
-    the highest, as for `choose`, that are right. `candidates`, bool and broadcast to [..., C], says
-    which scores count, by default all; the others, such as padding, may have any value. Raises
-    ValueError, with the row, for a candidate whose score is not finite, and for none.
+    `right` is bool [..., C]. The credit, float64 [...], is the fraction of right candidates among
+    those tied for the highest, as in `choose`. `candidates`, bool and broadcast to [..., C],
+    selects the scores that count, by default all; other scores, such as padding, may have any
+    value. Raises ValueError, with the row, if a candidate's score is not finite, and if a row has
+    no candidate.
 
     Example:
         >>> scores, right = torch.tensor([0.9, 0.9, 0.1]), torch.tensor([True, False, True])
@@ -107,7 +109,7 @@ def choose_any(
 
 
 def choose_first(scores: Tensor, sizes: Sequence[int], *, log_odds: bool = False) -> Choice:
-    """Return the choice of the first among `sizes` candidates each, whose scores are in a row.
+    """Return choices among `sizes` candidates each, concatenated; the first candidate is right.
 
     Example:
         >>> choice = choose_first(torch.tensor([0.9, 0.1, 0.2, 0.3, 0.4]), [2, 3])
@@ -125,9 +127,9 @@ def choose_first(scores: Tensor, sizes: Sequence[int], *, log_odds: bool = False
 def credit_among(
     scores: Tensor, right: Tensor, guesses: int | Tensor, *, log_odds: bool = False
 ) -> Tensor:
-    """Return how likely the right one [N] is among the `guesses` highest of [N, C], float64 [N].
+    """Return the probability that `right` [N] is in the `guesses` highest of [N, C], float64 [N].
 
-    Scores within the `tie_margin` of the right one are tied with it, and their order is chance.
+    Scores within the `tie_margin` of the right score are tied with it, and their order is random.
     Several numbers of guesses, [K, 1], give [K, N]. Raises ValueError, with the row, for a score
     that is not finite.
 
@@ -145,12 +147,13 @@ def credit_among(
 
 
 class RightRanks(NamedTuple):
-    """The ranks of R right candidates of each of N queries, the best first; int64 [N, R] each.
+    """The ranks of R right candidates of each of N queries, best first; int64 [N, R] each.
 
-    `better` candidates score higher than a right one; `tied` are tied with it, itself among them.
-    Of these, `right_better` and `right_tied` are right. Queries with fewer right candidates have
-    `tied` 0 in the last columns. `first` [N] is the place of the candidate that ranks first, -1 if
-    several are tied for it that are not all right; `first_right` [N] is that of the right one.
+    `better` counts candidates that score higher than a right candidate, `tied` those tied with it,
+    including itself; `right_better` and `right_tied` count the right candidates among them. Queries
+    with fewer right candidates have `tied` 0 in the last columns. `first` [N] is the place of the
+    candidate that ranks first, -1 if several are tied and not all are right; `first_right` [N] is
+    the place of the best right candidate.
     """
 
     better: Tensor
@@ -164,10 +167,10 @@ class RightRanks(NamedTuple):
 def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> RightRanks:
     """Return the ranks of the right candidates in each row of [N, C] scores.
 
-    `right` [N, R] has the places of a row's right candidates, each once; -1 fills up rows that have
-    fewer. Scores within the `tie_margin` of a right one are tied with it. Nothing is sorted but the
-    right candidates. Raises ValueError, with the row, for a score that is not finite and for no
-    right candidate.
+    `right` [N, R] has the places of a row's right candidates, each once; rows with fewer are padded
+    with -1. Scores within the `tie_margin` of a right candidate's score are tied with it. Only the
+    right candidates are sorted. Raises ValueError, with the row, for a score that is not finite and
+    for no right candidate.
 
     Example:
         >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
@@ -197,10 +200,10 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
 
 
 def _only_best(rows: _Rows) -> Tensor:
-    """Return the place of the highest score of each row, -1 where several are tied for it."""
+    """Return the place of the highest score of each row, -1 if several are tied."""
     scores, least = rows.scores, rows.best - rows.margin(rows.best)
     found = torch.zeros(len(scores), 2, device=scores.device, dtype=torch.float64)
-    # A sum of places is the place itself where there is only one: a product is faster than argmax.
+    # The sum of places is the place if there is only one; a matrix product is faster than argmax.
     places = torch.arange(scores.shape[1], device=scores.device, dtype=scores.dtype)
     weights = torch.stack([torch.ones_like(places), places], 1)
     for some, columns in _pieces(scores):
@@ -212,16 +215,17 @@ def _only_best(rows: _Rows) -> Tensor:
 def _count_above(
     scores: Tensor, bounds: Tensor, least: Tensor, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return how many of [N, C] scores exceed each bound [N, R], and how many reach each least one.
+    """Return how many of [N, C] scores exceed each of `bounds` [N, R], and reach each of `least`.
 
-    A row has the first `sizes` of the bounds.
+    Row n has `sizes[n]` bounds.
     """
     above, reached = (
         torch.zeros(bounds.shape, dtype=torch.int64, device=scores.device) for _ in "12"
     )
     for rows, columns in _pieces(scores):
         x = scores[rows, columns]
-        # As numbers of the same kind: comparing into bools takes PyTorch five times as long.
+        # Results have the dtype of the scores: comparing into bools takes PyTorch five times as
+        # long.
         hits = torch.empty_like(x)
         for r in range(max(sizes[rows])):
             above[rows, r] += torch.gt(x, bounds[rows, r, None], out=hits).sum(1).long()
@@ -230,7 +234,7 @@ def _count_above(
 
 
 def _pieces(scores: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Yield the rows and columns of pieces of [N, C] scores that lie together in memory."""
+    """Yield the rows and columns of pieces of [N, C] scores that are contiguous in memory."""
     by_row = scores.stride(0) >= scores.stride(1)
     size = max(1, COMPARED // scores.shape[1 if by_row else 0])
     for start in range(0, scores.shape[0 if by_row else 1], size):
@@ -239,10 +243,10 @@ def _pieces(scores: Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def recall_at(found: RightRanks, k: int) -> Tensor:
-    """Return how likely one right candidate or more is among the first k, float64 [N].
+    """Return the probability that at least one right candidate is in the first k, float64 [N].
 
-    The order of t tied candidates is chance: with r places left for them, of which o are right, it
-    is 1 - C(t - o, r) / C(t, r).
+    The order of t tied candidates is random: if o of them are right and r places are left for them,
+    the probability is 1 - C(t - o, r) / C(t, r).
 
     Example:
         >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
@@ -252,7 +256,7 @@ def recall_at(found: RightRanks, k: int) -> Tensor:
     better, own = found.better[:, 0], found.right_tied[:, 0]
     tied, left = found.tied[:, 0].double(), (k - better).double()
     left = torch.minimum(left.clamp(min=0), tied)
-    # If the right ones take random places in turn, the i-th gets one of r among t - i.
+    # If the right candidates take random places in turn, the i-th takes one of r places of t - i.
     hit = torch.zeros_like(tied)
     for i in range(int(own.max()) if len(tied) else 0):
         gets = (left / (tied - i).clamp(min=1)).clamp(max=1)
@@ -261,9 +265,9 @@ def recall_at(found: RightRanks, k: int) -> Tensor:
 
 
 def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], bool]) -> int:
-    """Return the first rank k of `most` where the recall at k, float64 [N], holds.
+    """Return the first rank k, 1 to `most`, at which `holds` is true of recall at k, float64 [N].
 
-    What holds at a rank must hold at all later ones.
+    If `holds` is true at a rank, it must be true at all later ranks.
 
     Example:
         >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
@@ -274,9 +278,10 @@ def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], boo
 
 
 def median_rank(found: RightRanks, most: int) -> float:
-    """Return the median rank of `most`, from 1, of the best right candidates, tied in any order.
+    """Return the median rank, 1 to `most`, of the best right candidates; ties in random order.
 
-    Where recall is 1/2 at a rank, it is the mean of that rank and of the first that exceeds 1/2.
+    If recall is exactly 1/2 at a rank, it is the mean of this rank and the first whose recall
+    exceeds 1/2.
 
     Example:
         >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
@@ -291,10 +296,11 @@ def median_rank(found: RightRanks, most: int) -> float:
 def average_precision(found: RightRanks) -> Tensor:
     """Return the average precision of all right candidates, float64 [N] in (0, 1].
 
-    It is the mean over right candidates of the fraction of right ones among those that rank as high
-    or higher: of ties, its expectation over their random orders (McSherry and Najork 2008,
-    doi:10.1007/978-3-540-78646-7_38). Each place b + j, j = 1..t, is as likely; there, s + 1 right
-    ones are expected, and of the o - 1 others of the tie (j - 1) / (t - 1) of them.
+    It is the mean over right candidates of the precision at their rank; for ties, its expectation
+    over random orders (McSherry and Najork 2008, doi:10.1007/978-3-540-78646-7_38). A right
+    candidate among t tied candidates is equally likely at each rank b + j, j = 1..t. Up to this
+    rank, the expected number of right candidates is s + 1 plus (j - 1) / (t - 1) of the other o - 1
+    right candidates of the tie.
 
     Example:
         >>> ranks = right_ranks(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1]]))
@@ -302,7 +308,7 @@ def average_precision(found: RightRanks) -> Tensor:
         0.4167
     """
     better, tied, right_better, right_tied = (x.double() for x in found[:4])
-    # The sum of 1 / (b + j) over j = 1..t, exact where nothing is tied.
+    # The sum of 1 / (b + j) over j = 1..t, exact if nothing is tied.
     harmonic = torch.digamma(better + tied + 1) - torch.digamma(better + 1)
     inverse = torch.where(tied == 1, 1 / (better + 1), harmonic)
     others = (right_tied - 1) / (tied - 1).clamp(min=1)
@@ -314,7 +320,7 @@ def average_precision(found: RightRanks) -> Tensor:
 def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
     """Return the ranks of `right` [N] candidates if all `candidates` [N] are tied.
 
-    They are all the same, so that each query has one column.
+    All right candidates have the same rank, so that each query has one column.
 
     Example:
         >>> ranks = ranks_of_chance(torch.tensor([4]), torch.tensor([2]))
@@ -327,7 +333,7 @@ def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
 
 
 def join_ranks(parts: Sequence[RightRanks]) -> RightRanks:
-    """Return the ranks of several blocks of rows as one."""
+    """Concatenate the ranks of several blocks of rows."""
     width = max(part.tied.shape[1] for part in parts)
     *counts, first, first_right = zip(*parts, strict=True)
     padded = [[pad(x, (0, width - x.shape[1])) for x in column] for column in counts]
@@ -335,12 +341,12 @@ def join_ranks(parts: Sequence[RightRanks]) -> RightRanks:
 
 
 def join_choices(parts: Sequence[Choice]) -> Choice:
-    """Return the choices of several blocks of rows as one."""
+    """Concatenate the choices of several blocks of rows."""
     return Choice(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
 
 class _Rows(NamedTuple):
-    """Scores [..., C], and of each row the highest and the largest magnitude, [..., 1]."""
+    """Scores [..., C], with the highest score and the largest magnitude of each row, [..., 1]."""
 
     scores: Tensor
     best: Tensor
@@ -348,12 +354,12 @@ class _Rows(NamedTuple):
     log_odds: bool
 
     def margin(self, compared: Tensor) -> Tensor:
-        """Return how far from the scores [..., 1] of each row others are tied with them."""
+        """Return the `tie_margin` of the scores [..., 1] of each row."""
         return tie_margin(compared, self.scale, log_odds=self.log_odds)
 
 
 def _rows(scores: Tensor, candidates: Tensor | None = None, *, log_odds: bool) -> _Rows:
-    """Return rows of scores, whose candidates are finite; what is no candidate becomes -inf."""
+    """Return rows of scores after checking that they are finite; non-candidates become -inf."""
     scores = scores if scores.dtype == torch.float64 else scores.float()
     high = low = scores
     if candidates is not None:
@@ -365,12 +371,12 @@ def _rows(scores: Tensor, candidates: Tensor | None = None, *, log_odds: bool) -
 
 
 def _tied_for_best(rows: _Rows) -> Tensor:
-    """Return which scores of a row are tied for its highest, bool [..., C]."""
+    """Return which scores are tied for the highest of their row, bool [..., C]."""
     return rows.scores >= rows.best - rows.margin(rows.best)
 
 
 def _choice_of(near: Tensor, tied: Tensor) -> Tensor:
-    # As bytes: the place of the only one is found in half the time of the highest score's.
+    # As bytes: this takes half the time of the argmax of the scores.
     return near.view(torch.uint8).argmax(-1).masked_fill(tied > 1, -1)
 
 
@@ -419,7 +425,7 @@ def all_equal(features: Tensor) -> bool:
         (True, False)
     """
     low, high = features.aminmax(dim=0)
-    # NaN anywhere in a column makes both NaN, so that all numbers need not be passed again.
+    # NaN anywhere in a column makes both NaN, so that no second pass is needed.
     if not (low.isfinite() & high.isfinite()).all():
         require_finite(features)
     largest = torch.maximum(low.abs(), high.abs()).amax()
@@ -429,8 +435,8 @@ def all_equal(features: Tensor) -> bool:
 def all_parallel(features: Tensor) -> bool:
     """Return whether all rows of [N, D] are zero, or point the same or the opposite way.
 
-    They do where every |cosine| to the first row is within 1e-6 of 1: the affinities are tied.
-    Raises ValueError for numbers that are not finite.
+    The condition is that every |cosine| to the first row is within 1e-6 of 1, so that affinities
+    are tied. Raises ValueError for numbers that are not finite.
 
     Example:
         >>> all_parallel(torch.tensor([[1.0, 2.0], [-2.0, -4.0]])), all_parallel(torch.eye(2))

@@ -1,10 +1,10 @@
 """Pearson correlation of dissimilarity matrices over pairs of classes. arXiv:2104.08313, section 4.
 
 Pairs of classes are not independent. So the chance level comes from permuted classes, and the
-intervals from a jackknife over classes, or over the categories that classes are nested in. Matrix
-products take both to all pairs of matrices at once. Matrices are condensed, as SciPy has them, and
-the columns of a table [P, K]. A constant matrix has no correlation; it counts as 0, the score of
-unrelated matrices.
+intervals come from a jackknife over classes, or over the categories that contain the classes. Both
+are computed for all pairs of matrices at once by matrix products. Matrices are condensed, as in
+SciPy, and are the columns of a table [P, K]. The correlation of a constant matrix is undefined and
+counts as 0, the score of unrelated matrices.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Places = NDArray[np.intp]
 
 PERMUTATIONS = 100
 
-# A matrix whose spread is at most this fraction of its length is constant, but for rounding. Not
-# metrics.ranking's: that module takes PyTorch, 580 MB that comparing matrices does not need.
+# A matrix whose spread is at most this fraction of its norm is constant up to rounding. Not
+# imported from metrics.ranking, which needs PyTorch: 580 MB that comparing matrices does not need.
 CONSTANT = 1e-6
 
-# The nearest to 1 that a correlation is on Fisher's scale, where 1 is infinite.
+# Correlations are clipped to this before Fisher's transform, which is infinite at 1.
 NEAREST = 1 - 1e-12
 
-# Rows of a table that are multiplied at a time, and numbers of a block of correlations.
+# Rows of a table multiplied at a time, and numbers in a block of correlations.
 ROWS = 4_096
 AT_ONCE = 1 << 24
 
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 
 def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.float64) -> Any:
-    """Return a table [P, count] of [P] matrices, mean 0 and |z|^2 = 1; a constant one is all 0.
+    """Return a table [P, count] of matrices [P] with mean 0 and norm 1; a constant matrix is all 0.
 
     Example:
         >>> standardised([[1, 2, 3], [5, 5, 5]], 2).round(4).tolist()  # -1, 0 and 1 by sqrt(2)
@@ -62,7 +62,7 @@ def standardised(matrices: Iterable[NDArray[Any]], count: int, kind: Any = np.fl
 
 
 def correlations(table: NDArray[Any]) -> Floats:
-    """Return Pearson's r of the columns of a standardised table with each other, [K, K].
+    """Return Pearson's r between the columns of a standardised table, [K, K].
 
     Example:
         >>> table = standardised([[1, 2, 3], [1, 3, 2]], 2)
@@ -74,11 +74,11 @@ def correlations(table: NDArray[Any]) -> Floats:
 
 
 def full_length(halves: Any) -> Any:
-    """Return the reliability of a whole from the correlation r of its halves, 2 r / (1 + |r|).
+    """Return the reliability of the whole from the correlation r of its halves, 2 r / (1 + |r|).
 
-    Spearman (1910) and Brown (1910): exact where the errors of the halves are independent, and
-    those of the whole half as large. Below 0, where it has no meaning, it is as far on the other
-    side, so that it stays within -1.
+    Spearman (1910) and Brown (1910): exact if the errors of the halves are independent, and the
+    errors of the whole are half as large. For r < 0, where the formula has no meaning, it is
+    mirrored at 0, so that the result is at least -1.
 
     Example:
         >>> round(full_length(0.5), 4)  # 1 / 1.5
@@ -88,12 +88,12 @@ def full_length(halves: Any) -> Any:
 
 
 def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
-    """Return the least and the most that the true matrix can be said to correlate with a measured.
+    """Return bounds of the correlation between the true matrix and a measured matrix.
 
-    They are the lower and the upper bound of Nili et al. 2014 (doi:10.1371/journal.pcbi.1003553)
-    over two measurements that correlate at `reliability`, r: each with the other, and each with the
-    mean of both, sqrt((1 + r) / 2). Between them lies sqrt(r), which holds in the limit. One of 0
-    or less counts as 0.
+    These are the bounds of Nili et al. 2014 (doi:10.1371/journal.pcbi.1003553) for two measurements
+    whose correlation is `reliability`, r: the correlation with each other, r, and with the mean of
+    both, sqrt((1 + r) / 2). The limit for many measurements, sqrt(r), is between them. A
+    reliability below 0 counts as 0.
 
     Example:
         >>> [round(float(bound), 4) for bound in noise_ceiling(0.5)]  # sqrt(0.75)
@@ -104,10 +104,10 @@ def noise_ceiling(reliability: Any) -> tuple[Any, Any]:
 
 
 def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
-    """Yield the correlations of some columns with all without each of G groups, [G, I, K].
+    """Yield correlations of some columns with all columns, leaving out each of G groups, [G, I, K].
 
-    `groups` [C] has the number of each class's group, from 0; a group is left out with all pairs of
-    its classes.
+    `groups` [C] has the group of each class, from 0; a group is left out with all pairs of its
+    classes.
 
     Example:
         >>> table = standardised([[9, 7, 8, 1, 2, 3], [5, 6, 4, 1, 3, 2]], 2)  # pairs of 4 classes
@@ -146,14 +146,15 @@ def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
 
 
 def jackknife(values: Floats, less: Floats) -> Interval:
-    """Return the errors and intervals of correlations from those without each of G groups [G, ...].
+    """Return standard errors and intervals of correlations; `less` leaves out each group, [G, ...].
 
-    The variance is the jackknife's on Fisher's scale (1921). It is too large on average, since it
-    counts twice what pairs of groups add (Efron and Stein 1981), and varies more than that of
-    independent values: Student's quantile of G - 1 degrees covers too often and the normal one too
-    seldom. That of 2 (G - 1) is chosen by simulation, in benchmarks/coverage.py. Where no group
-    changes a correlation, as many as are `unseen` may make it -1 or 1. The standard error is that
-    of the interval's width.
+    The variance is the jackknife's on Fisher's scale (1921). It is too large on average, because it
+    counts the variance of pairs of groups twice (Efron and Stein 1981), and it varies more than the
+    variance of independent values. Intervals cover too often with Student's quantile of G - 1
+    degrees of freedom and too seldom with the normal quantile; 2 (G - 1) degrees were chosen by
+    simulation, in benchmarks/coverage.py. If no group changes a correlation, the fraction `unseen`
+    of the groups may have a correlation of -1 or 1. The standard error is derived from the
+    interval's width.
 
     Example:
         >>> interval = jackknife(np.array(0.0), np.tanh([-0.1, 0.1]))
@@ -199,7 +200,7 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
 
 
 def _classes(table: NDArray[Any]) -> int:
-    """Return how many classes have as many pairs as the table has rows."""
+    """Return the number of classes, whose pairs are the rows of the table."""
     return (1 + math.isqrt(1 + 8 * len(table))) // 2
 
 

@@ -1,8 +1,8 @@
-"""Replies to questions with options: which option a reply names, and what that earns.
+"""Replies to questions with options: which option a reply names, and its credit.
 
-Asking and judging are apart: a reply is judged alike whether a model of this run gave it or a file
-has it. An item may be asked several times, with its options in another order each time. It earns
-the mean over its replies, so that who always names the same place earns what guessing does.
+Replies are judged separately from asking, so that replies of a model and recorded replies are
+judged alike. An item may be asked several times, each time with its options in another order. Its
+credit is the mean over its replies, so that a model that always names the same place is at chance.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 from vlbench.capabilities import Reply
 from vlbench.metrics.ranking import Choice, choose_any
 
-# What names each of some options in a reply, in the order in which they are shown.
+# Maps options, in the order shown, to the labels that name them in a reply.
 Labels = Callable[[Sequence[str]], Sequence[str]]
 
-# An item that is asked by letter has at most so many options.
+# Most options of an item that is asked by letter.
 MOST_LETTERS = 10
 
 
@@ -55,7 +55,7 @@ def brackets(options: Sequence[str]) -> list[str]:
 
 
 def words(options: Sequence[str]) -> Sequence[str]:
-    """Return the options themselves: a reply names one in its own words.
+    """Return the options themselves: a reply names an option by its text.
 
     Example:
         >>> words(["cat", "dog"])
@@ -64,16 +64,16 @@ def words(options: Sequence[str]) -> Sequence[str]:
     return options
 
 
-# What may name an option, by the name that a recording gives it.
+# Kinds of labels, by the name that a recording gives them.
 LABELS: dict[str, Labels] = {one.__name__: one for one in (letters, numbers, brackets, words)}
 
 
 def named_option(said: str, labels: Sequence[str]) -> int | None:
-    """Return the place of the only label that occurs in a reply; None for none, or for several.
+    """Return the place of the only label that occurs in a reply; None if there is none or several.
 
-    A label is no part of a longer word, or of a longer label. Letters are capitals, and "A" before
-    a word in small letters is the article, unless the word is "is", "or" or "and"; other labels may
-    be written in any case.
+    A label inside a longer word or a longer label does not count. Letters must be capitals, and "A"
+    before a lower-case word is the article, unless the word is "is", "or" or "and". Other labels
+    may have any case.
 
     Example:
         >>> named_option("A cat, so B.", "AB"), named_option("A or B", "AB")
@@ -96,11 +96,11 @@ def _pattern(label: str) -> tuple[str, int]:
 
 
 class Judged(NamedTuple):
-    """The choices of N items, and how many of all replies name no option, or several.
+    """The choices of N items, and the number of replies that name no option, or several.
 
-    An item's `chosen` is the option that all its replies name, else -1. `by_place` has, by item,
-    the credit of the reply to which the first right option was shown at each place; it is empty
-    where an item has not one reply for each place.
+    An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
+    the credit of the reply that showed the first right option at each place; it is empty if an item
+    does not have exactly one reply per place.
     """
 
     choice: Choice
@@ -114,11 +114,11 @@ def judge(
     right: Sequence[Sequence[int]],
     labels: Labels,
 ) -> Judged:
-    """Return what the replies to N items earn; `right` are the numbers of each one's right options.
+    """Return the credit of replies to N items; `right` has the numbers of their right options.
 
-    A text that names a right option earns 1, one that names no option or several earns nothing. Of
-    scores the highest is chosen; tied options share the credit. Raises ValueError for an item
-    without replies, and for texts among scores.
+    A text that names a right option earns 1; a text that names no option or several earns 0. If
+    replies are scores, the highest is chosen; tied options share the credit. Raises ValueError for
+    an item without replies, and for texts among scores.
 
     Example:
         >>> replies = [[Reply((0, 1), "A"), Reply((1, 0), "A")]]  # the same letter in both orders
@@ -145,7 +145,7 @@ def judge(
 
 
 def _by_item(choice: Choice, places: Sequence[Sequence[int]], *, texts: bool) -> Judged:
-    """Return the choices of items; `places` has that of the right option in each reply."""
+    """Return the choices of items; `places` has the place of the right option in each reply."""
     sizes = [len(own) for own in places]
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
     means = torch.stack([own.mean() for own in credit])
@@ -157,21 +157,21 @@ def _by_item(choice: Choice, places: Sequence[Sequence[int]], *, texts: bool) ->
 
 
 def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:
-    """Return the credit at each place; none if not every place occurs once."""
+    """Return the credit at each place; empty unless every place occurs once."""
     if sorted(places) != [*range(len(places))]:
         return []
     return [one for _, one in sorted(zip(places, credit, strict=True))]
 
 
 def _named(reply: Reply, options: Sequence[str], labels: Labels) -> int:
-    """Return the number of the option that a text names, else -1."""
+    """Return the number of the option that a text names, or -1."""
     shown = [options[number] for number in reply.order]
     place = named_option(str(reply.said), labels(shown))
     return -1 if place is None else reply.order[place]
 
 
 def _choose(scores: Sequence[str | Sequence[float]], right: Sequence[Sequence[int]]) -> Choice:
-    """Return the choices by log-likelihoods, of which each reply has one per option."""
+    """Return the choices by log-likelihoods; each reply has a log-likelihood per option."""
     table = torch.zeros(len(scores), max(map(len, scores)), dtype=torch.float64)
     is_option, is_right = torch.zeros(2, *table.shape, dtype=torch.bool)
     for i, (own, true) in enumerate(zip(scores, right, strict=True)):

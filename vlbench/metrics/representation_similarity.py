@@ -2,13 +2,13 @@
 
 Linear CKA (Kornblith et al. 2019, arXiv:1905.00414) with the unbiased estimator of HSIC of Song et
 al. 2012, as in Nguyen et al. 2021, arXiv:2010.15327: with few examples of many dimensions, the
-biased one is near 1 for any two representations. Mutual k-nearest neighbours: Huh et al. 2024,
-arXiv:2405.07987. Representations are [N, D]. CKA computes with float64; so do neighbours whose
-order float32 does not decide.
+biased estimator is near 1 for any two representations. Mutual k-nearest neighbours: Huh et al.
+2024, arXiv:2405.07987. Representations are [N, D]. CKA is computed in float64, as are neighbours
+whose order float32 does not decide.
 
-Over all permutations of the rows of one of them, the mean of debiased CKA is exactly 0, since
-centred kernels sum to 0, and that of mutual neighbours k / (N - 1). Intervals are the jackknife's,
-which leaves out blocks of examples: a bootstrap would put copies of an example next to it.
+Over all permutations of the rows of x or y, the mean of debiased CKA is exactly 0, because centred
+kernels sum to 0, and the mean of mutual neighbours is k / (N - 1). Intervals come from a jackknife
+over blocks of examples: a bootstrap would make copies of an example its nearest neighbours.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEWEST = 4
 # Similarities computed at a time.
 BLOCK = 1 << 20
 
-# Neighbours looked at beyond the k nearest.
+# Candidates compared beyond the k nearest.
 MORE = 8
 
 # Sums that cancel to less than this fraction of their terms are 0.
@@ -48,9 +48,9 @@ ROUNDED = 1e-12
 def cka_debiased(x: Tensor, y: Tensor) -> float:
     """Return the debiased linear CKA of [N, D1] and [N, D2], -1..1.
 
-    It is 0 where a representation tells no examples apart, or all of them equally. Raises
-    TooFewRows for fewer than 4 examples, ValueError for different numbers of them, and for numbers
-    that are not finite.
+    It is 0 if all examples of a representation are equal, or all equally far apart. Raises
+    TooFewRows for fewer than 4 examples, ValueError if x and y have different numbers of examples,
+    and for values that are not finite.
 
     Example:
         >>> x, y = torch.tensor([[1], [1], [-1], [-1]]), torch.tensor([[1], [-1], [1], [-1]])
@@ -90,10 +90,10 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
 def centred_kernel(x: Tensor) -> Tensor:
     """Return the linear kernel of [N, D] without its diagonal, condensed, [N (N - 1) / 2].
 
-    [N, D] is centred first, and scaled to a Frobenius norm of 1. The rows of the kernel sum to 0,
+    [N, D] is first centred, and scaled to a Frobenius norm of 1. The rows of the kernel sum to 0,
     as in the estimator of Song et al. 2012, so that the debiased CKA of two representations is the
-    correlation of their kernels. It is all 0 where that CKA is. Raises TooFewRows for fewer than 4
-    examples.
+    correlation of their kernels. It is all 0 if the debiased CKA with any representation is 0.
+    Raises TooFewRows for fewer than 4 examples.
 
     Example:
         >>> kernel = centred_kernel(torch.tensor([[1], [1], [-1], [-1]]))
@@ -111,11 +111,12 @@ def centred_kernel(x: Tensor) -> Tensor:
 
 
 def mutual_knn(x: Tensor, y: Tensor, k: int) -> float:
-    """Return the mean fraction of an example's k nearest others that x and y share, 0..1.
+    """Return the mean fraction of an example's k nearest neighbours that x and y share, 0..1.
 
-    Nearest by cosine. Where t others are as near as the k-th, within 1e-6, and r places are left,
-    each is a neighbour with probability r / t, independently in x and y: the value is the expected
-    fraction, which is that of chance if all are tied. Raises TooFewRows for k others or fewer.
+    Nearness is cosine similarity. If t examples are as near as the k-th, within 1e-6, and r places
+    are left, each is a neighbour with probability r / t, independently in x and y. The value is the
+    expected fraction, which is at chance if all are tied. Raises TooFewRows if an example has k
+    others or fewer.
 
     Example:
         >>> x = torch.tensor([[1, 0], [5, 1], [0, 1], [-1, 5]])  # nearest: rows 1, 0, 3 and 2
@@ -145,7 +146,8 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
         (near_x, share_x), (near_y, share_y) = (
             _neighbours(*of_one, rows, kept, k) for of_one in zip(units, rounded, strict=True)
         )
-        # Of each candidate in x, its place among those in y; one place more for what is not there.
+        # The place of each candidate of x among the candidates of y; a place past the end if
+        # absent.
         place = torch.full((len(rows), len(x) + 1), near_y.shape[1])
         place.scatter_(1, near_y, torch.arange(near_y.shape[1]).expand_as(near_y))
         place = place.gather(1, near_x)
@@ -156,7 +158,7 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
 
 
 def calibrated(value: float, null: float) -> float:
-    """Return a value as a fraction of the way from the mean of its null to 1; 0 for a null of 1.
+    """Return (value - null) / (1 - null), where null is a mean under chance; 0 for a null of 1.
 
     Example:
         >>> calibrated(0.75, 0.5)
@@ -166,7 +168,7 @@ def calibrated(value: float, null: float) -> float:
 
 
 def draw_blocks(n: int, blocks: int, rng: np.random.Generator) -> list[Tensor]:
-    """Return n rows in random blocks of sizes that differ by 1 at most, int64 each.
+    """Return n rows in random blocks, int64 each, whose sizes differ by 1 at most.
 
     Raises TooFewRows for fewer than two rows per block, ValueError for fewer than two blocks.
 
@@ -183,10 +185,10 @@ def draw_blocks(n: int, blocks: int, rng: np.random.Generator) -> list[Tensor]:
 
 
 def block_jackknife(values: Sequence[float], n: int, least: float, greatest: float) -> Estimate:
-    """Return the estimate of a statistic of n examples from [1 + G] values, as `*_left_out` do.
+    """Return the estimate of a statistic of n examples from [1 + G] values of `*_left_out`.
 
-    The interval is Student's with G - 1 degrees of freedom. Where no block changes the value, as
-    many examples as are `unseen` may lie at either end of its range.
+    The interval uses Student's t with G - 1 degrees of freedom. If no block changes the value, the
+    fraction `unseen` of examples may be at either end of its range.
 
     Example:
         >>> estimate = block_jackknife([0.5, 0.4, 0.6], 10, 0.0, 1.0)
@@ -201,7 +203,7 @@ def block_jackknife(values: Sequence[float], n: int, least: float, greatest: flo
 
 
 def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
-    """Return which rows there are of all, then without each block, bool [1 + G, N]."""
+    """Return masks of all rows, then of the rows without each block, bool [1 + G, N]."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} and {len(y)} rows; both must be of the same examples")
     require_finite(x)
@@ -216,7 +218,7 @@ def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
 
 
 def _centred(x: Tensor) -> Tensor:
-    """Return [N, D] less its mean, with a norm of 1; one that is constant within 1e-6 is 0."""
+    """Return [N, D] minus its mean, with a norm of 1; all 0 if it is constant within 1e-6."""
     x = x.double()
     scale = float(x.abs().amax()) or 1.0
     x = x / scale
@@ -226,7 +228,7 @@ def _centred(x: Tensor) -> Tensor:
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
-    """Return the matrix product of [N, D] and [D, M], a large one by all threads."""
+    """Return the matrix product of [N, D] and [D, M]; a large product uses all threads."""
     with threads_for(*x.shape, y.shape[1]):
         return x @ y
 
@@ -244,7 +246,8 @@ def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tens
             (norm - 2 * (one @ mean) + mean @ mean)[rows]
             for norm, one, mean in zip(norms, (x, y), means, strict=True)
         )
-        # The rows of a centred kernel sum to 0, so that without its diagonal they sum to less that.
+        # The rows of a centred kernel sum to 0, so that without the diagonal they sum to its
+        # negative.
         values.append(_hsic(product.square().sum(), own, other, -own, -other))
     return torch.stack(values)
 
@@ -264,10 +267,10 @@ def _hsic_of_kernels(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
 
 
 def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: Tensor) -> Tensor:
-    """Return n (n - 3) HSIC (Song et al. 2012, eq. 5); 0 where it is nothing but rounding.
+    """Return n (n - 3) HSIC (Song et al. 2012, eq. 5); 0 if it is only rounding.
 
-    It is given the trace of the product of two kernels, their diagonals [n] and the sums of their
-    rows without these [n].
+    Arguments: the trace of the product of two kernels, their diagonals [n], and the sums of their
+    rows without the diagonals [n].
     """
     n = len(own_x)
     diagonal, crossed = own_x @ own_y, 2 / (n - 2) * (sums_x @ sums_y)
@@ -278,17 +281,17 @@ def _hsic(trace: Tensor, own_x: Tensor, own_y: Tensor, sums_x: Tensor, sums_y: T
 def _neighbours(
     unit: Tensor, rounded: Tensor, rows: Tensor, kept: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the M nearest others of some rows, int64 [B, M], and how far each is a neighbour.
+    """Return the M nearest other rows of some rows, int64 [B, M], and neighbour probabilities.
 
-    The latter is [1 + G, B, M], the probability among all rows and without each block. M is so
-    large that those left out are none in any case; N stands for no row. `rounded` is `unit` in
-    float32: its k + MORE nearest are compared again in float64 if it does not separate the k-th
-    from the next, and all rows are if more of them may be tied or most rows of the block need it.
+    Probabilities are [1 + G, B, M]: among all rows, and without each block. M is large enough to
+    include all possible neighbours; N stands for no row. `rounded` is `unit` in float32. If float32
+    does not separate the k-th neighbour from the next, the k + MORE nearest are compared again in
+    float64; if more rows may be tied, or most rows of the block need it, all rows are.
     """
     similarity = _product(rounded[rows], rounded.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
-    # A product of unit vectors in float32 is off by this at most, in any order of its sum (Higham
-    # 2002, 3.1): a rounding for each dimension, one for each vector; two more are to be safe.
+    # Bound of the error of a float32 product of unit vectors, in any order of summation (Higham
+    # 2002, 3.1): a rounding per dimension and per vector, and two more to be safe.
     roundings = unit.shape[1] + 4
     error = roundings / (2**24 - roundings)
     values, near = _nearest(similarity, k + MORE)
@@ -296,8 +299,8 @@ def _neighbours(
     so_far = here.cumsum(2)
     gap = _value_of(k, values, so_far) - _value_of(k + 1, values, so_far)
     close = ~((so_far[..., -1:] > k) & (gap > TIED + 2 * error)).all(0).squeeze(1)
-    # Vectors picked for most of the rows would take more time and memory than whole products.
-    # Nor does the bound hold if products are allowed fewer bits than float32 has.
+    # Gathering vectors for most rows would take more time and memory than whole products. The bound
+    # does not hold either if products may use fewer bits than float32.
     is_bounded = torch.get_float32_matmul_precision() == "highest"
     many = (close & (2 * close.sum() > len(rows))) | (not is_bounded)
     close &= ~many
@@ -317,7 +320,7 @@ def _neighbours(
 
 
 def _many_neighbours(unit: Tensor, rows: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return what `_neighbours` does, by float64 only."""
+    """Return the same as `_neighbours`, computed in float64 only."""
     similarity = _product(unit[rows], unit.T)
     similarity[torch.arange(len(rows)), rows] = -torch.inf
     count, is_final = k + MORE, torch.zeros(())
@@ -336,9 +339,9 @@ def _nearest(similarity: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _probabilities(
     values: Tensor, near: Tensor, rest: Tensor, kept: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """Return how far each of [B, M] candidates is a neighbour, [1 + G, B, M], and if it is final.
+    """Return neighbour probabilities of [B, M] candidates, [1 + G, B, M], and if they are final.
 
-    The latter is bool [B]. A row that is no candidate is as near as `rest` [B, 1] at most.
+    The latter is bool [B]. The similarity of a row that is no candidate is at most `rest` [B, 1].
     """
     here = kept[:, near]
     so_far = here.cumsum(2)
@@ -351,5 +354,5 @@ def _probabilities(
 
 
 def _value_of(n: int, values: Tensor, so_far: Tensor) -> Tensor:
-    """Return the n-th of the values that are counted, [1 + G, B, 1]."""
+    """Return the n-th of the counted values, [1 + G, B, 1]."""
     return values.expand(so_far.shape).gather(2, (so_far >= n).int().argmax(2, keepdim=True))

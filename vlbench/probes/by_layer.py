@@ -1,13 +1,14 @@
-"""A probe at each layer of a model: scores under `layer`, and that of a layer chosen beforehand.
+"""A probe at each layer of a model: scores per `layer`, and the score of a layer chosen beforehand.
 
-All layers are computed in one pass, and one layer's features are in memory at a time. The best of
-many layers on a test set is better there than elsewhere. If the data have a train split, the probe
+All layers are computed in one pass, and one layer's features are in memory at a time. The score of
+the best of many layers on a test set is biased upwards. If the data have a train split, the probe
 runs once more at each layer with some train rows held out as its test rows: `..._best_layer` is the
 test score of the layer that is best on these rows, with the same interval, floors and items, and a
-note names the layer. No test row takes part in the choice, so that the interval is an ordinary one.
-Without train rows to choose by, each half of the test rows (`metrics.best_of_halves`) has the layer
-that is best on the other half, and the interval holds the choice; its bootstrap samples, which are
-the same for all models, are the score's `halves`, by which `compare` tests two models.
+note names the layer. No test row takes part in the choice, so that the interval needs no
+correction. If there are no train rows to choose by, each half of the test rows is scored at the
+layer that is best on the other half (`metrics.best_of_halves`), and the interval covers the choice.
+Its bootstrap samples, which are the same for all models, are the score's `halves`, with which
+`compare` tests two models.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.items import credit_of, groups_of, has_items, items_as, join_items, under
 from vlbench.results import Outcome, Score
 
-# Which layers a task asks for.
+# The layers that a task lists.
 Asked = Literal["all"] | list[str] | None
 
 BEST = "best_layer"
@@ -50,7 +51,7 @@ Found = TypeVar("Found")
 # The outcome at each layer, in order of depth.
 ByLayer = Mapping[str, Outcome]
 
-# Data and options for the runs that choose a layer; later ones are for when rows are too few.
+# Data and options for the runs that choose a layer; later runs are used if rows are too few.
 Trials = Iterable[tuple[Data, dict[str, Any]]]
 
 # Counts that are sums over layers; others are the same at each.
@@ -60,8 +61,9 @@ SUMMED = ("ties", "choices")
 def hold_out(data: Data, options: Mapping[str, Any]) -> Trials:
     """Yield data with half of the train rows as test rows; then with a quarter, and an eighth.
 
-    The held-out rows are HELD_OUT at most, stratified by label, drawn with the option `seed` (0 if
-    there is none). The choice needs no floors. Yields nothing if the data have no train split.
+    At most HELD_OUT rows are held out, stratified by label, and drawn with the option `seed` (0 if
+    there is none). Floors are not needed for the choice. Yields nothing if the data have no train
+    split.
     """
     if "train" not in data.splits:
         return
@@ -69,7 +71,7 @@ def hold_out(data: Data, options: Mapping[str, Any]) -> Trials:
     image = {row: i for i, rows in enumerate(same_images(train)) for row in rows}
     for part in (2, 4, 8):
         held = draw_rows(train, min(len(train) // part, HELD_OUT), options.get("seed", 0))
-        # Copies of held-out images are known to whoever learns from the rest.
+        # A probe trained on copies of held-out images would know these images.
         known = {image[row] for row in held}
         rest = [row for row in range(len(train)) if image[row] not in known]
         splits = {"train": train.select(rest), "test": train.select(held)}
@@ -82,11 +84,11 @@ def layered(
     artifacts: bool = True,
     trials_of: Callable[[Data, Mapping[str, Any]], Trials] = hold_out,
 ) -> Callable[[Probe], Probe]:
-    """Let a probe take `layers`, and score each layer of a tower that is asked for: names, or all.
+    """Add the parameter `layers` to a probe: names of layers of a tower to score, or `all`.
 
-    Without them the output is scored. The artifacts are kept by layer, unless nothing reads them.
-    `trials_of` returns what the probe is run on to choose a layer. The probe raises CannotDo for a
-    model without layers, and UnknownNameError for a layer that the model lacks.
+    By default the output is scored. With `artifacts`, artifacts are kept per layer. `trials_of`
+    returns the data and options of the runs that choose a layer. The probe raises CannotDo for a
+    model without layers, and UnknownNameError for an unknown layer.
     """
 
     def decorate(probe: Probe) -> Probe:
@@ -118,7 +120,7 @@ def layered(
 
 
 def with_option(run: Callable[..., Outcome], probe: Probe, name: str, kind: Any) -> Probe:
-    """Return what runs a probe, with the probe's parameters and one more: None by default."""
+    """Return `run` with the signature of a probe and one more parameter, None by default."""
     own = signature(probe)
     more = Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     whole: Any = run
@@ -162,10 +164,10 @@ def join_layers(outcomes: ByLayer, best: Outcome) -> Outcome:
 def best_layers(
     outcomes: ByLayer, at_each: Callable[[Data, Mapping[str, Any]], ByLayer], trials: Trials
 ) -> Outcome:
-    """Return the scores of the layers that a trial chooses: of fractions with chance and items.
+    """Return the scores of the chosen layers, for fractions that have chance and items.
 
-    Later trials run only if the rows of earlier ones are too few. The first of layers that are
-    equally good is chosen.
+    Later trials run only if earlier trials have too few rows. Of equally good layers, the first is
+    chosen.
     """
     first = next(iter(outcomes.values()))
     if len(outcomes) < 2 or not any(_has_best(first, score) for score in first.scores):
@@ -179,9 +181,9 @@ def best_layers(
 
 
 def run_trials(at_each: Callable[[Data, Mapping[str, Any]], Found], trials: Trials) -> Found | None:
-    """Return what the first trial that has enough rows gives; None if there are no trials.
+    """Return the outcomes of the first trial with enough rows; None if there are no trials.
 
-    Raises the TooFewRows of the first trial if all have too few.
+    Raises the TooFewRows of the first trial if all trials have too few rows.
     """
     refused = None
     for data, options in trials:
@@ -195,13 +197,13 @@ def run_trials(at_each: Callable[[Data, Mapping[str, Any]], Found], trials: Tria
 
 
 def best_of(values: Mapping[str, Score]) -> str:
-    """Return the layer with the best score; the first of layers that are equally good."""
+    """Return the layer with the best score; of equally good layers the first."""
     sign = 1 if next(iter(values.values())).higher_is_better else -1
     return max(values, key=lambda name: sign * values[name].value)
 
 
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
-    """Return each score at the layer where the same score is best on held-out rows."""
+    """Return each score at the layer at which it is best on held-out rows."""
     scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
     first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
     if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
@@ -209,7 +211,7 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
     for i, score in enumerate(first.scores):
         if not _has_best(first, score):
             continue
-        # Scores of other numbers of train rows have other conditions, but stand in the same place.
+        # Scores with other numbers of train rows have other conditions, but the same position.
         values = {name: one.scores[i] for name, one in held_out.items()}
         best = best_of(values)
         found, items = outcomes[best].scores[i], outcomes[best].items
@@ -226,7 +228,7 @@ def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
 
 
 def _by_halves(outcomes: ByLayer) -> Outcome:
-    """Return each score on halves of its items, each half at the layer best on the other."""
+    """Return each score over halves of its items, each half at the layer best on the other half."""
     scores, tables, notes = list[Score](), list[Any](), list[str]()
     names, of_layers = [*outcomes], [*outcomes.values()]
     for i, score in enumerate(of_layers[0].scores):
@@ -269,6 +271,6 @@ def _conditions(score: Score) -> str:
 
 
 def _has_best(outcome: Outcome, score: Score) -> bool:
-    """Return whether a score has a best layer; one without chance is a score of train rows."""
+    """Return whether a score has a best layer; a score without chance is over train rows."""
     is_fraction = score.unit == "fraction" and score.chance is not None
     return is_fraction and has_items(outcome.items, score.metric, score.at)

@@ -1,4 +1,4 @@
-"""Features that are given: what stands for the model, the data and the engine of a probe."""
+"""Given features: stand-ins for the model, the data and the engine of a probe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vlbench.threads import single_thread
 
 
 class Vectors:
-    """Stands for the model whose features are given: nothing is encoded any more."""
+    """Stand-in for the model whose features are given; it encodes nothing."""
 
     def preprocess(self, image: Any) -> Tensor:
         """Refuse: there are no images."""
@@ -31,7 +31,7 @@ class Vectors:
 
 
 class VectorEngine(Engine):
-    """Takes a column of vectors for their features."""
+    """Returns a column of vectors as its features."""
 
     def __init__(self) -> None:
         super().__init__(ComputeSettings(torch.device("cpu")))
@@ -43,7 +43,7 @@ class VectorEngine(Engine):
 
 
 def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
-    """Return features [N, D] and labels [N], names among `classes`, as a split."""
+    """Return features [N, D] and labels [N], which are names in `classes`, as a split."""
     vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
     if vectors.ndim != 2 or len(vectors) != len(labels):
         shape = list(vectors.shape)
@@ -54,7 +54,7 @@ def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[
 
 
 def halves_of_classes(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int], list[int]]:
-    """Return two halves of the rows of each class; of an odd number the first has one more."""
+    """Return two halves of the rows of each class; if the number is odd, the first is larger."""
     rng = np.random.default_rng(seed)
     first, second = list[int](), list[int]()
     for name in sorted(set(names.tolist())):

@@ -14,22 +14,22 @@ from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.errors import spaced
 from vlbench.results import Score
 
-# How the accuracy of the probe on the scores, and the floors of what is read, are drawn.
+# Line styles of the accuracy of the probe on the scores, and of the floors of reading.
 SAID_FITTED: Any = {"color": "black", "linestyle": "-.", "linewidth": 1.0}
 FLOORS: Mapping[str, Any] = {
     "raw_pixels": FLOOR,
     "random_weights": {"color": "#222222", "linestyle": (0, (6, 2)), "linewidth": 1.0},
 }
 
-# The most stages of a panel that are named.
+# The most stages of a panel whose names are drawn.
 MOST_NAMES = 16
 
 
 def layers(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None:
     """Return the primary score of each model by the depth of the layer, with 95 % intervals.
 
-    Depth is from 0, the first layer, to 1, the output, since models differ in how many they have.
-    None where no row has scores by layer.
+    Depth is from 0, the first layer, to 1, the output, because models differ in their number of
+    layers. None if no row has scores by layer.
     """
     wanted = {key: value for key, value in board.primary.get("at", {}).items() if key != "layer"}
     curves = {
@@ -58,10 +58,10 @@ def layers(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None
 
 
 def stages(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None:
-    """Return what `readout` reads at each stage of each model, beside its floors and what it says.
+    """Return the accuracies of `readout` at each stage of each model, with floors and `said`.
 
-    A model has a panel: the stages from left to right, the scores of all classes last. None where
-    no row has readings.
+    Each model has a panel with the stages from left to right; the scores of all classes are last.
+    None if no row has readings.
     """
     rows = {row.model: row for row in board.results if row.status == "ok"}
     there = {name: rows[name].scores for name in sorted(rows) if _read(rows[name].scores)}

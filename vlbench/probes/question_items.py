@@ -1,4 +1,4 @@
-"""Items whose answers are among given options or captions, as rows of a split ask them."""
+"""Items of a split whose answers are among given options or captions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
 from vlbench.metrics.replies import letters
 
-# The options of questions that come without any.
+# The options of questions without options.
 YES_NO = ("yes", "no")
 
-# A right answer that names an option by its letter, as in B, b. or (b).
+# Matches a right answer given as the letter of an option: B, b. or (b).
 LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
 
 
 class QuestionItems(NamedTuple):
-    """What rows ask: questions, the numbers of right options, examples, categories if any."""
+    """Questions with options, the numbers of right options, examples, and any categories."""
 
     asked: Sequence[Question]
     right: Sequence[Sequence[int]]
@@ -29,7 +29,7 @@ class QuestionItems(NamedTuple):
 
 
 def read_questions(rows: Split) -> QuestionItems:
-    """Return what rows ask. Raises DataError, with the row, where they do not ask something."""
+    """Return the questions of rows. Raises DataError, with the row, if a row has no question."""
     texts, answers = [*rows["question"]], [*rows["right_answers"]]
     listed = "options" in rows.columns
     options = [*rows["options"]] if listed else [YES_NO] * len(rows)

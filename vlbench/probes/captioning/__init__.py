@@ -1,1 +1,1 @@
-"""What captions does a matching model like? arXiv:2210.09550 and its probes of captions."""
+"""Probes of the captions that a matching model prefers. arXiv:2210.09550."""

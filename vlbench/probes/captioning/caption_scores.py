@@ -1,4 +1,4 @@
-"""Scores of kinds of captions and their items: a model's, statistics, metrics, and the gains."""
+"""Scores of kinds of captions with their items: matching scores, statistics, metrics and gains."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, KINDS, MATCH, RE
 from vlbench.probes.captioning.nouns import Nouns
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
-# Statistics of each metric [seeds, N, S] by the kind of captions; one seed for what none changes.
+# Statistics of each metric [seeds, N, S] by kind of captions; one seed if no seed changes them.
 ByKind = Mapping[str, Mapping[str, Floats]]
 
-# CIDEr is ten times a mean of cosines.
+# CIDEr is 10 times a mean of cosines.
 CIDER = (0.0, 10.0)
 
 ENDS: Mapping[str, Ends] = {**dict.fromkeys(FRACTIONS, fraction_ends), "perplexity": log_ends}
 
-# Why scores without a floor have no chance: by metric, else the last.
+# Why scores without a floor have no chance level, by metric; the last is the default.
 DESCRIBES = "describes the captions: a higher value is neither better nor worse"
 OWN_SCALE = "on the model's own scale; compare it with the score of other captions"
 
 UNITS = {"perplexity": "perplexity"}
 
-# Draws whose references another image's captions are judged by.
+# Seed that draws the other image whose references judge captions.
 SEED = 0
 
 
@@ -79,7 +79,7 @@ def caption_scores(
 
 
 def _with_floor(score: Score, other: Floats | None) -> Score:
-    """Return a score with its floor, of statistics with another image, or why it has none."""
+    """Return a score with its floor, from statistics with another image, or why it has none."""
     value = None if other is None else _measure(score.metric, other)
     if value is None:
         why = OWN_SCALE if score.metric.startswith(MATCH) else DESCRIBES
@@ -98,7 +98,7 @@ def _with_examples(
 
 
 def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list[Score]:
-    """Return what favourites score more than captions of the same images before."""
+    """Return the scores of favourites minus the scores of earlier captions of the same images."""
     measured = []
     for name, statistics in kinds.get(FAVOURITES, {}).items():
         less = kinds[BEFORE][name][0]
@@ -110,7 +110,7 @@ def gains(kinds: ByKind, units: Mapping[str, str], at: At | None = None) -> list
 def measured_share(
     metric: str, at: At, credit: Floats, examples: Examples, **more: Any
 ) -> Measured:
-    """Return the mean of [seeds, N] credits; where one seed is all there is, it has no trials."""
+    """Return the mean of [seeds, N] credits; a single seed has no trials."""
     value = share(credit)
     score = Score(metric=metric, at=dict(at), n=credit.shape[1], **more, **value.score())
     return Measured(score, examples, drop_trials(credit))
@@ -122,7 +122,7 @@ def drop_trials(values: Any) -> Any:
 
 
 def _is_mean(name: str) -> bool:
-    """Return whether a score is a mean over images that count."""
+    """Return whether a score is a mean over counted images."""
     return name not in CORPORA and not name.startswith(PREFIX)
 
 
@@ -134,7 +134,7 @@ def _measure(name: str, statistics: Floats, less: Floats | None = None) -> OverS
 
 
 def _images(name: str, statistics: Floats) -> int:
-    """Return the number of images that count, in the seed where fewest do."""
+    """Return the smallest number of counted images over the seeds."""
     return int(statistics[..., 1].sum(1).min()) if _is_mean(name) else statistics.shape[1]
 
 
@@ -176,7 +176,7 @@ def metrics_part(
 ) -> Outcome:
     """Return statistics and metrics of all kinds of captions, and the gains of favourites.
 
-    The first reference is judged by the others; images with one reference have no such score.
+    The first reference is scored against the others; images with one reference have no such score.
     """
     several = [texts for texts in subjects.references if len(texts) > 1]
     human = JudgedCaptions([texts[0] for texts in several], [texts[1:] for texts in several])
@@ -195,13 +195,13 @@ def metrics_part(
 
 
 def judge_generated(subjects: Subjects) -> dict[str, list[JudgedCaptions]]:
-    """Return the captioner's captions with the references that they are judged by."""
+    """Return the captioner's captions with the references that they are scored against."""
     favourites = [JudgedCaptions(captions, subjects.references) for captions in subjects.favourites]
     return {FAVOURITES: favourites, BEFORE: [JudgedCaptions(subjects.before, subjects.references)]}
 
 
 def with_other_references(sets: Sets) -> dict[str, list[JudgedCaptions]]:
-    """Return the same captions, judged by the references of another image each."""
+    """Return the same captions, each with the references of another image."""
     return {
         kind: [
             JudgedCaptions(captions, [references[i] for i in other_images(len(references), SEED)])
@@ -235,7 +235,7 @@ def stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _counts(kinds: ByKind) -> dict[str, int]:
-    """Return the numbers of captions without a noun, and of words that perplexity leaves out."""
+    """Return the number of captions without nouns, and of words that perplexity leaves out."""
     counts = {}
     for kind in KINDS:
         if kind in kinds:

@@ -1,4 +1,4 @@
-"""The captions that probes change: a captioner's, or those of a file."""
+"""The captions that probes change: from a captioner, references or a file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from vlbench.probes.captioning.captioner import (
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, REFERENCE
 from vlbench.results import Positive
 
-# A captioner that is trained on the data, as in the paper.
+# A captioner trained on the data, as in the paper.
 PAPER_CAPTIONER = Captioner()
 
 
 class Images(NamedTuple):
-    """The images of a test split that are read: the `first` ones, all for None."""
+    """The images of a test split that are read: the `first` images, or all for None."""
 
     split: str = "test"
     first: Positive | None = None
 
     def of(self, data: Data) -> Split:
-        """Return the rows. Raises TooFewRows below two."""
+        """Return the rows. Raises TooFewRows for fewer than two."""
         rows = data.splits[self.split]
         rows = rows.select(range(len(rows) if self.first is None else min(len(rows), self.first)))
         if len(rows) < 2:
@@ -48,17 +48,17 @@ class Images(NamedTuple):
         return rows
 
     def alone(self, data: Data) -> Data:
-        """Return the data with no other rows in this split."""
+        """Return the data with only these rows in the split."""
         return replace(data, splits={**data.splits, self.split: self.of(data)})
 
 
 TEST_IMAGES = Images()
-# The data of a probe with a parameter `images`, whose captioner may be trained; and of one with
+# The data of a probe with a parameter `images`, whose captioner may be trained, and of a probe with
 # `nouns`.
 CaptionedRows = Annotated[Data, "train", "images.split", ...]
 NounRows = Annotated[Data, "nouns.split", "images.split", ...]
 
-# Whose captions a probe changes: a captioner's, or people's, who name things rightly.
+# The captions that a probe changes: a captioner's, or human references, whose nouns are right.
 Originals = Literal["captioner", "references"]
 
 
@@ -71,12 +71,12 @@ def find_captions(
     captioner: Captioner,
     encoder: RegionEncoder | None,
 ) -> list[str]:
-    """Return the caption of each image, with single blanks between words.
+    """Return the caption of each image, with single spaces between words.
 
-    It is the first reference, or comes from a file in COCO's result format, or else from the
-    captioner, which sees regions through the encoder, before any model rewarded it. Raises
-    ValueError for a file beside references, and what `references_of`, `result_captions`,
-    `with_regions` and `first_captions` raise.
+    It is the first reference, or comes from a file in COCO's result format, or from the captioner
+    before any reward; the captioner reads regions through the encoder. Raises ValueError for both a
+    file and references, and the errors of `references_of`, `result_captions`, `with_regions` and
+    `first_captions`.
     """
     if originals == "references":
         if file is not None:
@@ -91,22 +91,23 @@ def find_captions(
     if captioner.weights:
         train = data.splits["train"]
         asked = train.select(range(min(ASKED, len(train))))
-        # Nothing else is read, and the regions of nothing else need be encoded.
+        # No other regions are read, so that no other regions are encoded.
         chosen = replace(chosen, splits={"train": asked, images.split: images.of(data)})
     seen = with_regions(chosen, encoder, captioner, engine)
     captions = first_captions(seen, engine, captioner, images.split)
     return [" ".join(text.split()) for text in captions]
 
 
-# Captions [seeds][N] of the images by their kind; one seed of those that no seed changes.
+# Captions [seeds][N] of the images by kind; one seed for kinds that no seed changes.
 Kinds = Mapping[str, Sequence[Sequence[str]]]
 
 
 class Subjects(NamedTuple):
     """Test images: their references, and their captions before and after the reward.
 
-    `favourites` has the captions of each seed after the largest budget, `before_last` those before
-    its last epochs; `by_budget` after each of several budgets, 0 being the captions before.
+    `favourites` has the captions of each seed after the largest budget, `before_last` the captions
+    before its last epochs, and `by_budget` the captions after each of several budgets; budget 0 is
+    before the reward.
     """
 
     rows: Split
@@ -118,7 +119,7 @@ class Subjects(NamedTuple):
 
     @property
     def kinds(self) -> Kinds:
-        """The captions of each kind; of the references, the first."""
+        """The captions of each kind; only the first reference."""
         first = [texts[0] for texts in self.references]
         return {FAVOURITES: self.favourites, BEFORE: [self.before], REFERENCE: [first]}
 
@@ -136,12 +137,12 @@ class Subjects(NamedTuple):
 
     @property
     def examples(self) -> Examples:
-        """What identifies the images."""
+        """Examples that identify the images."""
         return self.pictures.examples()
 
 
 class Plan(NamedTuple):
-    """A captioner, what it sees through, the images, and `seeds` seeds, from `seed` on."""
+    """A captioner, its region encoder, the images, and `seeds` seeds, from `seed` on."""
 
     captioner: Captioner
     encoder: RegionEncoder | None
@@ -155,8 +156,8 @@ def collect(
 ) -> tuple[Subjects, list[Favourites]]:
     """Return the captions of the test images, and how the favourites of each seed were found.
 
-    Raises ValueError for no seed, CannotDo where the captioner would see images through the model,
-    TooFewRows for fewer than two images, and what `references_of` raises.
+    Raises ValueError if there is no seed, CannotDo if the captioner would read images through the
+    model, TooFewRows for fewer than two images, and the errors of `references_of`.
     """
     if plan.seeds < 1:
         raise ValueError(f"{plan.seeds} seeds; favourites need one training or more")
@@ -182,7 +183,7 @@ def collect(
 
 
 def references_of(rows: Split) -> list[list[str]]:
-    """Return the references of each image. Raises DataError for an image without any."""
+    """Return the references of each image. Raises DataError for an image without references."""
     references = [list(texts) for texts in rows["captions"]]
     for i, texts in enumerate(references):
         if not texts:
@@ -192,7 +193,7 @@ def references_of(rows: Split) -> list[list[str]]:
 
 
 def published_scores(scores: Mapping[str, Floats], kind: str) -> dict[str, Floats]:
-    """Return matching scores of a kind as papers print them, by kind of captions."""
+    """Return matching scores of a `kind` as printed in papers, by kind of captions."""
     return {
         captions: as_published(torch.from_numpy(values), kind).numpy()
         for captions, values in scores.items()
@@ -202,8 +203,8 @@ def published_scores(scores: Mapping[str, Floats], kind: str) -> dict[str, Float
 def match_scores(scorer: PairScorer, kinds: Kinds, rows: Sequence[int]) -> dict[str, Floats]:
     """Return the score of each caption for the image of its place in `rows`, [seeds, N] by kind.
 
-    These are to be compared; `published_scores` are to be printed. All are asked for at once, so
-    that a caption of several kinds is scored once.
+    These scores are for comparisons; `published_scores` are for reports. All are computed at once,
+    so that a caption of several kinds is scored once.
     """
     texts = [text for seeds in kinds.values() for captions in seeds for text in captions]
     count = len(texts) // len(rows)

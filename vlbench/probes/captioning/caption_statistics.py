@@ -1,9 +1,10 @@
-"""Statistics of captions, one row per image, and what they come to over the seeds of a captioner.
+"""Statistics of captions, one row per image, and their estimates over the seeds of a captioner.
 
-Those of table 4 and the metrics of table 2, arXiv:2210.09550. Beside them, precision and recall of
-the nouns that the references name: CIDEr is no gate, since a caption that names nothing and fits
-every image can score high. Nouns are compared in the singular, each counted once. A caption without
-a noun has no precision, and an image whose references name none no recall: both are left out.
+The statistics of table 4 and the metrics of table 2, arXiv:2210.09550. In addition, precision and
+recall of the nouns in the references: CIDEr is not sufficient, because a caption without nouns that
+fits every image can have a high CIDEr. Nouns are compared in the singular, each counted once. A
+caption without nouns has no precision, an image whose references have no nouns has no recall; both
+are left out.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FRACTIONS = ("noun_precision", "noun_recall")
 
 
 def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of all parts; of a count that several have, the first."""
+    """Return the outcome of all parts; of a count in several parts, the first."""
     counts: dict[str, int] = {}
     for part in reversed(parts):
         counts |= part.counts
@@ -57,13 +58,13 @@ def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Out
 
 
 class OverSeeds(NamedTuple):
-    """A score: its estimate, or only its value, and its value under each seed."""
+    """A score: its estimate, or only its value, and its value per seed."""
 
     estimate: Estimate | Value
     draws: list[float]
 
     def score(self) -> dict[str, Any]:
-        """Return the fields of a Score; a single seed is no draw."""
+        """Return the fields of a Score; a single seed has no draws."""
         return self.estimate._asdict() | {"draws": self.draws if len(self.draws) > 1 else []}
 
 
@@ -73,7 +74,7 @@ def share(credit: Floats) -> OverSeeds:
 
 
 def with_ones(values: ArrayLike) -> Floats:
-    """Return (value, 1) for each of [..., N] values, [..., N, 2], whose sums have the mean."""
+    """Return (value, 1) for each of [..., N] values, [..., N, 2]; the ratio of sums is the mean."""
     numbers = np.asarray(values, np.float64)
     return np.stack([numbers, np.ones(numbers.shape)], -1)
 
@@ -87,15 +88,15 @@ def over_seeds(
 ) -> OverSeeds | None:
     """Return the mean over seeds of a formula of the sums over N images of [seeds, N, S].
 
-    `less` are the statistics [N, S] of the same images of what is subtracted. None where a seed's
-    sums have no value. Error, interval and errors raised are those of `estimate_of_sums`.
+    `less` are the statistics [N, S] of the same images whose score is subtracted. None if a seed's
+    score is undefined. Standard error, interval and errors raised are as in `estimate_of_sums`.
     """
     seeds, _, width = statistics.shape
     parts = [*statistics, *([] if less is None else [less])]
     table = np.concatenate(parts, 1)
 
     def values(sums: Floats) -> Floats:
-        """Return the value of each seed, [seeds, ...], of sums [..., parts * S]."""
+        """Return the value of each seed, [seeds, ...], from sums [..., parts * S]."""
         by_part = formula(np.moveaxis(sums.reshape(*sums.shape[:-1], len(parts), width), -2, 0))
         return by_part[:seeds] - (0.0 if less is None else by_part[seeds])
 
@@ -121,10 +122,10 @@ class JudgedCaptions(NamedTuple):
 
 
 def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names without SPICE where its jars are not here, and a note that says so.
+    """Return the names without SPICE if its jars are absent, and a note on this.
 
-    To be called before what takes hours: raises SpecError for a name that is no metric, DataAbsent
-    where Java or a package is not there, and DataError for a metric that cannot be loaded.
+    Call this before hours of training: it raises SpecError for an unknown metric, DataAbsent if
+    Java or a package is absent, and DataError for a metric that cannot be loaded.
     """
     kept, notes = list(names), []
     if "spice" in names:
@@ -133,11 +134,11 @@ def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
         except DataAbsent as error:
             kept.remove("spice")
             notes.append(f"SPICE is left out: {error}")
-    # A captioner is chosen by CIDEr, whatever is reported of it.
+    # A captioner is always chosen by CIDEr.
     coco_caption()
     if kept:
         find_java()
-    # METEOR's process takes seconds to start, and needs nothing else.
+    # METEOR only needs Java, and its process takes seconds to start.
     if quick := [name for name in kept if name != "meteor"]:
         with CaptionMetrics(quick):
             pass
@@ -149,9 +150,9 @@ def metric_statistics(
 ) -> dict[str, dict[str, Floats]]:
     """Return the statistics [N, S] of each metric for each set of captions.
 
-    Those of a corpus score are its own, others are (score, 1) of each image, and of a metric of
-    `evaluate`, which has one number for all images, (score) of each. The main process computes
-    them, once.
+    A corpus score has its statistics, other metrics (score, 1) per image, and metrics of
+    `evaluate`, which have a single number for all images, (score) per image. Only the main process
+    computes them.
     """
     if not names or not sets:
         return {name: {} for name in sets}
@@ -167,7 +168,7 @@ def metric_statistics(
 def _compute_metrics(
     sets: Mapping[str, JudgedCaptions], names: Sequence[str]
 ) -> dict[str, dict[str, torch.Tensor]]:
-    # One process of Java tells the words apart, for captions and references of all sets.
+    # One Java process tokenises the captions and references of all sets.
     texts = dict.fromkeys(
         text
         for one in sets.values()
@@ -196,7 +197,7 @@ def _table(name: str, score: CaptionScore, images: int) -> Floats:
 
 
 def formula_of(metric: str) -> Formula:
-    """Return the formula of a score from sums of its statistics: a mean, or that of a corpus."""
+    """Return the formula of a score from sums of its statistics: a mean, or a corpus score."""
     return CORPORA[metric].formula if metric in CORPORA else ratio
 
 
@@ -241,7 +242,7 @@ def noun_statistics(
 
 
 def _named_nouns(nouns: Nouns, references: Sequence[Sequence[str]]) -> list[frozenset[str]]:
-    """Return the nouns that the references of each image name."""
+    """Return the nouns in the references of each image."""
     nouns_of_texts = iter(nouns.of_each([text for texts in references for text in texts]))
     named = [[noun for _ in texts for _, noun in next(nouns_of_texts)] for texts in references]
     return [_singular(nouns, some) for some in named]

@@ -1,4 +1,4 @@
-"""Tables that a row of `caption_patterns` or `caption_cross` keeps: words, training, captions."""
+"""Tables stored with a row of `caption_patterns` or `caption_cross`: words, training, captions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vlbench.probes.captioning.nouns import (
     without_punctuation,
 )
 
-# Of each kind of captions.
+# Most words of each kind of captions.
 MOST_WORDS = 10
 
 TEXT = pa.string()
@@ -35,7 +35,7 @@ MEANS = ("steps", "sampled_score", "greedy_score", "share_with_advantage")
 
 HISTORY = pa.schema({"seed": pa.int32(), **dict.fromkeys(MEANS, pa.float64())})
 
-# Images that are shown, and their longer side in pixels.
+# Number of images shown, and their longer side in pixels.
 SHOWN, SIDE = 12, 192
 
 _TEXTS = (REFERENCE, BEFORE, FAVOURITES)
@@ -50,13 +50,13 @@ EXAMPLES = CAPTIONS.append(pa.field("image", pa.binary()))
 
 
 def unigram_table(captions: Mapping[str, Iterable[Tagged]]) -> pa.Table:
-    """Return the ten most frequent words of each kind of captions; punctuation is no word."""
+    """Return the ten most frequent words of each kind of captions, without punctuation."""
     rows = [row for kind, tagged in captions.items() for row in _word_rows(kind, tagged)]
     return pa.Table.from_pylist(rows, UNIGRAMS)
 
 
 def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
-    """Return the rows of one kind; of equally frequent words, the first by name comes first."""
+    """Return the rows of a kind; equally frequent words are in alphabetical order."""
     tags: dict[str, Counter[str]] = defaultdict(Counter)
     for word, tag in chain(*map(without_punctuation, captions)):
         tags[word][tag] += 1
@@ -89,7 +89,7 @@ def example_table(
 ) -> pa.Table | None:
     """Return the rows of twelve images with favourites of the first seed, and the images as PNG.
 
-    The images are drawn at random. None where the data have no images.
+    The images are drawn at random. None if the data have no images.
     """
     n = len(subjects.before)
     places = np.sort(np.random.default_rng(seed).permutation(n)[:SHOWN]).tolist()

@@ -1,10 +1,11 @@
-"""Do captions outscore their own nouns in a template? arXiv:2210.09550, 5.2, tables 1 and 7.
+"""Comparison of captions with their nouns in a template. arXiv:2210.09550, 5.2, tables 1 and 7.
 
-`caption_templates` pours the nouns of a caption into five templates. `accuracy` is how often the
-caption outscores all five, or one of them, `selection_rate` how often each of them is the one that
-is preferred. A trigram model tells sentences from broken ones: that a score depends on the image,
-only gains from the image can show. Where the paper is silent: a noun that occurs twice is poured
-once, and a template ends with the last noun. A caption without a noun is counted and left out.
+`caption_templates` inserts the nouns of a caption into five templates. `accuracy` is how often the
+caption outscores all five templates, or a single template; `selection_rate` is how often each text
+is preferred. A trigram model distinguishes sentences from broken sentences, so that only gains from
+the image show that a score depends on the image. Not stated in the paper: a noun that occurs twice
+is inserted once, and a template ends with the last noun. A caption without nouns is counted and
+left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, re
 from vlbench.probes.captioning.templates import TEMPLATES, fill
 from vlbench.results import Outcome
 
-# The name of the caption itself among the templates.
+# The name of the caption among the templates.
 CAPTION = "none"
 
 
@@ -55,16 +56,16 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     images: Images = TEST_IMAGES,
     seed: int = 0,
 ) -> Outcome:
-    """Return how often a caption outscores its own nouns in five templates.
+    """Return how often a caption outscores its nouns in five templates.
 
-    Raises TooFewRows where fewer than two captions have a noun.
+    Raises TooFewRows if fewer than two captions have a noun.
 
     Args:
-        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+        encoder: region encoder whose vectors the captioner reads; None: the region vectors of the
             data.
-        captioner: how the captioner is built and trained, or the folder of a trained one
+        captioner: settings of the captioner and its training, or the folder of a trained captioner
             (`weights`).
-        originals: where captions come from: `captioner`, or `references`, the first of each image.
+        originals: source of captions: `captioner`, or `references`, the first of each image.
         captions: file in COCO's result format whose captions replace the captioner's; None: no
             file.
         nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
@@ -100,9 +101,9 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 
 
 def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
-    """Return how often the caption outscores a template, how often that is preferred, its score."""
+    """Return how often the caption outscores a template, and the template's rate and score."""
     at, rest = {"template": name}, [one for one in contest.names if one != name]
     *against, _ = contest.share(Share("accuracy", at, [[CAPTION, name]]))
-    # The same texts are tied as for the caption.
+    # Ties are the same as for the caption.
     *selected, _ = contest.share(Share("selection_rate", at, [[name, *rest]]))
     return [*against, *selected, contest.match(at, name)]

@@ -1,7 +1,8 @@
-"""The captioner of the captioning probes: what it sees, how it is trained, and what it says.
+"""The captioner of the captioning probes: its features, its training, and its captions.
 
-First taught by cross-entropy, only on the data; then, for each model under test, by the model's
-own matching score (SCST, arXiv:2210.09550), which makes it say the model's favourite captions.
+It is first trained by cross-entropy on the data only, then, for each model under test, by the
+model's matching score (SCST, arXiv:2210.09550), so that it generates the model's favourite
+captions.
 """
 
 from __future__ import annotations
@@ -49,23 +50,22 @@ from vlbench.probes.captioning.captioner_training import (
 )
 from vlbench.results import Positive
 
-# How the vectors of an image's regions become one.
+# How the vectors of an image's regions are pooled.
 Pool = Literal["sum", "mean", "none"]
 
-# Images whose captions tell whether a vocabulary is that of the data, and the fraction of their
-# words that it has to know.
+# Number of images whose captions are used to check a vocabulary, and the least fraction of their
+# words that must be in it.
 ASKED, KNOWN = 200, 0.5
 
 
 class Captioner(NamedTuple):
     """The captioner of a task, the mapping `captioner` of its YAML.
 
-    `weights` is the folder of a trained one, vlbench's or ImageCaptioning.pytorch's; None: it is
-    trained on the data. What it sees, `features` in files, `regions` or whole images, tells
-    `image_features`. `standardize` gives features mean 0 and deviation 1 over the
-    training images before training. Words are told apart by `punctuation` and `rare` (see
-    `learn_vocabulary`); captions are learnt up to `most_words`. `embedding` and `hidden` are
-    widths.
+    `weights` is the folder of a trained captioner of vlbench or ImageCaptioning.pytorch; None: it
+    is trained on the data. Its input is `features` in files, or `regions` pooled (see
+    `image_features`). `standardize`: features have mean 0 and standard deviation 1 over the
+    training images. The vocabulary depends on `punctuation` and `rare` (see `learn_vocabulary`);
+    training captions are cut to `most_words`. `embedding` and `hidden` are widths.
     """
 
     weights: Path | None = None
@@ -82,7 +82,7 @@ class Captioner(NamedTuple):
 
 
 def image_features(split: Split, engine: Engine, settings: Captioner) -> Tensor:
-    """Return what the captioner sees of the images of a split, float32 [N, D].
+    """Return the captioner's input features for the images of a split, float32 [N, D].
 
     These are the pooled vectors of the split's regions, or `features` of the settings: a folder
     with one NAME.npy per image, or region features, pooled by their mean unless `regions` is sum.
@@ -101,9 +101,9 @@ def image_features(split: Split, engine: Engine, settings: Captioner) -> Tensor:
 def with_regions(
     data: Data, encoder: RegionEncoder | None, settings: Captioner, engine: Engine
 ) -> Data:
-    """Return the data with the regions of their pictures as an encoder sees them, if there is one.
+    """Return the data with region vectors from an encoder, if there is one.
 
-    Raises SpecError where the captioner sees no regions, DataError for a picture without regions.
+    Raises SpecError if the captioner reads no regions, DataError for a picture without regions.
     """
     if encoder is None:
         return data
@@ -158,10 +158,10 @@ def _read_features(split: Split, files: Path, pool: Pool) -> Tensor:
 
 
 def _image_names(split: Split) -> tuple[list[str], list[str]]:
-    """Return the names of images, and by what their features are found.
+    """Return the names of images, and the keys of their features.
 
-    That is their number where the data set has numbers, in the column `id`; else the whole name.
-    Raises DataError for images without names, and for two names that become one.
+    The key is the number of the image in the column `id` if the data have numbers, otherwise the
+    whole name. Raises DataError for images without names, and for two names with the same key.
     """
     picture = split["picture"]
     if not picture.names:
@@ -173,7 +173,7 @@ def _image_names(split: Split) -> tuple[list[str], list[str]]:
 
 
 def _read_array(folder: Path, name: str, key: str) -> Tensor:
-    """Return the features in NAME.npy or NUMBER.npy, as ImageCaptioning.pytorch names them."""
+    """Return the features in NAME.npy or NUMBER.npy, the file names of ImageCaptioning.pytorch."""
     files = [folder / f"{one}.npy" for one in (name.rsplit("/", 1)[-1], image_name(name), key)]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
@@ -198,12 +198,12 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
 
 
 class Favourites(NamedTuple):
-    """A model's favourite captions, in row order, by budget, and how they were found.
+    """A model's favourite captions, in row order, by budget, and statistics of the training.
 
-    Those `before_last` are of the network before the last epochs of the whole training.
-    The history has, by `steps`, mean scores of sampled and of greedy captions since the entry
-    before, and the share of samples with an advantage that is not zero; that of the whole training
-    is `share_nonzero_advantage`. `scored` is the number of captions scored in it.
+    `before_last` are the captions of the network before the last epochs of the whole training. The
+    history has, by `steps`, mean scores of sampled and greedy captions since the previous entry,
+    and the fraction of samples with a nonzero advantage; `share_nonzero_advantage` is this fraction
+    over the whole training. `scored` is the number of captions scored in the training.
     """
 
     captions: dict[int, list[str]]
@@ -219,7 +219,7 @@ def first_captions(
     settings: Captioner,
     split: str = "test",
 ) -> list[str]:
-    """Return the greedy captions of the captioner before any model rewarded it, in row order."""
+    """Return the greedy captions of the captioner before any reward, in row order."""
     taught = read_or_train(data, engine, settings)
     return _greedy(taught, image_features(data.splits[split], engine, settings), engine)
 
@@ -232,10 +232,10 @@ def favourites(
     *,
     seed: int,
 ) -> Favourites:
-    """Return a model's favourite captions of the split test: greedy, after SCST on train.
+    """Return a model's favourite captions of the test split: greedy, after SCST on train.
 
-    `seed` draws the order of images, the samples and dropout; the training starts from the same
-    network for each.
+    `seed` draws the order of images, the samples and dropout; all seeds start from the same
+    network.
     """
     taught = read_or_train(data, engine, settings)
     plan, train = settings.self_critical, data.splits["train"]
@@ -264,13 +264,13 @@ def favourites(
 
 
 def read_or_train(data: Data, engine: Engine, settings: Captioner) -> StoredCaptioner:
-    """Return the captioner before any model rewarded it: read from its folder, or trained.
+    """Return the captioner before any reward: read from its folder, or trained.
 
-    Trained on the split train, chosen on the split val. Raises WeightsError for a folder whose
-    captioner sees other features or knows other words than those of the data.
+    It is trained on the split train and selected on the split val. Raises WeightsError for a folder
+    whose captioner has other features or other words than the data.
     """
     train = data.splits["train"]
-    # Of a captioner that is ready, one image tells whether it sees these features.
+    # One image is enough to check the features of a trained captioner.
     seen = train if settings.weights is None else train.select(range(min(1, len(train))))
     features = image_features(seen, engine, settings)
     width = features.shape[1]

@@ -1,4 +1,4 @@
-"""Words of the captioner: its vocabulary, and captions as rows of word numbers."""
+"""Vocabulary, captions as word numbers, and files of the captioner."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from vlbench.probes.captioning.captioner_network import END, FcCaptioner, Sizes
 # Stands for all rare words.
 UNKNOWN = "UNK"
 
-# A word is rare if the training captions have it this often or less, as in arXiv:2210.09550.
+# A word that occurs this often or less in the training captions is rare, as in arXiv:2210.09550.
 RARE = 5
 
-# Words of a training caption that are learnt from, as there.
+# Words to which training captions are cut, also as in the paper.
 LONGEST_CAPTION = 16
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-# A feature that varies less than this is not scaled up.
+# A feature with a smaller standard deviation is not scaled.
 LEAST_DEVIATION = 1e-6
 
-# Weights, the best first.
+# Names of weight files, in order of preference.
 WEIGHTS = ("model.safetensors", "model-best.pth", "model.pth")
 WORDS = "cocotalk.json"
 ABOUT = "captioner.json"
 
-# More words than any language needs: a file may say anything.
+# An upper limit of the vocabulary, because a file may contain anything.
 MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a captioner; word number i + 1 is `words[i]`, 0 is the end of a caption."""
+    """The words of a captioner; word number i + 1 is `words[i]`, and 0 is the end of a caption."""
 
     words: tuple[str, ...]
 
@@ -62,9 +62,9 @@ class Vocabulary:
         return len(self.words)
 
     def split(self, text: str) -> list[str]:
-        """Return the words of a text in lower case, as the captioner was taught to tell them apart.
+        """Return the words of a text in lower case, tokenised as in the captioner's training.
 
-        Punctuation is left out where it is no word of the vocabulary, nor part of one.
+        Punctuation is removed unless it is a word of the vocabulary, or part of a word.
         """
         words = [self._word_form(piece) for piece in text.lower().split()]
         return [word for word in words if word]
@@ -74,7 +74,7 @@ class Vocabulary:
         return next((form for form in forms if form in self.numbers), forms[-1])
 
     def encode(self, text: str) -> list[int]:
-        """Return the numbers of a text's words; unknown words are UNK, or left out without it."""
+        """Return the numbers of a text's words; unknown words are UNK, or left out without UNK."""
         unknown = self.numbers.get(UNKNOWN, END)
         numbers = [self.numbers.get(word, unknown) for word in self.split(text)]
         return [number for number in numbers if number != END]
@@ -89,7 +89,7 @@ class Vocabulary:
         return [self.decode(row) for row in captions.tolist()]
 
     def known(self, texts: Iterable[str]) -> float:
-        """Return the fraction of the words of texts that are in the vocabulary; 1 without words."""
+        """Return the fraction of the words of texts in the vocabulary; 1 if there are no words."""
         known = [word in self.numbers for text in texts for word in self.split(text)]
         return sum(known) / len(known) if known else 1.0
 
@@ -97,9 +97,9 @@ class Vocabulary:
 def learn_vocabulary(
     captions: Iterable[str], *, rare: int = RARE, punctuation: bool = False
 ) -> Vocabulary:
-    """Return the words of captions, sorted, with UNK at the end if there are rare ones.
+    """Return the sorted words of captions, with UNK at the end if some words are rare.
 
-    With `punctuation`, text between spaces is a word unchanged; else its punctuation is removed.
+    If `punctuation`, text between spaces is a word unchanged; otherwise its punctuation is removed.
     """
     counts: Counter[str] = Counter()
     for text in captions:
@@ -110,18 +110,18 @@ def learn_vocabulary(
 
 
 class Labels(NamedTuple):
-    """Captions of N images as words int32 [M, T], END after the last, at least once.
+    """Captions of N images as word numbers int32 [M, T], padded with at least one END.
 
-    Image i has those from `first[i]` to `first[i + 1]`, int64 [N + 1].
+    Image i has the captions from `first[i]` to `first[i + 1]`, int64 [N + 1].
     """
 
     words: Tensor
     first: Tensor
 
     def draw(self, images: Tensor, count: int, rng: torch.Generator) -> Tensor:
-        """Return `count` captions of each image [B], neighbours among its own: int64 [B, count].
+        """Return `count` consecutive captions of each image [B], as int64 [B, count].
 
-        Of an image with fewer captions they are drawn with replacement. The numbers are rows of
+        If an image has fewer captions, they are drawn with replacement. The numbers are rows of
         `words`.
         """
         first, several = self.first[images], self.first[images + 1] - self.first[images]
@@ -137,7 +137,7 @@ def label(
 ) -> Labels:
     """Return the captions of each image, cut to `most` words.
 
-    A caption without a word is left out. Raises DataError for an image without any other.
+    A caption without words is left out. Raises DataError for an image without other captions.
     """
     rows: list[list[int]] = []
     counts = [0]
@@ -152,7 +152,7 @@ def label(
 
 
 def draw_captioner(sizes: Sizes, rng: torch.Generator) -> FcCaptioner:
-    """Return a network as PyTorch initialises its layers, but drawn from `rng` on the CPU."""
+    """Return a network with PyTorch's initialisation, drawn from `rng` on the CPU."""
     network = empty_captioner(sizes)
     nn.init.normal_(network.embed.weight, generator=rng)
     for layer in network.modules():
@@ -171,7 +171,7 @@ def restore_captioner(weights: Mapping[str, Tensor], sizes: Sizes) -> FcCaptione
 
 
 def spread(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation [D] of features [N, D]; 1 for what does not vary."""
+    """Return mean and standard deviation [D] of features [N, D]; 1 for constant features."""
     deviation, mean = torch.std_mean(features, 0, correction=0)
     return mean, deviation.masked_fill(deviation < LEAST_DEVIATION, 1.0)
 
@@ -179,21 +179,21 @@ def spread(features: Tensor) -> tuple[Tensor, Tensor]:
 def fold_scaling(
     weights: Mapping[str, Tensor], mean: Tensor | float, deviation: Tensor | float
 ) -> dict[str, Tensor]:
-    """Return weights that do with features as they are what these do with standardised ones."""
+    """Return weights for original features from weights for standardised features."""
     first = weights["fc_embed.weight"] / deviation
     bias = weights["fc_embed.bias"] - (first * mean).sum(1)
     return {**weights, "fc_embed.weight": first, "fc_embed.bias": bias}
 
 
 def empty_captioner(sizes: Sizes) -> FcCaptioner:
-    """Return a network without values, so that torch's global generator is left as it was."""
+    """Return a network without values, which leaves torch's global generator unchanged."""
     with torch.device("meta"):
         network = FcCaptioner(sizes)
     return network.to_empty(device="cpu")
 
 
 class StoredCaptioner(NamedTuple):
-    """A trained network with its vocabulary; `about` says what its features are, if it is known."""
+    """A trained network with its vocabulary; `about` describes its features, if known."""
 
     network: FcCaptioner
     vocabulary: Vocabulary
@@ -203,8 +203,8 @@ class StoredCaptioner(NamedTuple):
 def read_captioner(folder: Path) -> StoredCaptioner:
     """Return the captioner in a folder, float32 on the CPU.
 
-    Raises WeightsError where weights or vocabulary are absent or unreadable, or where the
-    vocabulary is that of another captioner.
+    Raises WeightsError if weights or vocabulary are absent or unreadable, or if the vocabulary
+    belongs to another captioner.
     """
     files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     if not files:
@@ -229,7 +229,7 @@ def read_captioner(folder: Path) -> StoredCaptioner:
 
 
 def write_captioner(folder: Path, stored: StoredCaptioner, *, half: bool = False) -> None:
-    """Write a captioner as vlbench's own folder; `half` halves the precision of the weights."""
+    """Write a captioner in vlbench's format; `half` stores the weights in half precision."""
     folder.mkdir(parents=True, exist_ok=True)
     state = stored.network.state_dict()
     weights = {k: (v.half() if half else v).contiguous().cpu() for k, v in state.items()}
@@ -240,7 +240,7 @@ def write_captioner(folder: Path, stored: StoredCaptioner, *, half: bool = False
 
 
 def read_vocabulary(file: Path) -> Vocabulary:
-    """Return the words under `ix_to_word` in a cocotalk.json, numbered from 1 without a gap.
+    """Return the words under `ix_to_word` in a cocotalk.json, numbered from 1 without gaps.
 
     Raises WeightsError.
     """
@@ -266,7 +266,7 @@ def _is_word(word: object) -> bool:
 
 
 def _sizes(state: dict[str, Any], file: Path) -> Sizes:
-    """Return the widths that the shapes of the weights tell. Raises WeightsError."""
+    """Return the widths, read from the shapes of the weights. Raises WeightsError."""
     shapes = [
         list(value.shape) if isinstance(value := state.get(name), Tensor) else []
         for name in ("fc_embed.weight", "embed.weight", "logit.weight")

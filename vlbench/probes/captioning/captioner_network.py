@@ -1,9 +1,9 @@
-"""The FC captioner of arXiv:2210.09550: an LSTM that sees the image once, before the first word.
+"""The FC captioner of arXiv:2210.09550: an LSTM that reads the image once, before the first word.
 
-`newfc` of ImageCaptioning.pytorch, with its names of weights: the features of the image are step 0
-of a one-layer LSTM whose cell input is the larger of two linear candidates, without tanh (maxout);
-dropout acts only on the output. Word 0 begins, ends and pads a caption, and is an ordinary class
-of the softmax.
+It is `newfc` of ImageCaptioning.pytorch, with the same names of weights. The features of the image
+are step 0 of a one-layer LSTM whose cell input is the larger of two linear candidates, without tanh
+(maxout); dropout acts only on the output. Word 0 begins, ends and pads a caption, and is an
+ordinary class of the softmax.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ END = 0
 # Words of the longest caption that is decoded.
 LONGEST = 20
 
-# Images whose captions are decoded at a time, at fixed positions.
+# Images whose captions are decoded at a time, in fixed batches.
 AT_ONCE = 500
 
 
 class Sizes(NamedTuple):
-    """Numbers of features of an image, of words, and the widths of embeddings and LSTM."""
+    """Numbers of image features and of words, and the widths of embeddings and LSTM."""
 
     features: int
     words: int
@@ -44,9 +44,9 @@ class State(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What is random in training: dropout, and the words of scheduled sampling, 0..1 each.
+    """Random parts of training: probabilities of dropout and of scheduled sampling, 0..1.
 
-    `rng` lives on the device of the network.
+    `rng` is on the device of the network.
     """
 
     rng: torch.Generator
@@ -61,7 +61,7 @@ class Noise(NamedTuple):
         return outputs * (drawn >= self.dropout) / (1 - self.dropout)
 
     def blur(self, features: Tensor, deviation: float) -> Tensor:
-        """Return features with normal noise of a deviation."""
+        """Return features with normal noise of a standard deviation."""
         drawn = torch.randn(features.shape, generator=self.rng, device=features.device)
         return features + deviation * drawn
 
@@ -75,20 +75,20 @@ class Noise(NamedTuple):
         return torch.searchsorted(below / below[:, -1:], drawn, right=True)[:, 0]
 
     def mistaken(self, n: int) -> Tensor:
-        """Return the rows of n that read a word of their own in place of the true one."""
+        """Return the rows of n that read a predicted word instead of the true word."""
         drawn = torch.rand(n, generator=self.rng, device=self.rng.device)
         return (drawn < self.sampling).nonzero()[:, 0]
 
 
-# Words [...] to what they add to the gates [..., 5 H].
+# Maps words [...] to their terms of the gates [..., 5 H].
 Read = Callable[[Tensor], Tensor]
 
-# The number of a step, and outputs [N, H] before its words, to these words, int64 [N].
+# Maps the number of a step and the outputs [N, H] before it to its words, int64 [N].
 Choose = Callable[[int, Tensor], Tensor]
 
 
 class Core(nn.Module):
-    """What input and output add to three gates and two candidates of the cell."""
+    """Linear maps of input and output to three gates and two cell candidates."""
 
     def __init__(self, embedding: int, hidden: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Core(nn.Module):
 
 
 class FcCaptioner(nn.Module):
-    """The network; the names of its weights are those of ImageCaptioning.pytorch."""
+    """The network, with the names of weights of ImageCaptioning.pytorch."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -117,8 +117,8 @@ class FcCaptioner(nn.Module):
     def forward(self, images: State, words: Tensor, noise: Noise | None = None) -> Tensor:
         """Return the outputs [N, T, H] after each of the words [N, T] that follow the image.
 
-        The first word is END. With noise, rows chosen at random read at each later step a word
-        drawn from their own previous prediction instead (scheduled sampling, arXiv:1506.03099).
+        The first word is END. With noise, at each later step some random rows instead read a word
+        drawn from their previous prediction (scheduled sampling, arXiv:1506.03099).
         """
         state, read = images, self._reader(words.numel())
         outputs: list[Tensor] = []
@@ -131,7 +131,7 @@ class FcCaptioner(nn.Module):
         return torch.stack(outputs, 1)
 
     def added(self, vectors: Tensor) -> Tensor:
-        """Return what vectors [..., E] add to the gates, both biases included, [..., 5 H]."""
+        """Return the terms of vectors [..., E] in the gates, including both biases, [..., 5 H]."""
         return linear(vectors, self._core.i2h.weight, self._core.i2h.bias + self._core.h2h.bias)
 
     def see(self, features: Tensor) -> State:
@@ -145,7 +145,7 @@ class FcCaptioner(nn.Module):
         return log_softmax(self.logit(outputs), -1)
 
     def speak(self, images: State, choose: Choose) -> Tensor:
-        """Return captions int64 [N, 20] of words that are chosen, END after the last word."""
+        """Return captions int64 [N, 20] of the words from `choose`, padded with END."""
         n, device = len(images.output), images.output.device
         word, state = torch.full((n,), END, device=device), images
         going = torch.ones(n, dtype=torch.bool, device=device)
@@ -161,29 +161,29 @@ class FcCaptioner(nn.Module):
         return words
 
     def _reader(self, count: int) -> Read:
-        """Return a function of words [...] to what they add to the gates, for `count` words."""
+        """Return a function from words [...] to their terms in the gates, for `count` words."""
         vectors = self.embed.weight
         if count < len(vectors):
             return lambda words: self.added(embedding(words, vectors))
-        # Cheaper, where most words occur several times.
+        # Cheaper if most words occur several times.
         added = self.added(vectors)
         return lambda words: embedding(words, added)
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
-        """Return what rows add to the gates, some of which read a word of their own."""
+        """Return the terms of rows in the gates; some rows read a predicted word."""
         rows = noise.mistaken(len(gates))
         with torch.no_grad():
             drawn = noise.draw(self.log_probabilities(output[rows]).exp())
         return gates.index_put((rows,), read(drawn))
 
     def lstm_step(self, read: Tensor, state: State) -> State:
-        """Return the state after one that reads what adds this to the gates, [N, 5 H]."""
+        """Return the state after a step; `read` [N, 5 H] are the input's terms in the gates."""
         gates = torch.addmm(read, state.output, self._core.h2h.weight.T)
         return lstm_state(gates, state.cell)
 
 
 def lstm_state(gates: Tensor, cell: Tensor) -> State:
-    """Return the state of gates [N, 5 H], before their sigmoid, and the cell [N, H] before."""
+    """Return the state from gates [N, 5 H] before the sigmoid, and the previous cell [N, H]."""
     input_gate, forget_gate, output_gate, first, second = gates.chunk(5, 1)
     candidate = torch.maximum(first, second)
     cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate
@@ -196,25 +196,25 @@ def repeat_states(images: State, times: int) -> State:
 
 
 def until_end(words: Tensor) -> Tensor:
-    """Return which steps of captions [N, T] count: those up to their first END, bool [N, T]."""
+    """Return which steps of captions [N, T] count: up to the first END, bool [N, T]."""
     before = words[:, :-1] != END
     return torch.cat([torch.ones_like(words[:, :1], dtype=torch.bool), before.cumprod(1) > 0], 1)
 
 
 def until_all_end(words: Tensor) -> Tensor:
-    """Return captions [N, T] without the steps at which all have ended."""
+    """Return captions [N, T] without the steps at which all captions have ended."""
     return words[:, : int((words != END).sum(1).max()) + 1]
 
 
 def words_before(words: Tensor) -> Tensor:
-    """Return the word before each of captions [N, T]; END before the first."""
+    """Return the previous word of each word of captions [N, T]; END before the first."""
     return torch.cat([torch.full_like(words[:, :1], END), words[:, :-1]], 1)
 
 
 def word_losses(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
-    """Return the negative log probability of each word that counts of captions [N, T], [M].
+    """Return the negative log probability of each counted word of captions [N, T], [M].
 
-    `outputs` [N, T, H] are those before each word. The captions follow one another.
+    `outputs` [N, T, H] are the outputs before each word. The result concatenates the captions.
     """
     counted = until_end(words)
     logs = network.log_probabilities(outputs[counted])
@@ -224,9 +224,9 @@ def word_losses(network: FcCaptioner, outputs: Tensor, words: Tensor) -> Tensor:
 def caption_loss(
     network: FcCaptioner, seen: State, words: Tensor, noise: Noise | None = None
 ) -> Tensor:
-    """Return the mean loss over all words of captions [N, T] for images that were seen.
+    """Return the mean loss over all words of captions [N, T], given the states after the images.
 
-    The END of each caption counts as a word; there is one in the last column.
+    The END of each caption counts as a word; the last column is END.
     """
     return word_losses(network, network(seen, words_before(words), noise), words).mean()
 
@@ -248,10 +248,10 @@ def greedy_captions(network: FcCaptioner, features: Tensor) -> Tensor:
 
 
 class Rollout(NamedTuple):
-    """Greedy captions of B images [B, 20], and sampled ones [N, 20], END after their last word.
+    """Greedy captions of B images [B, 20], and sampled captions [N, 20], padded with END.
 
-    An image's samples are neighbours. Dropout multiplies the outputs of these by `kept`,
-    [N, 20, H].
+    Samples of an image are consecutive. Dropout multiplies the outputs of samples by `kept`, [N,
+    20, H].
     """
 
     greedy: Tensor
@@ -261,7 +261,7 @@ class Rollout(NamedTuple):
 
 @torch.no_grad()
 def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) -> Rollout:
-    """Return the greedy caption, without dropout, and `several` samples of each of [B, F]."""
+    """Return the greedy caption, without dropout, and `several` samples per image of [B, F]."""
     n, seen = len(features) * several, network.see(features)
     kept = seen.output.new_ones(LONGEST, n + len(features), seen.output.shape[1])
     kept[:, :n] = noise.thin(kept[:, :n])
@@ -286,8 +286,8 @@ def sample_losses(network: FcCaptioner, features: Tensor, said: Rollout) -> Tens
 def reward_loss(losses: Tensor, said: Rollout, rewards: Tensor) -> Tensor:
     """Return REINFORCE's loss of words [M], for the reward [N] of each sampled caption.
 
-    It is the mean of reward times negative log probability over all words of the batch, the END of
-    each caption included (arXiv:1612.00563, as ImageCaptioning.pytorch averages it).
+    It is the mean of reward times negative log probability over all words of the batch, including
+    the END of each caption (arXiv:1612.00563, averaged as in ImageCaptioning.pytorch).
     """
     words = until_end(said.sampled).sum(1)
     return (losses * rewards.to(losses).repeat_interleave(words)).mean()

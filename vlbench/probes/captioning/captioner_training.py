@@ -1,13 +1,12 @@
 """The two trainings of the captioner: by cross-entropy, and by a model's matching score (SCST).
 
-Samples are drawn without a gradient. Their log probabilities need no reward, so that they are
-computed again, with a gradient, while the model scores. Scoring is spread over the processes.
-Gradients are computed by each process alike: a step of cross-entropy of the paper's sizes takes a
-core 0.37 s, half of its batch 0.34 s, and the sum of 13 million gradients over two processes
-0.06 s.
-Departure from ImageCaptioning.pytorch: the training by reward begins with an Adam of its own, and
-does not go on with that of cross-entropy. As there, a word that the vocabulary lacks is said as
-UNK, which models under test read as it is.
+Samples are drawn without a gradient. Their log probabilities do not depend on the reward, so that
+they are computed again, with a gradient, while the model scores. Scoring is spread over the
+processes. Each process computes all gradients: a step of cross-entropy of the paper's sizes takes
+0.37 s on a core, half of its batch 0.34 s, and the sum of 13 million gradients over two processes
+0.06 s. Departure from ImageCaptioning.pytorch: training by reward starts with a new Adam, and does
+not continue with the Adam state of cross-entropy. As in ImageCaptioning.pytorch, words outside the
+vocabulary are generated as UNK, which models under test read unchanged.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ from vlbench.probes.captioning.captioner_network import (
 )
 from vlbench.results import Positive
 
-# The first layer and the last, whose weights tell all widths.
+# The first and the last layer, whose weights determine all widths.
 ENDS = ("fc_embed", "logit")
 
-# A smaller share of the larger score is no advantage.
+# A difference below this fraction of the larger score is no advantage.
 TIE = 1e-6
 
-# Entries of the history.
+# Number of entries of the history.
 ENTRIES = 50
 
-# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. Over them, captions of
-# images that were not trained on tell whether training has converged.
+# The last 1 / LAST of the steps are the last epochs: 4 of the paper's 20. The change of held-out
+# captions over these epochs shows whether training has converged.
 LAST = 5
 
 
 class CaptionerTraining:
-    """A training of a network with Adam, in batches of images, for `Engine.train`, but its steps.
+    """The common parts of trainings with Adam, in batches of images, for `Engine.train`.
 
-    Gradients are cut by value. `rng` draws all that is random.
+    Gradients are clipped by value. `rng` draws all random numbers.
     """
 
-    # Attributes that the steps to come depend on, beside the weights, the optimizer and `rng`.
+    # Attributes that later steps depend on, in addition to weights, optimizer and `rng`.
     kept: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -88,7 +87,7 @@ class CaptionerTraining:
         self._history: list[dict[str, float]] = []
 
     def batch(self, number: int) -> tuple[int, Tensor]:
-        """Return the epoch of a step, and its images; every epoch has an order of its own."""
+        """Return the epoch of a step, and its images; every epoch has a new order."""
         epoch, place = divmod(number, self._batches)
         if place == 0:
             drawn = torch.randperm(self._count, generator=self.rng, device=self.device)
@@ -97,7 +96,7 @@ class CaptionerTraining:
         return epoch, self._order[start : start + self._images]
 
     def descend(self, loss: Tensor, rate: float) -> None:
-        """Do one step down a loss at a learning rate."""
+        """Do an optimizer step on a loss at a learning rate."""
         self._adam.zero_grad()
         torch.autograd.backward(loss)
         for group in self._adam.param_groups:
@@ -110,13 +109,13 @@ class CaptionerTraining:
         return {k: value.cpu().clone() for k, value in self.network.state_dict().items()}
 
     def state(self) -> dict[str, Any]:
-        """Return all that the steps to come depend on, on the CPU."""
+        """Return everything that later steps depend on, on the CPU."""
         kept = {name: getattr(self, name) for name in ("_order", "_history", *self.kept)}
         adam, rng = on_cpu(self._adam.state_dict()), self.rng.get_state()
         return {"weights": self.weights(), "adam": adam, "rng": rng, "kept": kept}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as it was when `state` was returned."""
+        """Restore the training to a returned `state`."""
         self.network.load_state_dict(state["weights"])
         self._adam.load_state_dict(state["adam"])
         self.rng.set_state(state["rng"])
@@ -125,13 +124,14 @@ class CaptionerTraining:
 
 
 class CrossEntropy(NamedTuple):
-    """How the captioner is taught; the defaults are those of the paper and of `fc.yml`.
+    """Settings of cross-entropy training; defaults are from the paper and `fc.yml`.
 
-    A batch has `images` images with `captions` captions each. The rate falls by the factor `decay`
-    every `decay_epochs`; the probability of reading a word of its own grows by `sampling` every
-    `sampling_epochs`, up to `most_sampling`. `validate_steps` lie between two validations, each on
-    the first `validate_images`. `feature_noise` is the deviation of normal noise on the features,
-    drawn for each caption (the paper has none). Gradients are cut to `clip` by value.
+    A batch has `images` images with `captions` captions each. The learning rate is multiplied by
+    `decay` every `decay_epochs`; the probability of scheduled sampling grows by `sampling` every
+    `sampling_epochs`, up to `most_sampling`. There are `validate_steps` between two validations,
+    each on the first `validate_images`. `feature_noise` is the standard deviation of normal noise
+    on the features, drawn for each caption (the paper has none). Gradients are clipped to `clip` by
+    value.
     """
 
     epochs: Positive = 30
@@ -151,11 +151,11 @@ class CrossEntropy(NamedTuple):
     seed: int = 0
 
     def rate_in(self, epoch: int) -> float:
-        """Return the learning rate of an epoch, the first being 0."""
+        """Return the learning rate of an epoch, numbered from 0."""
         return self.learning_rate * self.decay ** (epoch // self.decay_epochs)
 
     def sampling_in(self, epoch: int) -> float:
-        """Return the probability of scheduled sampling in an epoch, the first being 0."""
+        """Return the probability of scheduled sampling in an epoch, numbered from 0."""
         return min(self.sampling * (epoch // self.sampling_epochs), self.most_sampling)
 
 
@@ -164,7 +164,7 @@ PAPER_CROSS_ENTROPY = CrossEntropy()
 
 
 class TrainingCaptions(NamedTuple):
-    """Features [N, F] of the training images, their captions, and the words of both."""
+    """Features [N, F] of the training images, their captions, and the vocabulary."""
 
     features: Tensor
     labels: Labels
@@ -179,9 +179,9 @@ class ValidationCaptions(NamedTuple):
 
 
 class CrossEntropyTraining(CaptionerTraining):
-    """The training of a captioner, for `Engine.train`; `result` has its weights and its history.
+    """Cross-entropy training of a captioner, for `Engine.train`.
 
-    `loss` is that of the last step. Without an exam, the last weights are those of the result.
+    `loss` is the loss of the last step. Without an exam, the result has the last weights.
     """
 
     kept = ("_losses", "_best")
@@ -208,7 +208,7 @@ class CrossEntropyTraining(CaptionerTraining):
         self.steps = plan.epochs * self._batches
 
     def step(self, number: int) -> None:
-        """Do one step, and validate where it is time."""
+        """Do a step, and validate if it is due."""
         epoch, images = self.batch(number)
         loss = self._loss(images, epoch)
         self.descend(loss, self._plan.rate_in(epoch))
@@ -220,7 +220,7 @@ class CrossEntropyTraining(CaptionerTraining):
             self._validate(number + 1, self._exam)
 
     def result(self) -> dict[str, Any]:
-        """Return the weights of the best CIDEr, its step, and the history of validations."""
+        """Return the weights with the best CIDEr, their step, and the history of validations."""
         return {"weights": self.weights(), **self._best, "history": self._history}
 
     def _loss(self, images: Tensor, epoch: int) -> Tensor:
@@ -265,18 +265,18 @@ def cider(
     return estimate
 
 
-# Scores float32 [N] of texts for the images of these rows, pairs that are the same included; higher
-# is better.
+# Scores float32 [N] of texts for the images of these rows, including repeated pairs; higher is
+# better.
 Reward = Callable[[Sequence[int], Sequence[str]], Tensor]
 
 
 class SelfCritical(NamedTuple):
-    """How the captioner learns a model's taste; the defaults are those of `fc_rl.yml`.
+    """Settings of training by a model's reward; defaults are from `fc_rl.yml`.
 
-    A batch has `images` images with `samples` samples each. No more than `most_captions` captions
-    are scored, greedy ones included, whatever `epochs` says; None sets no limit. `budgets` are
-    multiples of this training, ascending, after which favourites are looked at; the last is its
-    end, and 0 are the captions before.
+    A batch has `images` images with `samples` samples each. At most `most_captions` captions are
+    scored, including greedy captions, for any `epochs`; None sets no limit. `budgets` are ascending
+    multiples of this training, after which favourites are evaluated; the last budget is the end of
+    training, and 0 is before the reward.
     """
 
     epochs: Positive = 20
@@ -301,10 +301,10 @@ PAPER_SELF_CRITICAL = SelfCritical()
 
 
 class SelfCriticalTraining(CaptionerTraining):
-    """The training of a captioner on features [N, F] of images, for `Engine.train`.
+    """Training of a captioner by reward on features [N, F] of images, for `Engine.train`.
 
-    `result` has the weights after each budget and before the last epochs, the number of captions
-    scored, the fraction of samples with an advantage, and the history of both and of mean scores.
+    `result` has the weights after each budget and before the last epochs, the number of scored
+    captions, the fraction of samples with an advantage, and the history of both and of mean scores.
     """
 
     kept = ("_sums", "_total", "_weights", "_before_last")
@@ -319,9 +319,9 @@ class SelfCriticalTraining(CaptionerTraining):
         *,
         seed: int,
     ) -> None:
-        """Begin with the weights of a captioner, whose network is taken over.
+        """Start from a captioner, whose network is modified.
 
-        Raises ValueError for budgets that do not ascend to one above 0.
+        Raises ValueError for budgets that are not ascending, or whose last is not above 0.
         """
         budgets = list(plan.budgets)
         if budgets != sorted({*budgets}) or not budgets or budgets[0] < 0 or budgets[-1] < 1:
@@ -375,7 +375,7 @@ class SelfCriticalTraining(CaptionerTraining):
         return Sums(float(own.sum()), float(base.sum()), float((gain != 0).sum()), len(own), scored)
 
     def _note(self, steps: int) -> None:
-        """Write the means since the last entry into the history."""
+        """Append the means since the last entry to the history."""
         sums = Sums(*self._sums.tolist())
         self._total, self._sums = self._total + self._sums, torch.zeros_like(self._sums)
         entry = {
@@ -398,7 +398,7 @@ class Sums(NamedTuple):
 
 
 def advantages(scores: Tensor, greedy: Tensor) -> Tensor:
-    """Return scores [N] less those of the greedy captions [N]; 0 where both are tied."""
+    """Return scores [N] minus the scores of the greedy captions [N]; 0 if both are tied."""
     gain = scores - greedy
     largest = torch.maximum(scores.abs(), greedy.abs())
     return gain.masked_fill(gain.abs() <= TIE * largest, 0.0)

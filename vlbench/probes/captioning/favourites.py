@@ -1,26 +1,27 @@
-"""What captions does a matching model like, and do other models like them? arXiv:2210.09550.
+"""Favourite captions of a matching model, and their scores under other models. arXiv:2210.09550.
 
 A captioner is trained on captions, then on a model's matching score; the captions that it then
-gives test images are the model's *favourites*, one set per seed.
+generates for test images are the model's *favourites*, one set per seed.
 
-`caption_patterns` (sections 3 and 4, tables 2, 4 and 5): `prefers_reference` is the share of images
-whose first reference outscores the favourite: it does not depend on the scale of scores, a model
-that scores all alike gets one half, and one that can be led away from human captions is seen to be.
-Its floors are the same texts for another test image, and a trigram model of the training captions
-in the model's place; `prefers_reference_gain_from_image` is what it is above the first. Departures:
-favourites of several seeds count, and besides the paper's patterns those found in favourites of
-other images. What is preferred depends on how long SCST went on: with several budgets, each has its
-scores, with how many of the favourites of a seed differ; all other scores are of the largest.
+`caption_patterns` (sections 3 and 4, tables 2, 4 and 5): `prefers_reference` is the fraction of
+images whose first reference outscores the favourite. It does not depend on the scale of scores, is
+1/2 for a model that scores all captions alike, and is low for a model that can be led away from
+human captions. Its floors are the same texts for another test image, and a trigram model of the
+training captions instead of the model; `prefers_reference_gain_from_image` is the difference to the
+first floor. Departures: favourites of several seeds count, and in addition to the paper's patterns,
+patterns found in favourites of other images are counted. The preference depends on the length of
+SCST: with several budgets, each has its scores and the number of distinct favourites of a seed; all
+other scores use the largest budget.
 
-A run of SCST has collapsed if its favourites are fewer different sentences than a tenth of the
-images; the row counts such runs (`collapsed_runs`). Whether SCST has converged, how much the score
-of test images rose over its last epochs alone says (`late_match_score_gain`).
+A run of SCST has collapsed if it has fewer distinct favourites than a tenth of the images; the row
+counts such runs (`collapsed_runs`). Only the gain of test scores over the last epochs shows whether
+SCST has converged (`late_match_score_gain`).
 
-`caption_cross` (the square of table 2): the model's favourites are scored by every scorer, the
-model's row of the square. `win_rate_vs_cross_entropy` is the share of images whose favourite
-outscores the caption before the reward, which does not depend on the scale of scores. Each scorer
-is a judge of its own, and no mean is taken over different judges. Besides the metrics of captions,
-precision and recall of nouns are given: CIDEr rises for captions without one.
+`caption_cross` (the square of table 2): the model's favourites are scored by every scorer, which
+gives the model's row of the square. `win_rate_vs_cross_entropy` is the fraction of images whose
+favourite outscores the caption before the reward, which does not depend on the scale of scores.
+Scores are not averaged over scorers. In addition to caption metrics, precision and recall of nouns
+are scored, because CIDEr can rise for captions without nouns.
 """
 
 from __future__ import annotations
@@ -101,9 +102,10 @@ from vlbench.results import At, Outcome, Positive, Score
 
 
 def training_part(trained: Sequence[Favourites]) -> Outcome:
-    """Return the share of sampled captions with an advantage that is not zero.
+    """Return the fraction of sampled captions with a nonzero advantage.
 
-    A saturated model gives most samples none. With several seeds, the interval is Student's t.
+    Under a saturated model, most samples have none. With several seeds, the interval uses Student's
+    t.
     """
     draws = [one.share_nonzero_advantage for one in trained]
     seeds, value = len(draws), float(np.mean(draws))
@@ -135,17 +137,17 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
     nouns: NounSource = TAGGED_CAPTIONS,
     metrics: Sequence[str] = CAPTION_METRICS,
 ) -> Outcome:
-    """Return what a model's favourite captions are like, and whether it prefers them to humans'.
+    """Return statistics of a model's favourite captions, and its preference for human captions.
 
     Raises TooFewRows for fewer than two images.
 
     Args:
-        captioner: how the captioner is built and trained, or the folder of a trained one
+        captioner: settings of the captioner and its training, or the folder of a trained captioner
             (`weights`).
-        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+        encoder: region encoder whose vectors the captioner reads; None: the region vectors of the
             data.
         images: the `split` whose images are read, and how many of the `first` ones (null: all).
-        seeds: trainings on the model's score, 1 or more; their seeds count from `seed` on.
+        seeds: number of trainings on the model's score, 1 or more, with seeds from `seed` on.
         seed: first seed of the trainings; also draws other images, halves for patterns, and
             examples.
         nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
@@ -154,7 +156,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
             its jars).
     """
     plan = Plan(captioner, encoder, images, seeds, seed)
-    # What may not be here is asked for before hours of training.
+    # Missing requirements are reported before hours of training.
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
     text = TextScorer(data.splits["train"]["captions"])
@@ -180,9 +182,9 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
 
 
 class Scored(NamedTuple):
-    """What one scorer gives favourites and captions before, [seeds, N]; whether it is the model.
+    """A scorer's scores of favourites and of captions before the reward, [seeds, N].
 
-    `kind` is that of the scores.
+    `kind` is the kind of the scores; `is_own` is whether the scorer is the model under test.
     """
 
     name: str
@@ -192,7 +194,7 @@ class Scored(NamedTuple):
 
     @property
     def preferred(self) -> Preference:
-        """How far favourites outscore captions before."""
+        """How often favourites outscore captions before the reward."""
         first, second = (self.scores[kind] for kind in (FAVOURITES, BEFORE))
         return preference(first, second, log_odds=is_log_odds(self.kind))
 
@@ -203,11 +205,11 @@ class Scored(NamedTuple):
 
     @property
     def at(self) -> dict[str, str]:
-        """The condition of its scores."""
+        """The condition of the scores."""
         return {"scorer": self.name}
 
     def measure(self, examples: Examples, at: At) -> Measured:
-        """Return how often favourites outscore captions before."""
+        """Return how often favourites outscore captions before the reward."""
         names = (FAVOURITES, BEFORE)
         return measured_preference(WIN_RATE, {**self.at, **at}, self.preferred, examples, names)
 
@@ -226,18 +228,18 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     nouns: NounSource = TAGGED_CAPTIONS,
     metrics: Sequence[str] = CAPTION_METRICS,
 ) -> Outcome:
-    """Return what each scorer gives the model's favourites and the captions before.
+    """Return each scorer's scores of the model's favourites and of captions before the reward.
 
-    Raises ValueError where the model is the only scorer, and TooFewRows for fewer than two images.
+    Raises ValueError if the model is the only scorer, and TooFewRows for fewer than two images.
 
     Args:
-        scorers: models that score the captions; the model under test is one of them, named or not.
-        captioner: how the captioner is built and trained, or the folder of a trained one
+        scorers: models that score the captions; the model under test is always included.
+        captioner: settings of the captioner and its training, or the folder of a trained captioner
             (`weights`).
-        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+        encoder: region encoder whose vectors the captioner reads; None: the region vectors of the
             data.
         images: the `split` whose images are read, and how many of the `first` ones (null: all).
-        seeds: trainings on the model's score, 1 or more; their seeds count from `seed` on.
+        seeds: number of trainings on the model's score, 1 or more, with seeds from `seed` on.
         seed: first seed of the trainings.
         nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
             captions.
@@ -289,7 +291,7 @@ def _score_all(
 def _scores(
     scorer: ImageTextScorer, data: Data, subjects: Subjects, engine: Engine, images: Images
 ) -> dict[str, Floats]:
-    """Return a scorer's scores; it gets the same images with regions of its own kind."""
+    """Return a scorer's scores; it reads the same images with its own kind of regions."""
     rows = images.of(engine.read_by(scorer, data))
     kinds = {kind: subjects.kinds[kind] for kind in (FAVOURITES, BEFORE)}
     return match_scores(PairScorer(scorer, rows, engine), kinds, range(len(rows)))

@@ -1,10 +1,11 @@
 """Figures of arXiv:2210.09550: matching scores, the square of scorers, and favourite captions.
 
-`match_scores` is as figures 2 and 3: of captions whose nouns or other words are replaced, each
-model has a panel of bars; of templates with k nouns, a panel of lines along k, solid for nouns that
-the references name, dashed where the added nouns are absent from them. Scores have each model's own
-scale, so that no panels share one. `square` is table 2: models' favourites by scorers. `words` is
-figure 4, the most frequent words of favourites, and `captions` a sheet of them.
+`match_scores` corresponds to figures 2 and 3. For captions whose nouns or other words are replaced,
+each model has a panel of bars. For templates with k nouns, it has a panel of lines along k: solid
+for nouns in the references, dashed if the added nouns are absent from them. The scale of scores
+differs between models, so that panels do not share an axis. `square` is table 2: models' favourites
+by scorers. `words` is figure 4, the most frequent words of favourites, and `captions` is a sheet of
+favourites.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from vlbench.metrics.intervals import Floats
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
 from vlbench.results import Result, Score
 
-# What is replaced in a caption, and what its bar is called.
+# The replaced words of a caption, and the label of the bar.
 BARS = {"none": "caption", "others": "other words\nreplaced", "nouns": "nouns\nreplaced"}
 
-# How the lines of both kinds of nouns are drawn.
+# Line styles of both kinds of nouns.
 LINES: Any = {"true": "-", "absent": "--"}
 KINDS = {"true": "nouns of the references", "absent": "added nouns of none"}
 
 BAR: Any = {"width": 0.65, "edgecolor": "#333333", "linewidth": 0.6, "capsize": 3}
 
-# The row of the captions before any reward.
+# The row of captions before the reward.
 BEFORE_ROW = "captions before"
 
 # The size of names, in points.
@@ -56,17 +57,17 @@ NAME = 8
 
 WORDS = ("captions", "rank", "word", "part_of_speech", "share")
 
-# What captions are called under an image, the names of their columns, and those of their scores.
+# Labels of captions under an image, their columns, and the columns of their scores.
 TOLD = {"reference": REFERENCE, "before": BEFORE, "favourite": FAVOURITES}
 EXAMPLES = ("image", *TOLD.values(), *(f"{name}_score" for name in TOLD.values()))
 
-# Words of a panel and images of a sheet; a row that was written by others may have more.
+# Most words of a panel and images of a sheet; a row written by others may have more.
 MOST_WORDS, MOST_IMAGES = 10, 12
 
-# Letters of a word.
+# Most letters of a word.
 LONGEST = 24
 
-# The colours of parts of speech; all others share the last.
+# The colours of parts of speech; the last is for all others.
 OF_SPEECH = {
     "NOUN": "#0072b2",
     "VERB": "#d55e00",
@@ -79,7 +80,7 @@ OTHER = "#999999"
 
 
 def match_scores(board: Board, title: str) -> Figure | None:
-    """Return the matching scores of each row of a board; None where no row has them."""
+    """Return the matching scores of each row of a board; None if no row has them."""
     rows = {row.model: row for row in board.results}
     draw = next((draw for draw, fits in DRAWN.items() if any(map(fits, rows.values()))), None)
     if draw is None:
@@ -99,7 +100,7 @@ def match_scores(board: Board, title: str) -> Figure | None:
 
 
 def _draw_bars(axes: Axes, scores: Sequence[Score]) -> None:
-    """Draw the scores of a caption and of its twins, with intervals."""
+    """Draw the scores of a caption and of its changed copies, with intervals."""
     by_words = {str(score.at["replaced"]): score for score in scores if "replaced" in score.at}
     names = [name for name in BARS if name in by_words]
     for place, name in enumerate(names):
@@ -132,7 +133,7 @@ def _draw_lines(axes: Axes, scores: Sequence[Score]) -> None:
 
 
 def _seat_legend(figure: Figure, rows: Sequence[Result]) -> None:
-    """Name the templates and both kinds of nouns."""
+    """Draw the legend of the templates and both kinds of nouns."""
     templates = [score.at["template"] for row in rows for score in row.scores if "k" in score.at]
     names = list(dict.fromkeys(map(str, templates)))
     handles = [Line2D([], [], **_line(i, "-")) for i in range(len(names))]
@@ -147,13 +148,13 @@ def _line(number: int, style: str) -> dict[str, Any]:
 
 
 def _reach(score: Score) -> list[list[float]]:
-    """Return how far the interval reaches below and above a score, [2, 1]."""
+    """Return the length of the interval below and above a score, [2, 1]."""
     low, high = score.ci95 or (score.value, score.value)
     return [[max(score.value - low, 0.0)], [max(high - score.value, 0.0)]]
 
 
 def _has(key: str) -> Any:
-    """Return a function that tells whether a row has matching scores under a condition."""
+    """Return a function that tests whether a row has matching scores under a condition."""
 
     def fits(row: Result) -> bool:
         return any(score.metric == MATCH and key in score.at for score in row.scores)
@@ -161,21 +162,22 @@ def _has(key: str) -> Any:
     return fits
 
 
-# What is drawn of the rows that have such scores.
+# The figures of rows with these scores.
 DRAWN: Mapping[Any, Any] = {_draw_bars: _has("replaced"), _draw_lines: _has("k")}
 
 
 def square(board: Board, title: str) -> Figure | None:
-    """Return the square of the rows of a board that may be compared; None if there are none."""
+    """Return the square of the comparable rows of a board; None if there are none."""
     rows = _comparable_rows(board.results)
     return square_figure(title, rows) if rows else None
 
 
 def square_figure(title: str, rows: Sequence[Result]) -> Figure:
-    """Return mean scores of each row's favourites by scorer, and of the captions before.
+    """Return mean scores by scorer of each row's favourites, and of captions before the reward.
 
-    A column is shaded from its lowest to its highest score, as scorers have scales of their own. An
-    arrow says that favourites are above or below the captions before, where their interval does.
+    Each column is shaded from its lowest to its highest score, because scorers have different
+    scales. An arrow shows that favourites score above or below the captions before the reward, if
+    the interval of the difference excludes 0.
     """
     tables = {row.model: _scores(row, FAVOURITES) for row in rows}
     scorers = list(dict.fromkeys(name for table in tables.values() for name in table))
@@ -208,7 +210,7 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
 
 
 def _comparable_rows(rows: Iterable[Result]) -> list[Result]:
-    """Return the rows with such scores that may be compared: the largest such set."""
+    """Return the largest set of comparable rows with these scores."""
     chosen = [row for row in rows if _scores(row, FAVOURITES)]
     often = Counter(row.comparable for row in chosen)
     return [row for row in chosen if row.comparable == max(often, key=often.__getitem__)]
@@ -225,7 +227,7 @@ def _scores(row: Result, kind: str) -> dict[str, Score]:
 
 
 def _arrows(row: Result) -> dict[str, str]:
-    """Return the arrow of each scorer whose gain has an interval without 0."""
+    """Return the arrow of each scorer whose gain has an interval that excludes 0."""
     gains = [score for score in row.scores if score.metric == f"{MATCH}_gain" and score.ci95]
     named: Mapping[str, Score] = {str(s.at["scorer"]): s for s in gains if set(s.at) == {"scorer"}}
     up = {name: "↑" for name, score in named.items() if score.ci95 and score.ci95[0] > 0}
@@ -237,25 +239,25 @@ def _value(score: Score | None) -> float:
 
 
 def _shades(values: Floats) -> Floats:
-    """Return [K, L] values of each column between 0 for its lowest and 1 for its highest."""
+    """Scale each column of [K, L] values to 0 for its lowest and 1 for its highest value."""
     low, high = np.nanmin(values, 0), np.nanmax(values, 0)
     shades: Floats = (values - low) / np.where(high > low, high - low, 1.0)
     return shades
 
 
-# A row of a table, and what reads the columns of a table that a row of a board keeps.
+# A row of a table, and a function that reads columns of a table stored with a row of a board.
 Row = Mapping[str, Any]
 ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Row]]
 
 
 def words(row: Result, title: str, read_table: ReadTable) -> Figure | None:
-    """Return the most frequent words of a row; None where it keeps no table of them."""
+    """Return the most frequent words of a row; None if it has no table of words."""
     words = read_table(row, "unigrams", WORDS) if "unigrams" in row.artifacts else []
     return word_figure(f"{title}: {row.model}", words) if words else None
 
 
 def captions(row: Result, read_table: ReadTable) -> Image | None:
-    """Return a sheet of captions of a row; None where it keeps no examples with their images."""
+    """Return a sheet of captions of a row; None if it has no examples with images."""
     examples = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
     shown = [
         CaptionedImage(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
@@ -265,7 +267,7 @@ def captions(row: Result, read_table: ReadTable) -> Image | None:
 
 
 def word_figure(title: str, words: Sequence[Row]) -> Figure:
-    """Return a panel for each kind of captions: its most frequent words, the first on top."""
+    """Return a panel per kind of captions with its most frequent words, the first on top."""
     kinds = list(dict.fromkeys(str(word["captions"]) for word in words))
     longest = max(text_width(_cut_word(word), 8) for word in words)
     figure, panels = grid(len(kinds), (2.4 + longest, 2.6))
@@ -292,7 +294,7 @@ def _draw_words(panel: Axes, words: Sequence[Row]) -> None:
 
 
 def _cut_word(word: Row) -> str:
-    """Return a word, cut where it is longer than words are."""
+    """Return a word, cut if it is too long."""
     return str(word["word"])[:LONGEST]
 
 

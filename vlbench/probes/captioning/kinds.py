@@ -1,8 +1,8 @@
-"""What scores of captions are of: the kinds of captions, and the match."""
+"""Names of kinds of captions, and of the matching score."""
 
-# Captions: of the captioner after and before it is rewarded, and the first reference.
+# Captions of the captioner after and before the reward, and the first reference.
 FAVOURITES, BEFORE, REFERENCE = "favourites", "ce", "reference"
 KINDS = (FAVOURITES, BEFORE, REFERENCE)
 
-# The metric of what a model's scores of captions with their images are.
+# The metric of a model's scores of captions with their images.
 MATCH = "match_score"

@@ -1,4 +1,4 @@
-"""Wrong texts that a trigram model cannot tell, and texts that it has read."""
+"""Wrong texts that a trigram model cannot distinguish, and texts in its training data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vlbench.metrics.language_model import TextScorer, caption_words
 
 
 def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
-    """Return how many texts are captions of these rows, ignoring case and punctuation."""
+    """Return the number of texts that are captions of these rows, ignoring case and punctuation."""
     asked = [tuple(caption_words(text)) for text in texts]
     wanted = set(asked)
     read = (tuple(caption_words(text)) for captions in rows["captions"] for text in captions)
@@ -23,10 +23,11 @@ def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
 def match_foils(
     scorer: TextScorer, texts: Sequence[str], candidates: Sequence[Sequence[str]]
 ) -> list[str]:
-    """Return for each text one of its candidates, so that their scores do not tell which is which.
+    """Choose a candidate for each text such that scores do not separate candidates from texts.
 
-    Half of those chosen score above their texts, or as many as can, and the others below: the
-    nearest candidate on its side. Which text has one above is chosen for the least differences.
+    Half of the chosen candidates, or as many as possible, score above their texts, the others
+    below; each is the nearest candidate on its side. The assignment of sides minimises the
+    differences.
     """
     gaps = [
         (scorer(list(foils)) - scorer([text])).numpy()
@@ -44,5 +45,5 @@ def match_foils(
 
 
 def _distances(gaps: Floats, side: int) -> Floats:
-    """Return the sizes of the gaps on a side, 1 above and -1 below; infinity for the others."""
+    """Return the sizes of the gaps on a side, 1 above and -1 below; infinity on the other side."""
     return np.where(side * gaps >= 0, np.abs(gaps), np.inf)

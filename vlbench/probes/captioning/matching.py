@@ -1,4 +1,4 @@
-"""Which of two kinds of captions a model prefers, by its matching scores, and its controls."""
+"""Preferences between two kinds of captions by a model's matching scores, with controls."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ COLLAPSED = 10
 
 
 class Preference(NamedTuple):
-    """How far the first of two is preferred: credit 1, 1/2 or 0 of each image, [seeds, N].
+    """The preference for the first of two kinds: credit 1, 1/2 or 0 per image, [seeds, N].
 
-    `chosen` is 0 for the first, 1 for the second, and -1 where both are tied.
+    `chosen` is 0 for the first, 1 for the second, and -1 if both are tied.
     """
 
     credit: Floats
@@ -60,12 +60,12 @@ class Preference(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many choices are tied, of how many."""
+        """The numbers of tied choices and of all choices."""
         return {"ties": self.ties, "choices": self.chosen.size}
 
 
 def preference(first: Floats, second: Floats, *, log_odds: bool = False) -> Preference:
-    """Return the preference between scores, each [seeds, N] or [1, N] for what no seed changes.
+    """Return the preference between scores, each [seeds, N], or [1, N] if no seed changes them.
 
     Scores are tied as in `vlbench.metrics.ranking.choose`. Raises ValueError for a score that is
     not finite.
@@ -96,7 +96,7 @@ def matching_part(
 ) -> tuple[Outcome, dict[str, Floats]]:
     """Return preferences and mean scores under a model, and published scores [seeds, N] by kind.
 
-    Preferences are those of the favourites, and of those after each budget.
+    Preferences are for the favourites, and for the favourites after each budget.
     """
     unit = published_kind(scorer.kind)
     rows = range(len(subjects.before))
@@ -138,7 +138,7 @@ def _preferences(
     others: Sequence[int],
     at: At,
 ) -> list[Measured]:
-    """Return how often references and favourites win, and how many favourites there are."""
+    """Return how often references and favourites win, and the number of distinct favourites."""
     kinds, examples = subjects.kinds, subjects.examples
     pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
     of_another, by_text = (
@@ -161,7 +161,7 @@ def _preferences(
 
 
 def _count_distinct(favourites: Sequence[Sequence[str]], at: At) -> Score:
-    """Return how many of the captions of a seed differ, as a mean over seeds."""
+    """Return the number of distinct captions of a seed, as a mean over seeds."""
     draws = [float(len(set(captions))) for captions in favourites]
     return Score(
         metric="distinct_favourites",
@@ -177,8 +177,8 @@ def _count_distinct(favourites: Sequence[Sequence[str]], at: At) -> Score:
 def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[Measured, list[str]]:
     """Return how much the reward of the test images rose over the last epochs of SCST.
 
-    With a note where the interval is above 0: it still rises. `last` are the published scores
-    [seeds, N] of favourites; no other score says whether SCST has converged.
+    Also return a note if the interval is above 0, so that the reward was still rising. `last` are
+    the published scores [seeds, N] of favourites. No other score shows whether SCST has converged.
     """
     rows, unit = range(len(subjects.before)), published_kind(scorer.kind)
     scores = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)
@@ -197,7 +197,7 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
 
 
 def collapse_part(subjects: Subjects) -> Outcome:
-    """Return how many seeds' favourites have collapsed to a few sentences, and a note of them."""
+    """Return the number of seeds whose favourites have collapsed to a few sentences, and a note."""
     images = len(subjects.before)
     different = [len(set(captions)) for captions in subjects.favourites]
     collapsed = [number for number in different if number * COLLAPSED < images]
@@ -213,7 +213,7 @@ def collapse_part(subjects: Subjects) -> Outcome:
 def measured_gain(
     metric: str, at: At, own: Preference, another: Preference, examples: Examples
 ) -> Measured:
-    """Return how much more often the first is preferred than with another image, by image."""
+    """Return the preference minus the preference with another image, paired by image."""
     difference = own.credit - another.credit
     value = over_seeds(with_ones(difference), ratio)
     assert value
@@ -222,14 +222,14 @@ def measured_gain(
 
 
 def tied_share(metric: str, at: At, preference: Preference, examples: Examples) -> Measured:
-    """Return how often the choices of a share are tied."""
+    """Return how often choices are tied."""
     tied = (preference.chosen < 0).astype(np.float64)
     more = {"higher_is_better": False, "no_chance": TIED}
     return measured_share(f"{metric}_tied", at, tied, examples, **more)
 
 
 def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
-    """Return a note where any choice of a share is tied."""
+    """Return a note if any choice is tied."""
     share_name = " ".join([metric, *map(str, at.values())])
     note = (
         f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices "

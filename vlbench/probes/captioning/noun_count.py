@@ -1,14 +1,14 @@
-"""More words, or more right words? arXiv:2210.09550, section 5.2, figure 3.
+"""Effect of the number of true and absent nouns on scores. arXiv:2210.09550, section 5.2, figure 3.
 
-For `noun_count`, k nouns of an image's references are poured into each of the templates. `nouns:
-true` has nouns that the references name, the most frequent first; `nouns: absent` has as many true
-ones as the smallest k, and adds nouns that no reference names. `increase_rate` is how often the
-largest k outscores the smallest, and `slope` how much a noun adds. `prefers_reference` is how often
-the first reference outscores the largest k, over all templates and for each. Where the paper is
-silent: nouns are ordered by the number of references that name them, then by their first place;
-forms of one noun count once, and the first of them is poured. Every k has the same images, those
-with enough nouns; the others are counted. Departure: the nouns are those of the references, to
-which the paper adds those of the captioner's own caption.
+In `noun_count`, k nouns of an image's references are inserted into each of the templates. `nouns:
+true` uses nouns in the references, the most frequent first; `nouns: absent` uses as many true nouns
+as the smallest k, and adds nouns that no reference contains. `increase_rate` is how often the
+largest k outscores the smallest, and `slope` is the gain in score per noun. `prefers_reference` is
+how often the first reference outscores the largest k, over all templates and per template. Not
+stated in the paper: nouns are ordered by the number of references that contain them, then by first
+position; forms of a noun count once, and the first form is inserted. Every k has the same images,
+all images with enough nouns; the others are counted. Departure: nouns are from the references only,
+while the paper adds the nouns of the captioner's caption.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def noun_count(
 ) -> Outcome:
     """Return how scores change with the number of nouns, for each of `k`.
 
-    Raises TooFewRows where fewer than two images have the largest number of nouns, and ValueError
-    for other k.
+    Raises TooFewRows if fewer than two images have the largest number of nouns, and ValueError for
+    invalid `k`.
 
     Args:
         k: numbers of nouns in a text: two or more, ascending, from 1 on.
@@ -89,7 +89,7 @@ def noun_count(
 
 
 def ranked_nouns(tagger: Nouns, references: Sequence[str]) -> list[str]:
-    """Return the nouns of references, those that most of them name first, then by first place."""
+    """Return the nouns of references, ordered by number of references, then by first position."""
     by_text = [[noun for _, noun in own] for own in tagger.of_each(references)]
     first: dict[str, str] = {}
     for noun in chain(*by_text):
@@ -101,7 +101,7 @@ def ranked_nouns(tagger: Nouns, references: Sequence[str]) -> list[str]:
 def _fill_templates(
     true: Sequence[str], absent: Sequence[str], k: Sequence[int]
 ) -> Mapping[str, str]:
-    """Return the text of each template, number and kind of nouns, by its name."""
+    """Return the text for each template, number and kind of nouns, by name."""
     lists = {"true": true, "absent": [*true[: k[0]], *absent]}
     return {
         _name(template, number, kind): fill(TEMPLATES[template], lists[kind][:number])
@@ -128,7 +128,7 @@ def _measure_numbers(contest: Contest, k: Sequence[int]) -> Iterator[Measured]:
 
 
 def _measure_kind(contest: Contest, k: Sequence[int], at: Mapping[str, str]) -> Iterator[Measured]:
-    """Yield the mean scores by number, how often they rise, and their slope."""
+    """Yield the mean scores by number of nouns, how often they rise, and their slope."""
     names = [_name(at["template"], number, at["nouns"]) for number in k]
     for number, name in zip(k, names, strict=True):
         yield contest.match({"k": number, **at}, name)

@@ -1,13 +1,14 @@
-"""Do captions outscore themselves with wrong words? arXiv:2210.09550, section 5.2, figure 2.
+"""Comparison of captions with altered captions. arXiv:2210.09550, section 5.2, figure 2.
 
-For `noun_replacement`, all nouns of a caption are replaced, or all its other words.
-`prefers_original` is the share of captions that outscore the text with other words, which does not
-depend on the scale of scores; `score_drop` is how much lower that text scores. Where the paper is
-silent: words are drawn evenly from those that occur more than five times in the training captions.
-A wrong noun is no form of a noun of the caption or of a reference of its image. Positions and
-punctuation stay. A caption without a noun, or without another word, is counted and left out. With
-`candidates`, texts with wrong nouns are those that a trigram model cannot tell (see `match_foils`);
-it always tells other words, which make no sentence.
+`noun_replacement` replaces all nouns of a caption, or all its other words. `prefers_original` is
+the fraction of captions that outscore the changed text, which does not depend on the scale of
+scores; `score_drop` is the mean difference of their scores. Not stated in the paper: words are
+drawn uniformly from words that occur more than five times in the training captions. A wrong noun is
+not a form of a noun in the caption or in a reference of its image. Positions and punctuation are
+unchanged. A caption without nouns, or without other words, is counted and left out. With
+`candidates`, texts with wrong nouns are chosen such that a trigram model cannot distinguish them
+from captions (see `match_foils`). It can always distinguish texts with other words, which are not
+sentences.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ from vlbench.probes.captioning.nouns import TAGGED_CAPTIONS, Nouns, NounSource, 
 from vlbench.probes.captioning.pairwise import Contest, Share, compare_texts, report
 from vlbench.results import Outcome, Positive
 
-# What comes before and after the word of a part.
+# Matches the characters before and after the word of a part.
 AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
 
-# The texts of an image; CHANGED are the words that are replaced.
+# The texts of an image; CHANGED names the kinds of replaced words.
 ORIGINAL, CHANGED = "original", ("nouns", "others")
 
 
 class Caption(NamedTuple):
-    """A caption between white space, with the positions of its nouns and of its other words."""
+    """A caption split at white space, with the positions of its nouns and of its other words."""
 
     parts: Sequence[str]
     nouns: Mapping[int, str]
@@ -62,15 +63,15 @@ class Caption(NamedTuple):
 
     @classmethod
     def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> Caption:
-        """Return a caption, of which the nouns are known; punctuation is neither."""
+        """Return a caption whose nouns are known; punctuation is not a word."""
         positions = dict(nouns)
         others = {i: word for i, word in enumerate(words_of(text)) if word and i not in positions}
         return cls(text.split(), positions, others)
 
     def with_wrong_nouns(self, tagger: Nouns, shown: Iterable[str], rng: Generator) -> str:
-        """Return the caption with nouns that are no form of those shown, nor of its own.
+        """Return the caption with nouns that are not forms of nouns in `shown` or in the caption.
 
-        The same noun is replaced by the same one. Raises TooFewRows for too few nouns.
+        Equal nouns are replaced by the same noun. Raises TooFewRows for too few nouns.
         """
         own = dict.fromkeys(self.nouns.values())
         wrong = tagger.draw(len(own), [*shown, *own], rng)
@@ -78,7 +79,7 @@ class Caption(NamedTuple):
         return self._with_words({i: by_noun[noun] for i, noun in self.nouns.items()})
 
     def with_other_words(self, tagger: Nouns, rng: Generator) -> str:
-        """Return the caption with another word in place of each that is no noun.
+        """Return the caption with each word that is not a noun replaced by another such word.
 
         Raises TooFewRows if there is no other word.
         """
@@ -92,7 +93,7 @@ class Caption(NamedTuple):
 
 
 def _another(word: str, tagger: Nouns, rng: Generator) -> str:
-    """Return a word that is drawn from those that are no nouns, but not this one."""
+    """Draw a different word that is not a noun."""
     words = tagger.other_words
     if not set(words) - {word}:
         raise TooFewRows(f"the training captions have no word to replace '{word}'")
@@ -102,7 +103,7 @@ def _another(word: str, tagger: Nouns, rng: Generator) -> str:
 
 
 def _put_in_place(part: str, word: str) -> str:
-    """Return a word with the punctuation around the one that it replaces."""
+    """Return a word with the punctuation of the word that it replaces."""
     before, after = AROUND.findall(part)[0]
     return f"{before}{word}{after}"
 
@@ -121,22 +122,23 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     candidates: Positive = 1,
     seed: int = 0,
 ) -> Outcome:
-    """Return how often captions outscore themselves with other nouns, or with other words.
+    """Return how often captions outscore copies with other nouns, or with other words.
 
-    Raises TooFewRows where fewer than two captions have a noun and another word.
+    Raises TooFewRows if fewer than two captions have a noun and another word.
 
     Args:
-        encoder: region encoder whose vectors the captioner sees; None: the region vectors of the
+        encoder: region encoder whose vectors the captioner reads; None: the region vectors of the
             data.
-        captioner: how the captioner is built and trained, or the folder of a trained one
+        captioner: settings of the captioner and its training, or the folder of a trained captioner
             (`weights`).
-        originals: where captions come from: `captioner`, or `references`, the first of each image.
+        originals: source of captions: `captioner`, or `references`, the first of each image.
         captions: file in COCO's result format whose captions replace the captioner's; None: no
             file.
         nouns: spaCy `pipeline` (null: tags of the data), nouns to `leave_out`, `split` of training
             captions.
         images: the `split` whose images are read, and how many of the `first` ones (null: all).
-        candidates: texts with wrong nouns drawn for each caption, 1 or more; one of them is chosen.
+        candidates: number of texts with wrong nouns drawn per caption, 1 or more, of which one is
+            chosen.
         seed: seed that draws another image for each image, the wrong nouns and the other words.
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)

@@ -1,9 +1,9 @@
 """Nouns of captions, by a spaCy pipeline or by each word's most frequent tag.
 
 arXiv:2210.09550, section 4, finds nouns ("visual words") with spaCy. Its tag NOUN counts and PROPN
-does not, as captions are in lower case. Without a pipeline, a word has the tag that it has most
-often in the tagged training captions of the data (the first in alphabetical order where two are as
-frequent), whatever its context; a word that they lack has the tag X.
+does not, because captions are in lower case. If there is no pipeline, a word has its most frequent
+tag in the tagged training captions of the data (of equally frequent tags, the first in alphabetical
+order), independent of context; a word that does not occur there has the tag X.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from vlbench.metrics.language_model import EDGES, words_of
 
 NOUN, PUNCTUATION, UNKNOWN = "NOUN", "PUNCT", "X"
 
-# Words that occur more often than this in the training captions are drawn from, as those of the
-# paper's captioner.
+# Words are drawn from words that occur more often than this in the training captions, like the
+# vocabulary of the paper's captioner.
 RARE = 5
 
 # The words of a caption in lower case, each with its universal part of speech.
 Tagged = Sequence[tuple[str, str]]
 
-# Tags of the words of texts.
+# Maps texts in words to tags.
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
 
 class NounSource(NamedTuple):
-    """Where parts of speech come from.
+    """The source of parts of speech.
 
     `pipeline` is an installed spaCy pipeline (None: the tags of the data). `leave_out` are nouns
-    that count as other words, such as those that name no thing in an image. `split` has the
+    that count as other words, such as nouns that do not denote a visible thing. `split` has the
     training captions.
     """
 
@@ -54,7 +54,7 @@ TAGGED_CAPTIONS = NounSource()
 
 
 def without_punctuation(tagged: Tagged) -> list[tuple[str, str]]:
-    """Return the words of a caption that are no punctuation."""
+    """Return the words of a caption without punctuation."""
     return [(word, tag) for word, tag in tagged if tag != PUNCTUATION]
 
 
@@ -62,8 +62,8 @@ def without_punctuation(tagged: Tagged) -> list[tuple[str, str]]:
 class Nouns:
     """Which words of texts are nouns.
 
-    `tags` has the most frequent tag of each word of the training captions, `counts` how often each
-    word occurs there. `tagger` tags words in context; None: `tags` are all that is known.
+    `tags` has the most frequent tag of each word of the training captions, `counts` its number of
+    occurrences. `tagger` tags words in context; None: only `tags` are used.
     """
 
     tags: Mapping[str, str]
@@ -93,11 +93,11 @@ class Nouns:
         return self._counts_as_noun(word, self.tag(word))
 
     def singular(self, word: str) -> str:
-        """Return the noun of the training captions that a noun is the plural of, or itself."""
+        """Return the singular of a noun if it is in the training captions, otherwise the noun."""
         return next((s for s in singulars(word)[1:] if self.is_noun(s)), word)
 
     def draw(self, count: int, refused: Iterable[str], rng: Generator) -> list[str]:
-        """Return `count` nouns of the vocabulary, none a form of another or of the refused.
+        """Draw `count` nouns of the vocabulary, none a form of another or of a refused noun.
 
         Raises TooFewRows if there are fewer.
         """
@@ -135,10 +135,10 @@ class Nouns:
 
 
 def find_nouns(data: Data, engine: Engine, source: NounSource = TAGGED_CAPTIONS) -> Nouns:
-    """Return a finder of nouns in captions of the data.
+    """Return a noun finder for captions of the data.
 
-    Raises DataAbsent for a pipeline that is not installed, and where neither a pipeline nor tagged
-    captions are given.
+    Raises DataAbsent for a pipeline that is not installed, and if there are neither a pipeline nor
+    tagged captions.
     """
     rows = data.splits[source.split]
     left_out = frozenset(source.leave_out)
@@ -146,7 +146,8 @@ def find_nouns(data: Data, engine: Engine, source: NounSource = TAGGED_CAPTIONS)
         return _nouns(_count_own_tags(rows), left_out)
     tagger, version = _spacy_tagger(source.pipeline)
     captions = rows["captions"]
-    # spaCy is optional and imported by its name: its version and that of the pipeline are its code.
+    # spaCy is optional and imported by name: its version and the pipeline's version identify the
+    # code.
     key = {"what": "tags", "tagger": version, "captions": [captions.key, list(captions.rows)]}
     counted = engine.once(key, lambda: _tag_counts(_tag_captions(tagger, captions)))
     return _nouns(counted, left_out, tagger)
@@ -192,7 +193,7 @@ def _tag_counts(tagged: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
     """Return a tagger by a spaCy pipeline, and its versions."""
     try:
-        # Optional, and it takes seconds: only a task that names a pipeline needs it.
+        # The package is optional, and its import takes seconds: only tasks with a pipeline need it.
         spacy = importlib.import_module("spacy")
         pipeline = spacy.load(name)
     except (ImportError, OSError) as error:
@@ -201,7 +202,7 @@ def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
     tokens = importlib.import_module("spacy.tokens")
 
     def tag(texts: Sequence[Sequence[str]]) -> list[list[str]]:
-        # Words are given as they are told apart here: spaCy's own tokens would not fit positions.
+        # Words are already tokenised: spaCy's tokens would not match positions.
         spoken = [[word for word in words if word] for words in texts]
         parsed = pipeline.pipe(tokens.Doc(pipeline.vocab, words=words) for words in spoken)
         return [_put_in_place(words, doc) for words, doc in zip(texts, parsed, strict=True)]
@@ -210,6 +211,6 @@ def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
 
 
 def _put_in_place(words: Sequence[str], parsed: Iterable[Any]) -> list[str]:
-    """Return the tags of words, of which the empty ones were not parsed."""
+    """Return the tags of all words; empty words were not parsed."""
     tags = iter([token.pos_ for token in parsed])
     return [next(tags) if word else PUNCTUATION for word in words]

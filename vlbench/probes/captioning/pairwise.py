@@ -1,9 +1,10 @@
-"""Contests of texts for an image: how often one outscores the others, and its controls.
+"""Contests of texts for an image: how often a text outscores the others, with controls.
 
-A share has two floors: with the scores of the same texts for another test image, and with those of
-a trigram model. `<share>_gain_from_image` is the share less that of another image, paired by image:
-0 for a model that reads the text alone. `<share>_tied` is how often the highest scores are tied, as
-they are where a head is saturated. Tied texts share the credit.
+A share (the fraction of contests won) has two floors: with the scores of the same texts for another
+test image, and with the scores of a trigram model. `<share>_gain_from_image` is the share minus the
+share with another image, paired by image: 0 for a model that reads only the text. `<share>_tied` is
+how often the highest scores are tied, for example under a saturated head. Tied texts share the
+credit.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from vlbench.metrics.language_model import TextScorer
 from vlbench.metrics.ranking import Choice, choose_any, join_choices
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
-# Why how often a choice is tied has no chance.
+# Why the frequency of ties has no chance level.
 TIED = "how often no choice is made; the more often, the less the fraction beside it means"
 
-# The unit of matching scores, which is each model's own.
+# The unit of matching scores, which differs between models.
 UNIT = "score"
 
 
 class Share(NamedTuple):
-    """A share to measure: of contests in which the first of some texts outscores the others.
+    """A share to measure: the fraction of contests in which the first text outscores the others.
 
-    The texts are given by their names. Of several contests for an image, it is the mean.
+    Texts are given by name. Several contests for an image are averaged.
     """
 
     metric: str
@@ -44,9 +45,10 @@ class Share(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """Scores [N, C] of C texts for each of N images, for another image, and by the text alone.
+    """Scores [N, C] of C texts for each of N images, for another image, and from text only.
 
-    `kind` is that of the model's scores, which are compared as they are and printed `as_published`.
+    `kind` is the kind of the model's scores, which are compared unchanged and reported
+    `as_published`.
     """
 
     images: Examples
@@ -62,7 +64,7 @@ class Contest(NamedTuple):
         return self.names.index(name)
 
     def published(self, name: str) -> Tensor:
-        """Return the scores [N] of a text as papers print them."""
+        """Return the scores [N] of a text as printed in papers."""
         return as_published(self.own[:, self.place(name)], self.kind)
 
     def share(self, share: Share) -> list[Measured]:
@@ -103,7 +105,7 @@ class Contest(NamedTuple):
         return Measured(score, self.images, numbers)
 
     def match(self, at: At, name: str) -> Measured:
-        """Return the mean matching score of a text; the floor is that for another image."""
+        """Return the mean matching score of a text; the floor is its score for another image."""
         another = as_published(self.another_image[:, self.place(name)], self.kind)
         floors = {"another_image": float(another.mean())}
         return self.mean("match_score", at, self.published(name), floors=floors)
@@ -119,7 +121,7 @@ class Contest(NamedTuple):
         return pa.table(columns)
 
     def _choose(self, scores: Tensor, contest: Sequence[str], log_odds: bool) -> Choice:
-        """Return the choices of one contest; texts that are the same share one candidate."""
+        """Return the choices of a contest; equal texts share a candidate and its credit."""
         candidates, same = self._distinct(contest)
         own = scores[:, self._places(contest)]
         choice = choose_any(own, candidates & same, candidates=candidates, log_odds=log_odds)
@@ -131,7 +133,7 @@ class Contest(NamedTuple):
         return 1 / (candidates.sum(1) * same.sum(1)).double()
 
     def _distinct(self, contest: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return which texts none before is the same as, and which are the first, bool [N, C]."""
+        """Return which texts differ from all before, and which equal the first, bool [N, C]."""
         listed = [[of_image[place] for place in self._places(contest)] for of_image in self.texts]
         first = torch.tensor([[texts.index(text) for text in texts] for texts in listed])
         return first == torch.arange(len(contest)), first == 0
@@ -140,7 +142,7 @@ class Contest(NamedTuple):
         return [self.place(name) for name in contest]
 
     def _answers(self, share: Share, choice: Choice) -> Answers:
-        """Return which text was chosen in each contest."""
+        """Return the chosen text of each contest."""
         chosen = choice.chosen.view(len(share.contests), -1).tolist()
         pairs = [
             (self.place(contest[one]) if one >= 0 else -1, self.place(contest[0]))
@@ -180,7 +182,7 @@ class Contest(NamedTuple):
 
 
 def gain_score(metric: str, at: At, n: int, **estimate: Any) -> Score:
-    """Return the score of what a share gains from its own image, over that of another."""
+    """Return the score of a share's gain from the right image over another image."""
     limits = gain_range(RANGES["fraction"])
     name = f"{metric}_gain_from_image"
     return Score(metric=name, at=dict(at), n=n, chance=0.0, range=limits, **estimate)
@@ -194,10 +196,10 @@ def compare_texts(
     *,
     seed: int,
 ) -> Contest:
-    """Return what a model and a trigram model give the texts of each of N images.
+    """Return the scores of a model and of a trigram model for the texts of each of N images.
 
-    The texts of all images have the same names. The images are these rows of the model's; another
-    image is one of them, drawn by the seed. Raises TooFewRows for fewer than two.
+    The texts of all images have the same names. The images are `rows` of the model's images;
+    another image is drawn from them by the seed. Raises TooFewRows for fewer than two.
     """
     others = [rows[i] for i in other_images(model.rows.select(rows), seed)]
     names = list(texts[0])
@@ -230,7 +232,7 @@ def report(
 
 
 def _range_notes(scores: Sequence[Score]) -> list[str]:
-    """Return a note where the least and the largest of the shares by template are told apart."""
+    """Return a note if the intervals of the least and largest share by template are disjoint."""
     by_template = sorted((s for s in scores if set(s.at) == {"template"}), key=lambda s: s.value)
     if not by_template:
         return []
@@ -246,6 +248,6 @@ def _range_notes(scores: Sequence[Score]) -> list[str]:
 
 
 def _repeat_images(images: Examples, names: Sequence[str]) -> Examples:
-    """Return the examples of several contests for each image, named and in the image's cluster."""
+    """Return the examples of several contests per image, named, in the image's cluster."""
     ids = [f"{image}/{name}" for name in names for image in images.ids]
     return Examples(ids, list(images.digests) * len(names), list(images.ids) * len(names))

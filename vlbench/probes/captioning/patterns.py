@@ -3,12 +3,13 @@
 As in the paper, `(...)*` is one or more and `(...)?` one or none. NOUN.P is a noun phrase:
 determiners or possessive pronouns, then adjectives and numbers, then nouns; REL a preposition or a
 verb; AUX a copula; CCONJ a conjunction; IMAGE.P a noun phrase with a word that begins with "image".
-A prefix is the start of a caption; a pattern describes all of it. Punctuation does not count. `an`
-counts as `a`. ROSITA's second prefix counts where the first one is not there.
+A prefix matches the start of a caption; a pattern matches the whole caption. Punctuation does not
+count. `an` counts as `a`. ROSITA's second prefix counts if the first does not match.
 
-The paper sums up the patterns of all test captions and counts them there. Here, beside its own
-patterns, each seed's is found in the favourites of one half of the images, drawn with a seed, and
-counted in the other half: in favourites, in captions before, and in references.
+The paper derives its patterns from all test captions and counts them in the same captions. Here, in
+addition to the paper's patterns, a pattern per seed is found in the favourites of one half of the
+images, drawn with a seed, and counted in the other half: in favourites, in captions before the
+reward, and in references.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ PREFIXES: Mapping[str, str] = {
     "lxmert": "[NI]+[RF]",
 }
 
-# ((A)?+(NOUN.P)*)* is written ((A)?+NOUN.P)*, which is the same and fast for any caption.
+# ((A)?+(NOUN.P)*)* is written as the equivalent ((A)?+NOUN.P)*, which is fast for any caption.
 PATTERNS: Mapping[str, str] = {
     "uniter": "[NI]+[RF][NI]+",
     "rosita": "[NI]+TS(?:C?[NI])+",
@@ -57,20 +58,20 @@ PATTERNS: Mapping[str, str] = {
     "lxmert": "[NI]+[RF](?:[RF]?[NI])+",
 }
 
-# Elements of the longest prefix, and the fraction of captions that must share it.
+# Most elements of a prefix, and the fraction of captions that must share it.
 LONGEST = 5
 SHARED = 0.5
 
-# The simplest group of noun phrases is chosen that describes this fraction of the captions that
-# the fullest group does.
+# The simplest group of noun phrases is chosen that matches at least this fraction of the captions
+# matched by the fullest group.
 ENOUGH = 0.9
 
-# What may precede a noun phrase, and its letters.
+# Elements that may precede a noun phrase, and their letters.
 BEFORE = {"CCONJ": "C", "AUX": "[SX]", "REL": "[RF]"}
 
 NOUN_PHRASE = "NOUN.P"
 
-# What the found pattern is called among those of the paper.
+# The name of the found pattern beside the paper's patterns.
 OWN = "own"
 
 
@@ -80,7 +81,7 @@ def has_prefix(tagged: Tagged, name: str) -> bool:
 
 
 def has_pattern(tagged: Tagged, name: str) -> bool:
-    """Return whether the pattern of this name describes a whole caption."""
+    """Return whether the pattern of this name matches a whole caption."""
     return re.fullmatch(PATTERNS[name], letters(without_punctuation(tagged))) is not None
 
 
@@ -98,7 +99,7 @@ def letters(words: Tagged) -> str:
 
 
 def noun_phrase_end(words: Tagged, start: int) -> int:
-    """Return where the noun phrase that begins at `start` ends; `start` where none does."""
+    """Return the end of the noun phrase that begins at `start`, or `start` if there is none."""
     place = _skip(words, start, DETERMINERS, POSSESSIVES)
     noun = _skip(words, place, DESCRIBING)
     end = _skip(words, noun, NOUNS)
@@ -115,10 +116,10 @@ def part_of_speech(word: str, tag: str) -> str:
 def _skip(
     words: Tagged, place: int, tags: frozenset[str], listed: frozenset[str] = frozenset()
 ) -> int:
-    """Return the first place from `place` on whose word has other tags and is not listed."""
+    """Return the first place from `place` on whose word has no such tag and is not in `listed`."""
     while place < len(words):
         word, tag = words[place]
-        # `that` tells a clause, whatever its tag.
+        # `that` marks a clause, whatever its tag.
         if word == "that" or (tag not in tags and word not in listed):
             break
         place += 1
@@ -136,27 +137,27 @@ def _is_of_image(phrase: Tagged) -> bool:
 
 
 class Element(NamedTuple):
-    """A word, or a part of speech (NOUN.P for a whole noun phrase, from where it is read on)."""
+    """A word, or a part of speech (NOUN.P for a whole noun phrase from the current place on)."""
 
     text: str
     is_word: bool
 
 
 class Pattern(NamedTuple):
-    """A prefix, and what may precede each of the noun phrases after it."""
+    """A prefix, and the elements that may precede each of the noun phrases after it."""
 
     prefix: tuple[Element, ...]
     before: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The pattern as the paper writes patterns."""
+        """The pattern in the paper's notation."""
         group = "+".join([*(f"({one})?" for one in self.before), NOUN_PHRASE])
         return f"{self.prefix_name}+(({group})*)?"
 
     @property
     def prefix_name(self) -> str:
-        """The prefix as the paper writes prefixes."""
+        """The prefix in the paper's notation."""
         return "+".join(element.text for element in self.prefix)
 
     def begins(self, tagged: Tagged) -> bool:
@@ -164,7 +165,7 @@ class Pattern(NamedTuple):
         return _after(without_punctuation(tagged), self.prefix) is not None
 
     def describes(self, tagged: Tagged) -> bool:
-        """Return whether a caption is the prefix and noun phrases, or the prefix alone."""
+        """Return whether a caption is the prefix and noun phrases, or only the prefix."""
         words = without_punctuation(tagged)
         place = _after(words, self.prefix)
         group = _group(self.before)
@@ -172,7 +173,7 @@ class Pattern(NamedTuple):
 
 
 def mine(captions: Sequence[Tagged]) -> Pattern:
-    """Return the pattern of captions. Raises ValueError where no caption has a word."""
+    """Return the pattern of captions. Raises ValueError if no caption has a word."""
     words = [without_punctuation(tagged) for tagged in captions]
     prefix = _prefix(words)
     if not prefix:
@@ -189,7 +190,7 @@ def mine(captions: Sequence[Tagged]) -> Pattern:
 
 
 def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
-    """Return the prefix; its first element is there even where fewer than half share it."""
+    """Return the prefix; it has a first element even if fewer than half share the element."""
     prefix: list[Element] = []
     places = dict.fromkeys(range(len(words)), 0)
     while len(prefix) < LONGEST:
@@ -210,7 +211,7 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
 def _most_frequent(
     left: Sequence[tuple[Tagged, int]], read: Callable[[Tagged, int], str]
 ) -> tuple[str, int]:
-    """Return the most frequent element at the places, and its count; of equals the first name."""
+    """Return the most frequent element at the places, and its count; ties go to the first name."""
     counts = Counter(read(one, place) for one, place in left)
     return min(counts.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
 
@@ -221,7 +222,7 @@ def _part(words: Tagged, place: int) -> str:
 
 
 def _step(words: Tagged, place: int, element: Element) -> int | None:
-    """Return the place after an element, if it is at this place; else None."""
+    """Return the place after an element if it is at this place, otherwise None."""
     if place >= len(words):
         return None
     if element.is_word:
@@ -239,7 +240,7 @@ def _after(words: Tagged, prefix: Sequence[Element]) -> int | None:
 
 
 def _group(before: Sequence[str]) -> str:
-    """Return the regular expression of noun phrases, each after what may precede it."""
+    """Return the regular expression of noun phrases with their optional preceding elements."""
     return "(?:" + "".join(f"{BEFORE[one]}?" for one in before) + "[NI])*"
 
 
@@ -247,15 +248,15 @@ def _count(group: str, rests: Sequence[str]) -> int:
     return sum(re.fullmatch(group, rest) is not None for rest in rests)
 
 
-# Tagged captions [seeds][N] by their kind; one seed of those that no seed changes.
+# Tagged captions [seeds][N] by kind; one seed for kinds that no seed changes.
 TaggedKinds = Mapping[str, Sequence[Sequence[Tagged]]]
 
-# Whether something holds of a caption.
+# Whether a rule holds for a caption.
 Holds = Callable[[Tagged], bool]
 
 
 def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcome:
-    """Return the ratios of all prefixes and patterns, and a note of those found."""
+    """Return the ratios of all prefixes and patterns, and a note of the found patterns."""
     own, patterns = own_ratios(kinds, examples, seed=seed)
     names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
     prefix = "the pattern of favourites, found in half of the images, is "
@@ -287,7 +288,7 @@ def own_ratios(
 ) -> tuple[list[Measured], list[Pattern]]:
     """Return the ratios of the patterns found in the favourites of each seed, and the patterns.
 
-    Both are empty where no favourite of the half where they are looked for has a word.
+    Both are empty if, for any seed, no favourite in the searched half has a word.
     """
     order = np.random.default_rng(seed).permutation(len(examples.ids)).tolist()
     half, rest = order[: len(order) // 2], sorted(order[len(order) // 2 :])
@@ -311,7 +312,7 @@ def own_ratios(
 
 
 def _credit(captions: Sequence[Sequence[Tagged]], holds: Sequence[Holds]) -> Floats:
-    """Return what holds of captions, [seeds, N]: one rule or one set of captions does for all."""
+    """Apply rules to captions, [seeds, N]; a single rule or set of captions is repeated."""
     seeds = max(len(captions), len(holds))
     pairs = [(captions[s % len(captions)], holds[s % len(holds)]) for s in range(seeds)]
     return np.array([[rule(one) for one in of_seed] for of_seed, rule in pairs], np.float64)

@@ -1,4 +1,4 @@
-"""Sentence patterns that nouns are poured into. arXiv:2210.09550, section 5.2, table 1."""
+"""Sentence templates for nouns. arXiv:2210.09550, section 5.2, table 1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Template(NamedTuple):
-    """The words before the first noun, before the second, and before each further one."""
+    """The words before the first noun, before the second, and before each further noun."""
 
     first: str
     second: str
@@ -24,7 +24,7 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 def fill(template: Template, nouns: Sequence[str]) -> str:
-    """Return nouns poured into a template. Raises ValueError for none."""
+    """Return a template filled with nouns. Raises ValueError if there are none."""
     if not nouns:
         raise ValueError("no noun for a template; leave out captions without nouns")
     openings = [template.first, template.second, *[template.further] * len(nouns)]

@@ -1,7 +1,7 @@
-"""What one column of the data tells of a class without any model: floors of a probe's accuracy.
+"""Floors of a probe's accuracy from one column of the data, without a model.
 
-Where things have typical colours, a model that knows a colour seems to know the thing. The floor is
-the same probe on these features in place of the model's.
+If things have typical colours, a model that recognises a colour seems to recognise the thing. The
+floor is the score of the same probe on features of the column instead of the model's features.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from vlbench.engine import Engine
 from vlbench.metrics.ranking import choose
 from vlbench.results import Outcome, matching
 
-# Number of levels of each of red, green and blue in a histogram.
+# Number of levels of red, green and blue in a histogram.
 LEVELS = 4
 
 
 def blind_features(splits: Mapping[str, Split], column: str, engine: Engine) -> dict[str, Tensor]:
-    """Return float32 [N, D] for each split: of images their histogram, of words which there are.
+    """Return float32 [N, D] per split: histograms of images, or a 0/1 vector of words per row.
 
     A histogram has the fraction of pixels of each of 64 colours, standardised over all rows. Words
-    are a text or several. Histograms are kept like features, since all models share them.
+    are a text or several texts. Histograms are stored like features, because all models share them.
     """
     columns = {name: rows[column] for name, rows in splits.items()}
     if all(one.kind == "image" for one in columns.values()):
@@ -65,9 +65,9 @@ def colour_histograms(images: Sequence[Image]) -> list[Tensor]:
 
 
 def nearest_mean_accuracy(rows: Split, column: str, engine: Engine) -> float:
-    """Return how often an image is nearest, by a column, to the mean of its class's others.
+    """Return how often an image is nearest, by a column, to the mean of its class's other images.
 
-    A class of one image has no others, and is never the nearest. Ties share the credit.
+    A class of a single image has no other images, and is never the nearest. Ties share the credit.
     """
     features = blind_features({"test": rows}, column, engine)["test"].double()
     right = torch.from_numpy(labels(rows))
@@ -85,9 +85,9 @@ def nearest_mean_accuracy(rows: Split, column: str, engine: Engine) -> float:
 
 
 def with_floors(outcome: Outcome, blind: Mapping[str, Outcome]) -> Outcome:
-    """Return an outcome with the same scores of the same probe without a model as floors, by name.
+    """Return an outcome whose floors are the scores of the same probe without a model, by name.
 
-    A score that one of them lacks, or that is one of training, has none of it.
+    A score that a blind outcome does not have, and a training score, gets no floor from it.
     """
     scores = []
     for score in outcome.scores:

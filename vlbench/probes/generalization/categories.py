@@ -1,8 +1,8 @@
-"""Parts of the classes of a data set, each a problem of its own: seen in training, and held out.
+"""Parts of the classes of a data set as separate problems, such as seen and held-out classes.
 
-A mean over classes that a model was trained on and others hides what carries over to new ones. In
-each part images are told apart among the part's classes alone, from the part's images alone: chance
-and floors are those of the part.
+A mean over both trained and new classes hides the transfer to new classes. In each part, images are
+classified among only the part's classes, from only the part's images; chance and floors are
+computed for the part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Probe = TypeVar("Probe", bound=Callable[..., Outcome])
 
 
 def parted(probe: Probe) -> Probe:
-    """Let a probe take `categories`: parts of the classes by name, each a problem of its own."""
+    """Add the parameter `categories` to a probe: parts of the classes, scored separately."""
 
     @wraps(probe)
     def run(model: Any, data: Data, engine: Engine, **options: Any) -> Outcome:
@@ -43,14 +43,14 @@ def parted(probe: Probe) -> Probe:
 def in_parts(
     data: Data, parts: Mapping[str, Sequence[str]], probe: Callable[[Data], Outcome]
 ) -> Outcome:
-    """Return what a probe finds on each part, given by name as its classes.
+    """Return the outcome of a probe on each part; `parts` has the classes of each by name.
 
-    The scores of a part have its name under `categories`. `n` is left to the primary score; other
-    counts are sums. Raises ValueError for a class that the data lack or that is named twice, and
-    for a part of fewer than two classes; TooFewRows for a split without images of a part.
+    The scores of a part have its name under `categories`. The count `n` is left out; other counts
+    are sums. Raises ValueError for an unknown class, for a class named twice, and for a part of
+    fewer than two classes; TooFewRows for a split without images of a part.
     """
     _require_once([name for names in parts.values() for name in names])
-    # All parts are checked before the first of them takes a model's time.
+    # All parts are checked before the model runs on the first.
     separate = {part: of_classes(data, names) for part, names in parts.items()}
     outcomes = {part: probe(rows) for part, rows in separate.items()}
     counts: Counter[str] = Counter()
@@ -75,7 +75,7 @@ def in_parts(
 
 
 def of_classes(data: Data, names: Sequence[str]) -> Data:
-    """Return the rows of some classes, in the order of the data; labels count these names.
+    """Return the rows of some classes, in the order of the data; labels are places in `names`.
 
     Features are shared with the whole data. Raises as `in_parts`.
     """
@@ -95,7 +95,7 @@ def of_classes(data: Data, names: Sequence[str]) -> Data:
 
 
 def _of_labels(split: Split, places: Mapping[int, int]) -> Split:
-    """Return the rows whose labels have a place, which is their new label."""
+    """Return the rows whose labels are in `places`, which has their new labels."""
     label = labels(split)
     rows = np.flatnonzero(np.isin(label, list(places))).tolist()
     renamed = value_column([places[old] for old in label[rows].tolist()])
@@ -111,7 +111,7 @@ def _require_once(names: Sequence[str]) -> None:
 def guess_score(
     metric: str, credit: Tensor, right: Tensor, classes: int, guesses: int = 1
 ) -> Score:
-    """Return the mean credit [N] of `guesses` guesses each, where `right` int64 [N] is right.
+    """Return the mean credit [N] of `guesses` guesses each; `right` int64 [N] are right classes.
 
     The floor is the score of always guessing the most common classes.
     """

@@ -1,6 +1,6 @@
-"""Which output of a classifier is which class of the data: by name, by number or by a known order.
+"""Pairing of a classifier's outputs with the classes of the data: by name, number or known order.
 
-Never only by place: outputs and classes may be as many, and still be in another order.
+Place is not enough: equally many outputs and classes may still be in different orders.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vlbench.capabilities import Classifier
 from vlbench.data.records import OUTPUT_NUMBERS, Data
 from vlbench.errors import CannotDo, require_known
 
-# What transformers calls the classes of a checkpoint that names none.
+# Names that transformers gives to the classes of a checkpoint without class names.
 GENERIC = re.compile(r"label[ _-]?\d+", re.IGNORECASE)
 
-# Of a model whose outputs mean nothing, such as a control: they are of any classes, in any order.
+# For a model whose outputs have no meaning, such as a control: they fit any classes in any order.
 ANY_ORDER = "any"
 
-# Of the names that have no partner, in a message.
+# Most unpaired names listed in a message.
 SHOWN = 3
 
 WAYS_OUT = (
@@ -35,7 +35,7 @@ WAYS_OUT = (
 class Pairs(NamedTuple):
     """The number of the output of each class of the data, and how they were paired.
 
-    `outputs` is None where they are those of the classes already.
+    `outputs` is None if outputs are already in the order of the classes.
     """
 
     outputs: list[int] | None
@@ -47,13 +47,13 @@ class Pairs(NamedTuple):
 
 
 def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
-    """Return which output of a model, whose logits are [N, C], is which class of the data.
+    """Return the pairing of a model's outputs, with logits [N, C], and the classes of the data.
 
-    A model with the data's own order of classes, or with any, is paired by place. Where the data
-    say so (`OUTPUT_NUMBERS`), a class is the output whose number it has. Else, numbers on both
-    sides are paired by value; names on both sides by name, or by the only synonym that they share,
-    before or after a comma. Raises CannotDo for anything else, with what has no partner; ValueError
-    for logits of another shape.
+    A model that declares the data's order of classes, or any order, is paired by place. If the data
+    declare `OUTPUT_NUMBERS`, each class is paired with the output of its number. Otherwise, numbers
+    on both sides are paired by value, and names on both sides by name, or by the only synonym
+    (between commas) that they share. Raises CannotDo, with the unpaired names, for anything else,
+    and ValueError for logits of another shape.
     """
     if logits.ndim != 2:
         raise ValueError(f"logits have shape {list(logits.shape)}; they must be [N, C]")
@@ -75,7 +75,7 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     if by_value and (numbers := _numbers(names)):
         outputs = _pairs([[str(i)] for i in numbers], [[str(i)] for i in by_value])
         return _make_pairs(outputs, names, classes, "by value")
-    # Numbers and names say nothing of each other.
+    # Numbers cannot be paired with names.
     comparable = bool(by_value) == bool(_numbers(names))
     outputs = pair_names(names, classes) if comparable else {}
     return _make_pairs(outputs, names, classes, "by name")
@@ -84,10 +84,10 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
 def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> list[str]:
     """Return the names that a task gives to the classes of the data, in the order of the classes.
 
-    A mapping has the name of each class that it renames. A list is paired by name, or by value
-    where both sides are numbers; else by place where the data state their order, by number where
-    that is `OUTPUT_NUMBERS`. Raises ValueError, with both orders, for any other list, and for
-    another number of names; UnknownNameError for a name of no class in a mapping.
+    A mapping has new names by old names. A list is paired by name, or by value if both sides are
+    numbers; otherwise by place if the data declare their order, or by number if the order is
+    `OUTPUT_NUMBERS`. Raises ValueError, with both orders, for any other list, and for a wrong
+    number of names; UnknownNameError for an unknown class in a mapping.
     """
     classes = list(data.classes)
     if isinstance(given, Mapping):
@@ -113,10 +113,10 @@ def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> li
 
 
 def pair_names(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:
-    """Return the place in `names` of each of the classes that has one partner, by its own place.
+    """Return the place in `names` of each class with a unique partner, by the class's place.
 
-    First by whole names, then, of those left, by synonyms. A form that two of one side have pairs
-    nothing; nor do two forms that disagree.
+    Whole names are paired first, then synonyms of the remaining names. Forms that occur twice on
+    one side are not used, nor are forms that contradict each other.
     """
     whole = _pairs(*([[_normal(name)] for name in side] for side in (names, classes)))
     synonyms = [
@@ -127,7 +127,7 @@ def pair_names(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:
 
 
 def _pairs(outputs: Sequence[Sequence[str]], classes: Sequence[Sequence[str]]) -> dict[int, int]:
-    """Return the output of each class that shares forms with one output alone, and it with it."""
+    """Return the output of each class if it shares forms only with this output, and vice versa."""
     of_output, of_class = _owners(outputs), _owners(classes)
     edges = {(of_class[form], of_output[form]) for form in of_class.keys() & of_output.keys()}
     seen = [Counter(edge[side] for edge in edges) for side in (0, 1)]
@@ -135,16 +135,16 @@ def _pairs(outputs: Sequence[Sequence[str]], classes: Sequence[Sequence[str]]) -
 
 
 def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:
-    """Return the place of each form that one place alone has."""
+    """Return the place of each form that occurs at only one place."""
     counts = Counter(form for forms in side for form in set(forms))
     owners = {form: i for i, forms in enumerate(side) for form in forms}
     return {form: i for form, i in owners.items() if form and counts[form] == 1}
 
 
 def _names(model: Classifier, count: int) -> list[str]:
-    """Return the names of the outputs. Raises CannotDo if there are none, and for generic ones.
+    """Return the names of the outputs. Raises CannotDo for absent or generic names.
 
-    Raises ValueError for another number of names than of outputs.
+    Raises ValueError if there are more or fewer names than outputs.
     """
     try:
         names = list(model.class_names())
@@ -162,7 +162,7 @@ def _names(model: Classifier, count: int) -> list[str]:
 def _make_pairs(
     outputs: Mapping[int, int], names: Sequence[str], classes: Sequence[str], how: str
 ) -> Pairs:
-    """Return the pairs. Raises CannotDo, with the first names of both sides that have none."""
+    """Return the pairs. Raises CannotDo, with the first unpaired names of both sides."""
     lonely = [name for i, name in enumerate(classes) if i not in outputs]
     if lonely:
         used = set(outputs.values())
@@ -182,7 +182,7 @@ def _quote(names: Sequence[str]) -> str:
 
 
 def _normal(name: str) -> str:
-    """Return a name in lower case, only its words of letters and digits, one blank between."""
+    """Return a name in lower case: its words of letters and digits, joined by single blanks."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join(re.findall(r"[^\W_]+", folded))
 
@@ -192,6 +192,6 @@ def _synonyms(name: str) -> list[str]:
 
 
 def _numbers(names: Sequence[str]) -> list[int]:
-    """Return the values of names that are all whole numbers; empty if one is not."""
+    """Return the values of names that are all whole numbers; otherwise an empty list."""
     digits = [name.strip() for name in names]
     return [int(one) for one in digits] if all(map(str.isdecimal, digits)) else []

@@ -20,8 +20,8 @@ def class_vectors(
 ) -> Tensor:
     """Return the vector of each name's first token in a prompt, or of the prompt, float32 [K, D].
 
-    It is the vector of the prompt where the model encodes whole texts. Raises CannotDo for a name
-    of which no token has a vector.
+    The vector of the prompt is returned if the model encodes whole texts. Raises CannotDo for a
+    name without a token that has a vector.
     """
     before, place, _ = prompt.partition("{}")
     if not place:
@@ -43,7 +43,7 @@ def class_vectors(
 
 
 def encodes_whole_texts(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEncoder]:
-    """Return whether a model gives the vectors of whole texts here, and not of their tokens.
+    """Return whether a model's vectors of whole texts are used here, not its token vectors.
 
     A model that compares texts with images, as CLIP does, is trained on whole texts.
     """
@@ -51,7 +51,7 @@ def encodes_whole_texts(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEnco
 
 
 def _first(spans: Sequence[tuple[int, int]], start: int, name: str) -> int:
-    """Return the number of the first token, by its span, of a name that begins at `start`."""
+    """Return the number of the first token, by spans, of a name that begins at `start`."""
     inside = tokens_at(spans, start, start + len(name))
     if not inside:
         raise CannotDo(f"the word encoder has no vector for the class '{name}'")

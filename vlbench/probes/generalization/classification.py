@@ -1,4 +1,4 @@
-"""Classification with a model's own classifier: top-1, top-5 and the accuracy of each class."""
+"""Classification with a model's own classifier: top-1, top-5 and per-class accuracy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vlbench.results import Outcome, Score
 # The number of guesses that `accuracy_top5` allows.
 GUESSES = 5
 
-# Of more classes than this, the accuracy of each is no score: a board is no place for thousands.
+# With more classes than this, the accuracy per class is not scored, to keep boards small.
 MOST_CLASSES = 100
 
 
@@ -31,12 +31,12 @@ def classification(
     *,
     categories: list[str] | None = None,
 ) -> Outcome:
-    """Return how often the class with the highest logit is the right one.
+    """Return how often the class with the highest logit is right.
 
-    `accuracy_top5` is how often the right class is among the five highest, if there are more than
-    five classes; `class_accuracy` that of the images of one class. Tied classes share the credit.
-    Outputs and classes are paired as in `pair_classes`. Raises CannotDo where the model's classes
-    are not the data's; ValueError for logits that are not [N, C].
+    `accuracy_top5`, if there are more than five classes, is how often the right class is among the
+    five highest; `class_accuracy` is the accuracy over images of one class. Tied classes share the
+    credit. Outputs and classes are paired as in `pair_classes`. Raises CannotDo if the model's
+    classes are not the data's classes, and ValueError for logits that are not [N, C].
 
     Args:
         categories: classes whose images are classified, two or more; None takes all.

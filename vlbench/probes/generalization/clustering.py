@@ -2,11 +2,10 @@
 
 `accuracy` assigns clusters to classes as in the paper's text: one to one, the largest overlap
 first. `accuracy_paper_code` assigns them as in the paper's code, `accuracy_hungarian` optimally.
-Departure: k-means and the eigenvectors start from a seed. Other images would have changed the
-clusters too. So errors are those of random halves of the images, clustered anew: the variance of
-their scores about each other is that of the whole score over other images (delete-half jackknife,
-Shao and Wu 1989; Politis and Romano 1994). `compare` takes the differences of two models on the
-same halves.
+Departure: k-means and the eigenvectors start from a seed. Other images would also have changed the
+clusters. So random halves of the images are clustered again: the variance of their scores estimates
+the variance of the whole score over other images (delete-half jackknife, Shao and Wu 1989; Politis
+and Romano 1994). `compare` uses the differences of two models on the same halves.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from vlbench.probes.generalization.categories import parted
 from vlbench.results import Outcome, Score
 from vlbench.threads import single_thread, threads_for
 
-# Classes of items, or numbers of them, int64.
+# Classes of items, or numbers of items, int64.
 Numbers = NDArray[np.int64]
 
 RANGES = {"adjusted_rand": (-0.5, 1.0)}  # scikit-learn's adjusted_rand_score
 
-# Halves of the images that are clustered anew.
+# Number of random halves of the images that are clustered.
 HALVES = 20
 
-# Random labellings that the chance level, and the floor of shuffled labels, are means over.
+# Number of random labellings averaged for the chance level, and for the floor of shuffled labels.
 LABELLINGS = 100
 
 # Rows of affinities per block, which stays in the cache while it is multiplied twice.
@@ -69,10 +68,10 @@ def items_right(counts: Numbers, label_of: Numbers) -> int:
 
 
 def greedy(counts: Numbers) -> Numbers:
-    """Return the classes where the largest overlap is matched first, one cluster per class.
+    """Return the class of each cluster, matching the largest overlap first, one cluster per class.
 
-    Of equal overlaps, the lower cluster goes first, then the lower class. A cluster that overlaps
-    no class that is left has none.
+    For equal overlaps, the lower cluster goes first, then the lower class. A cluster that overlaps
+    no remaining class has none.
     """
     clusters, classes = counts.nonzero()
     order = np.argsort(-counts[clusters, classes], kind="stable")
@@ -85,11 +84,11 @@ def greedy(counts: Numbers) -> Numbers:
 
 
 def code_rule(counts: Numbers) -> Numbers:
-    """Return the classes where each class takes its largest cluster, as the paper's code does.
+    """Return the class of each cluster if classes take their largest clusters (the paper's code).
 
-    A cluster that several classes take goes to the last of them, a cluster that none takes goes to
-    class 0, and a class without items takes none. Of equal overlaps, a class takes the lower
-    cluster (in the code: whichever the sort gives).
+    A cluster that several classes take goes to the last of them, a cluster that no class takes goes
+    to class 0, and a class without items takes no cluster. For equal overlaps, a class takes the
+    lower cluster (in the code: whichever the sort returns).
     """
     label_of = np.zeros(len(counts), dtype=np.int64)
     for label, cluster in enumerate(counts.argmax(0)):
@@ -99,10 +98,10 @@ def code_rule(counts: Numbers) -> Numbers:
 
 
 def hungarian(counts: Numbers) -> Numbers:
-    """Return the classes with the most items right, one cluster per class."""
+    """Return the class of each cluster with the most items right, one cluster per class."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - for one probe
 
-    # The rows come back in order.
+    # The rows are returned in order.
     return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
@@ -124,16 +123,15 @@ def clustering(
     *,
     seed: int = 0,
 ) -> Outcome:
-    """Return how well the clusters of the test images' features, one per class, fit the classes.
+    """Return how well clusters of the test images' features, one per class, match the classes.
 
-    Where all features point the same way, every score is chance. Raises TooFewRows for fewer images
-    than classes, DataError where the affinities do not fit into memory.
+    If all features are parallel, every score is at chance. Raises TooFewRows for fewer images than
+    classes, and DataError if the affinities do not fit into memory.
 
     Args:
         seed: seed that draws the starts of k-means and eigenvectors, the halves, chance and the
             floor.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     require_classes(data)
@@ -151,7 +149,7 @@ def clustering(
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     clustered = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters, by_half, notes = clustered["labels"].numpy(), NO_HALVES, list(clustered["notes"])
-    # Of copies of an image, one: in both halves they would make these alike.
+    # Only the first copy of an image is used: copies in both halves would make them similar.
     firsts = np.array([first for first, *_ in same_images(test)])
     if len(firsts) < 2 * k:
         notes.append(FEW_NOTE)
@@ -174,10 +172,10 @@ class TestImages(NamedTuple):
     label: Numbers
 
     def measured(self, clusters: Numbers | None, scores: Sequence[Score]) -> list[Measured]:
-        """Return the scores, the accuracies with their examples.
+        """Return the scores; accuracies have examples.
 
-        An example is right where its cluster is assigned to its class; without clusters, each has
-        the credit of chance.
+        An example is right if its cluster is assigned to its class; without clusters, each example
+        has chance credit.
         """
         counts = None if clusters is None else overlaps(clusters, self.label, len(self.names))
         measured = []
@@ -197,10 +195,11 @@ class TestImages(NamedTuple):
 def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     """Return `labels` int64 [N] in 0..k-1 and `notes`: scikit-learn's labels, up to rounding.
 
-    The affinity is |cosine| of float32 [N, D] features. The smallest eigenvectors of its normalised
-    Laplacian are the largest of the affinity with a zero diagonal, divided by the root of both
-    degrees: no matrix is factorised, and half of a symmetric one is enough to multiply by it.
-    Raises DataError where that half does not fit into memory.
+    The affinity is |cosine| of float32 [N, D] features. The eigenvectors of the smallest
+    eigenvalues of its normalised Laplacian are the eigenvectors of the largest eigenvalues of the
+    affinity with a zero diagonal, divided by the root of both degrees. So no matrix is factorised,
+    and half of the symmetric matrix is enough to multiply by it. Raises DataError if this half does
+    not fit into memory.
     """
     from sklearn.cluster import k_means  # noqa: PLC0415 - slow to import
     from sklearn.utils import check_random_state  # noqa: PLC0415
@@ -214,7 +213,7 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
     isolated = root == 0
     root[isolated] = 1
     values, vectors = _largest(blocks, root, k, random.uniform(-1, 1, n))
-    # Each connected part of the graph has an eigenvalue of 1.
+    # Each connected component of the graph has an eigenvalue of 1.
     if isolated.any() or (values > 1 - EQUAL).sum() > 1:
         notes.append(DISCONNECTED_NOTE)
     with warnings.catch_warnings(record=True) as caught, single_thread():
@@ -225,16 +224,16 @@ def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:
 
 
 def cluster_halves(features: Tensor, halves: Numbers, k: int, seed: int) -> Tensor:
-    """Return the labels of halves of the images that are clustered anew, [HALVES, N // 2]."""
+    """Cluster halves of the images again; return their labels, [HALVES, N // 2]."""
     parts = (features[torch.from_numpy(half)] for half in halves)
     return torch.stack([cluster(part, k, seed=seed)["labels"] for part in parts])
 
 
 def peak_bytes(images: int, width: int, k: int) -> float:
-    """Return the peak memory of clustering: half of a float64 matrix, and what is held beside it.
+    """Return the peak memory of clustering: half of a float64 matrix, and further arrays.
 
-    That is the features of length one, and later the vectors of ARPACK (2 k + 1, at least 20) and
-    two copies of k of them.
+    Further arrays are the normalised features, and later the vectors of ARPACK (2 k + 1, at least
+    20) and two copies of k vectors.
     """
     lanczos = min(max(2 * k + 1, 20), images)
     beside = images * max(width, lanczos + 2 * k) + lanczos**2
@@ -251,7 +250,7 @@ def _require_memory(images: int, width: int, k: int) -> None:
 
 
 def _affinities(features: Tensor) -> list[Floats]:
-    """Return |cosine| of pairs, 0 on the diagonal: ROWS rows per block, from its first row on."""
+    """Return |cosine| of pairs, 0 on the diagonal: ROWS rows per block, from the diagonal on."""
     from sklearn.preprocessing import normalize  # noqa: PLC0415 - slow to import
 
     unit = normalize(features.double().numpy(), copy=False)
@@ -265,7 +264,7 @@ def _affinities(features: Tensor) -> list[Floats]:
 
 
 def _product(blocks: list[Floats], x: Floats) -> Floats:
-    """Return the product of the symmetric matrix in blocks and a vector [N]."""
+    """Return the product of the symmetric matrix in `blocks` and a vector [N]."""
     result, first = np.zeros(len(x)), 0
     for block in blocks:
         last = first + len(block)
@@ -280,7 +279,7 @@ def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple
     from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - slow to import
 
     def raised(x: Floats) -> Floats:
-        # All eigenvalues are raised by one: ARPACK skips those of zero.
+        # All eigenvalues are raised by 1, because ARPACK skips eigenvalues of 0.
         return x.ravel() + _product(blocks, x.ravel() / root) / root
 
     operator = LinearOperator((len(root), len(root)), raised, dtype=np.float64)
@@ -292,7 +291,7 @@ def _largest(blocks: list[Floats], root: Floats, k: int, start: Floats) -> tuple
 def draw_halves(ids: Sequence[str], seed: int) -> Numbers:
     """Return the places of random halves of the items, [HALVES, N // 2], the same for all models.
 
-    They depend on the ids, and not on the order in which these come.
+    They depend on the ids, but not on the order of the ids.
     """
     rng, order = np.random.default_rng(seed), np.argsort(ids)
     return np.stack([order[rng.permutation(len(ids))[: len(ids) // 2]] for _ in range(HALVES)])
@@ -308,7 +307,8 @@ def values_of(clusters: Numbers, label: Numbers, k: int) -> Floats:
 def adjusted_rand(table: Numbers) -> float:
     """Return the adjusted Rand index of a table of counts (Hubert and Arabie 1985, equation 5).
 
-    Two labellings that put all items into one cluster, or each into its own, have 1.
+    If both labellings put all items into one cluster, or each item into a separate cluster, it is
+    1.
     """
     both, one, other = (_pairs(x) for x in (table, table.sum(0), table.sum(1)))
     expected = one * other / max(_pairs(table.sum()), 1.0)
@@ -319,7 +319,8 @@ def adjusted_rand(table: Numbers) -> float:
 def normalised_information(table: Numbers) -> float:
     """Return the mutual information of a table of counts over the mean of both entropies.
 
-    The mean is arithmetic, as usual in scikit-learn. Two labellings of one cluster each have 1.
+    The mean is arithmetic, the default of scikit-learn. It is 1 if both labellings have one
+    cluster.
     """
     joint = table / table.sum()
     alone = np.outer(joint.sum(1), joint.sum(0))
@@ -340,7 +341,7 @@ def _entropy(fractions: Floats) -> float:
 def _scores(
     found: Numbers | None, by_half: Floats, label: Numbers, k: int, seed: int
 ) -> list[Score]:
-    """Return the scores of a labelling; None has the scores of chance.
+    """Return the scores of a labelling; None gets chance scores.
 
     `by_half` are the values of all metrics on halves of the images, [halves, metrics].
     """
@@ -366,7 +367,7 @@ def _scores(
 
 
 def _interval(metric: str, value: float, drawn: Sequence[float], n: int) -> dict[str, Any]:
-    """Return error and interval, from the values on halves if there are any."""
+    """Return standard error and interval, from the values on halves if there are any."""
     if not drawn:
         return wilson(value * n, n)._asdict() if metric in RULES else {}
     variance, freedom = float(np.var(drawn, ddof=1)), len(drawn) - 1

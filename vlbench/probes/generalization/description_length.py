@@ -1,14 +1,14 @@
-"""How well a linear probe predicts the labels, from how few train images, and if by memorising.
+"""Description length of the labels under a linear probe, and the probe's selectivity.
 
 The online code of Voita and Titov 2020, arXiv:2003.12298, section 3.2 (`metrics.probe_worth`):
-labels of train images are sent block by block, each by a probe trained on the blocks before it. The
-same probes are tested on test images. Selectivity is that of Hewitt and Liang 2019,
+labels of train images are sent block by block, each coded by a probe trained on the blocks before
+it. The same probes are tested on test images. Selectivity is defined as in Hewitt and Liang 2019,
 arXiv:1909.03368, section 2.
 
-Departures. The probe is logistic regression with an L2 penalty, on features standardised by the
-images that it is trained on. Its probabilities are mixed with uniform ones, n images against one:
-few images may lack a class, and each label must keep some probability, or its code is infinitely
-long. Blocks that would end before one image per class on average are part of the next.
+Departures. The probe is logistic regression with an L2 penalty, on features standardised over its
+training images. Its probabilities are mixed with uniform probabilities with weights n : 1 for n
+images: a class may be absent from few images, and a label with probability 0 has an infinitely long
+code. Blocks that would end before one image per class on average are part of the next.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
 from vlbench.threads import threads_for
 
-# Iterations of L-BFGS at most.
+# Most iterations of L-BFGS.
 ITERATIONS = 1000
 
 
 class OnlineCoding(NamedTuple):
-    """How labels are sent: `c` is the inverse of a probe's penalty, `percent` where blocks end.
+    """How labels are sent: `c` is the inverse of a probe's penalty, `percent` the ends of blocks.
 
-    There are `seeds` seeds, from `seed` on: each draws the order of images, and what is shuffled.
+    There are `seeds` seeds, from `seed` on; each draws the order of images, and shuffles labels.
     """
 
     c: float = 1.0
@@ -68,9 +68,9 @@ PAPER_CODING = OnlineCoding()
 
 
 class Problem(NamedTuple):
-    """Features [N, D] and labels int64 [N] of the train images, and those of the test images.
+    """Features [N, D] and labels int64 [N] of the train images, and of the test images.
 
-    `images` are the train rows of each image, copies of it together.
+    `images` are the train rows of each image, including its copies.
     """
 
     train: Tensor
@@ -86,17 +86,17 @@ class Problem(NamedTuple):
         return train_probe(features, label, self.classes, self.c)
 
     def answer(self, probe: Probe, right: Tensor) -> Choice:
-        """Return a probe's choices for the test images; all classes are tied if these are equal."""
+        """Return a probe's choices for test images; if all images are equal, classes are tied."""
         if all_equal(self.test):
             return choose(torch.zeros(len(right), self.classes), right)
         return choose(probe(self.test), right, log_odds=True)
 
 
 class CodeLengths(NamedTuple):
-    """The bits [N] that each train image's label took in one order, and what they compare to.
+    """The bits [N] of each train image's label in one order, and of baselines.
 
-    `shuffled` are the bits of shuffled labels, `frequencies` those without features. `choices` are
-    those of the probe of each block's end but the last, for the test images.
+    `shuffled` are the bits of shuffled labels, `frequencies` the bits without features. `choices`
+    are the test choices of the probe trained at each block's end, except the last.
     """
 
     bits: Tensor
@@ -115,22 +115,20 @@ def description_length(
     coding: OnlineCoding = PAPER_CODING,
     types: str | None = None,
 ) -> Outcome:
-    """Return how short the code of the train labels is, and test accuracy by number of images.
+    """Return the code length of the train labels, and test accuracy by number of train images.
 
-    `compression` is how many times shorter it is than the code of equally likely classes, given the
-    mean length over random orders. Neither length has a chance level: a model that knows nothing
-    has the code of `class_frequencies`. Intervals of lengths are over images, or over their types,
-    and over orders; probes stay as they are. Where all test images have the same features, within
-    1e-6, accuracies are chance. Raises TooFewRows for a single block, and for a class without train
-    images.
+    `compression` is the length of the code of equally likely classes divided by this length,
+    averaged over random orders. Lengths have no chance level: a model without information has the
+    code of `class_frequencies`. Intervals of lengths are over images, or over their types, and over
+    orders; probes are fixed. If all test images have the same features, within 1e-6, accuracies are
+    at chance. Raises TooFewRows for a single block, and for a class without train images.
 
     Args:
-        coding: `c`, the inverse of a probe's penalty; `percent` of the images where blocks end;
+        coding: `c`, the inverse of a probe's penalty; ends of blocks in `percent` of the images;
             `seeds` orders of images, from `seed` on.
         types: column with the type of each image, for selectivity and intervals; None: no
             selectivity.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
@@ -163,8 +161,8 @@ def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Prob
     """Return logistic regression on [N, D] features, with probabilities of all classes.
 
     Class k has the probability (n p_k + 1 / K) / (n + 1). Dimensions that are constant, within 1e-6
-    of their largest |x|, are left out. Where all are, or only one class is there, p are the
-    frequencies of classes. Raises ValueError for features that are not finite.
+    of their largest |x|, are left out. If all are constant, or if there is only one class, p are
+    the class frequencies. Raises ValueError for features that are not finite.
     """
     require_finite(features)
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
@@ -191,7 +189,7 @@ def train_probe(features: Tensor, label: Tensor, classes: int, c: float) -> Prob
 
 
 def class_frequencies(label: Tensor, classes: int) -> Probe:
-    """Return the probe that gives each class its frequency among labels, mixed alike."""
+    """Return the probe that predicts class frequencies, mixed in the same way."""
     counts = label.bincount(minlength=classes).double()
     logs = ((counts + 1 / classes) / (len(label) + 1)).log()
     return lambda points: logs.expand(len(points), -1)
@@ -209,7 +207,7 @@ def _measure(
     problem: Problem, data: Data, ends: Sequence[int], types: str | None, seeds: Sequence[int]
 ) -> list[Measured]:
     sent = [_send(problem, ends, np.random.default_rng(seed)) for seed in seeds]
-    # Trained on all images, the probe is the same in any order.
+    # The probe trained on all images does not depend on the order.
     whole = problem.fit(problem.train, problem.label)
     by_end = [*zip(*(one.choices for one in sent), strict=True)]
     by_end.append((problem.answer(whole, problem.right),))
@@ -221,9 +219,9 @@ def _measure(
 
 
 def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> CodeLengths:
-    """Return what it takes to send the labels in a random order."""
+    """Return the code lengths of the labels in a random order."""
     n, classes = len(problem.label), problem.classes
-    # Copies of an image come together: the probe of a later block would know their labels.
+    # Copies of an image are sent together: the probe of a later block would know their labels.
     drawn = [problem.images[i] for i in rng.permutation(len(problem.images))]
     order = torch.tensor([*chain(*drawn)])
     x, y = problem.train[order], problem.label[order]
@@ -238,7 +236,7 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Co
 
 
 def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
-    """Return what train images are not independent by: their types, or that they are copies."""
+    """Return the cluster of each train image: its type, or the image that it is a copy of."""
     if types is not None:
         return [str(one) for one in data.splits["train"][types]]
     number = {row: str(i) for i, rows in enumerate(problem.images) for row in rows}
@@ -295,7 +293,7 @@ def _code_lengths(
 
 
 def _draws(values: Any) -> list[float]:
-    """Return the values of several trials; none of a single one."""
+    """Return the values of several trials; empty for a single trial."""
     return [float(value) for value in values] if len(values) > 1 else []
 
 
@@ -319,7 +317,7 @@ def _accuracy(images: int, choices: Sequence[Choice], data: Data) -> Measured:
 def _selectivity(
     problem: Problem, whole: Probe, data: Data, types: str, seeds: Sequence[int]
 ) -> Measured:
-    """Return selectivity on the test images of types that train images have, in clusters by type.
+    """Return selectivity on test images whose type is in training, in clusters by type.
 
     Each seed draws the labels of a control task.
     """

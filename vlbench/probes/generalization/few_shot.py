@@ -2,11 +2,11 @@
 
 The paper names no distance. `accuracy` is the dot product with the un-normalised mean of normalised
 features, as in the paper's code: a dispersed class has a short mean, which makes it less likely to
-be chosen. This is not so for `accuracy_cosine` and `accuracy_euclidean` (Snell et al. 2017,
-arXiv:1703.05175, eq. 2). `draws` are the accuracies of the trials, whose deviation (ddof 0) is the
-error bar of the code. Departures from the code: every draw is seeded; a trial has one order of the
-train images for all N, where the code draws anew for each N; tied classes share the credit, where
-in the code the first class wins.
+be chosen. This does not apply to `accuracy_cosine` and `accuracy_euclidean` (Snell et al. 2017,
+arXiv:1703.05175, eq. 2). `draws` are the accuracies of the trials; their standard deviation (ddof
+0) is the error bar of the code. Departures from the code: every draw is seeded; a trial has the
+same order of the train images for all N, while the code draws again for each N; tied classes share
+the credit, while in the code the first class wins.
 """
 
 from __future__ import annotations
@@ -51,21 +51,20 @@ def few_shot(
     seed: int = 0,
     floors: dict[str, str] | None = None,
 ) -> Outcome:
-    """Return the test accuracy of the means of N train images per class, for each N of `shots`.
+    """Return the test accuracy with means of N train images per class, for each N in `shots`.
 
-    Each trial is one order of the train images, of which the first N of each class are taken: the
-    examples of few shots are among those of more. Raises TooFewRows, with the class, where a class
-    has fewer train images than the largest of `shots`. Train images that no trial draws do not pass
-    through the model. The parts of `categories` are drawn with the same seed.
+    Each trial is an order of the train images, whose first N per class are used, so that examples
+    are nested over N. Raises TooFewRows, with the class, if a class has fewer train images than the
+    largest of `shots`. Train images that no trial draws are not encoded. The parts of `categories`
+    are drawn with the same seed.
 
     Args:
         shots: numbers of train images per class, each 1 or more.
         trials: random orders of the train images, 1 or more; scores are means over them.
         seed: seed that draws the orders.
-        floors: a column by the name of each floor: the same accuracy by that column, without a
-            model.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        floors: by name of a floor, a column; the floor is the same accuracy with features of this
+            column instead of a model.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(shots, default=0) < 1 or trials < 1:
@@ -89,9 +88,9 @@ def few_shot(
 def _outcome(
     features: dict[str, Tensor], examples: Tensor, shots: Sequence[int], data: Data
 ) -> Outcome:
-    """Return the accuracy by features of the test images and of the examples' train images.
+    """Return the accuracies from features of the test images and of the drawn train images.
 
-    `examples` int64 [trials, C, shots] are places among the latter.
+    `examples` int64 [trials, C, shots] are places among the drawn train images.
     """
     test, trials = data.splits["test"], len(examples)
     support, queries = (normalise(features[split]) for split in ("train", "test"))
@@ -137,16 +136,16 @@ def _draw(
 
 
 def normalise(features: Tensor) -> Tensor:
-    """Give features [N, D] length one, in place; a vector of length zero stays zero."""
+    """Normalise features [N, D] to length 1, in place; a zero vector stays zero."""
     for part in torch.split(features, ROWS):
-        # In float64 no square of a float32 overflows or vanishes.
+        # In float64 no square of a float32 overflows or underflows.
         norm = torch.linalg.vector_norm(part, dim=1, keepdim=True, dtype=torch.float64)
         part.div_(norm.masked_fill(norm == 0, 1.0).float())
     return features
 
 
 def _classify(queries: Tensor, lengths: Tensor, means: Tensor, right: Tensor) -> list[Choice]:
-    """Return the choice of each test image, a query of this length, by each of the rules."""
+    """Return the choice of each query (a test image and its length) under each rule."""
     rows = max(1, BLOCK // len(means))
     blocks = zip(*(torch.split(part, rows) for part in (queries, lengths, right)), strict=True)
     parts = [_choices(query, length, means, label) for query, length, label in blocks]

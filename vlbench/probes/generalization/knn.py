@@ -1,8 +1,8 @@
 """Classification by the nearest train images. Caron et al. 2021, arXiv:2104.14294, section 3.2.
 
-The vote of a train image with cosine similarity s to the test image counts exp(s / temperature), as
-in Wu et al. 2018, arXiv:1805.01978, section 3.4. Departure: train images as near as the k-th share
-the places that are left, where in the authors' code the order of rows decides.
+The vote of a train image with cosine similarity s to the test image has weight exp(s /
+temperature), as in Wu et al. 2018, arXiv:1805.01978, section 3.4. Departure: train images as near
+as the k-th share the remaining places, while in the authors' code the order of rows decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vlbench.threads import threads_for
 # Similarities computed at a time.
 BLOCK = 1 << 24
 
-# So many more than the k nearest are found at first, in case some are tied with the k-th.
+# Extra neighbours found at first, in case some are tied with the k-th.
 MORE = 8
 
 
@@ -44,19 +44,18 @@ def knn(
     k: Sequence[Positive] = (1, 5, 20, 200),
     temperature: float = 0.07,
 ) -> Outcome:
-    """Return how often the class with most votes of the k nearest train images is the right one.
+    """Return how often the class with most votes of the k nearest train images is right.
 
-    Where t train images are as similar as the k-th, within 1e-6, and r places are left for them,
-    each counts r / t of its vote. Tied classes share the credit. Where all test images have the
-    same features, within 1e-6, all classes are tied: the votes would only tell which class is
-    common. Raises TooFewRows for fewer train images than the largest `k`, and for a class without
-    any.
+    If t train images are as similar as the k-th, within 1e-6, and r places are left for them, each
+    counts r / t of its vote. Tied classes share the credit. If all test images have the same
+    features, within 1e-6, all classes are tied: the votes would only reflect which class is common.
+    Raises TooFewRows for fewer train images than the largest `k`, and for a class without train
+    images.
 
     Args:
-        k: numbers of nearest train images that vote, each 1 or more.
+        k: numbers of nearest train images that vote, each 1 or more, scored separately.
         temperature: a vote is exp(cosine / temperature), up to a factor; above 0.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     if min(k, default=0) < 1 or temperature <= 0:
@@ -98,9 +97,10 @@ def knn(
 def _votes(
     similarity: Tensor, label: Tensor, classes: int, k: Sequence[int], temperature: float
 ) -> Tensor:
-    """Return the votes of the k nearest for each class, float64 [K, B, C], for each of K `k`.
+    """Return the votes of the k nearest per class, float64 [K, B, C], for K values of `k`.
 
-    `similarity` is [B, N] of test to train images, `label` int64 [N]. The largest vote counts 1.
+    `similarity` is [B, N] of test to train images, `label` int64 [N]. The largest vote has weight
+    1.
     """
     near = similarity.topk(min(max(k) + MORE, similarity.shape[1]))
     last = near.values[:, max(k) - 1 : max(k)] - TIED

@@ -1,7 +1,7 @@
 """A linear probe on frozen features: cross-entropy and Adam, as in arXiv:2104.08313, section 3.3.
 
-L2 weight decay acts on weights and bias alike. The weights are those after the last epoch. L-BFGS
-goes to the optimum of the same loss, which Adam's epochs approach.
+L2 weight decay acts on weights and bias. The weights after the last epoch are used. L-BFGS finds
+the optimum of the same loss, which Adam approaches.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.results import Positive
 from vlbench.threads import threads_for
 
-# Logits computed at a time, however large the test set.
+# Logits computed at a time, independent of the size of the test set.
 BLOCK = 1 << 20
 
-# Features that are digested at a time.
+# Features digested at a time.
 KEYED = 1 << 12
 
-# L-BFGS: iterations of a step, steps at most, features passed at a time, and the largest part of
-# the gradient at what counts as the optimum, where all features have one scale.
+# L-BFGS: iterations per step, most steps, features per pass, and the largest component of the
+# gradient that counts as the optimum, with all features on one scale.
 ITERATIONS, STEPS, PASSED, FLAT = 10, 100, 1 << 14, 1e-4
 
 # The weight [C, D] and the bias [C] of a linear probe.
@@ -40,7 +40,7 @@ class LinearTraining(NamedTuple):
     """How linear probes are trained; a seed draws the first weights and the order of images.
 
     There are `seeds` seeds, from `seed` on: a score is the mean over their probes. The `optimizer`
-    is adam, or lbfgs, which draws nothing and takes only the weight decay.
+    is adam, or lbfgs, which is deterministic and uses only the weight decay.
     """
 
     epochs: Positive = 20
@@ -63,10 +63,9 @@ def train_linear_probe_once(
     size: tuple[int, int],
     training: LinearTraining,
 ) -> LinearProbe:
-    """Return the probe trained on the same features [N, D] in every epoch, or its stored copy.
+    """Return the probe trained on the same features [N, D] in every epoch, or load it.
 
-    A training that was killed goes on where its last checkpoint was. That by L-BFGS tells whether
-    it has `converged`.
+    A killed training resumes from its last checkpoint. The result of L-BFGS contains `converged`.
     """
     starts = range(0, len(features), KEYED)
     key = {"what": "linear probe", "label": label, "size": size, "device": engine.device.type}
@@ -92,7 +91,7 @@ def train_linear_probe(
 ) -> LinearProbe:
     """Return a probe of size (C, D), trained on `device` for one epoch per item of `epochs`.
 
-    An item holds the features [N, D] of its epoch, in the order of `label` [N].
+    An item contains the features [N, D] of its epoch, in the order of `label` [N].
     """
     probe = LinearProbeTraining(torch.empty(0), label, size, training, device)
     for epoch, probe.features in enumerate(epochs):
@@ -105,7 +104,7 @@ def train_linear_probe(
 class LinearProbeTraining:
     """The training of a linear probe of size (C, D), for `Engine.train`; `result` has its weights.
 
-    `features` are those of the epoch, in the order of `label` [N]. The seed draws PyTorch's own
+    `features` are the features of the epoch, in the order of `label` [N]. The seed draws PyTorch's
     initialisation of a linear layer, then the order of each epoch.
     """
 
@@ -144,12 +143,12 @@ class LinearProbeTraining:
         self._adam.step()
 
     def state(self) -> Mapping[str, Any]:
-        """Return all that the steps to come depend on."""
+        """Return everything that later steps depend on."""
         parts = {"weights": dict(self._linear.state_dict()), "adam": self._adam.state_dict()}
         return {**on_cpu(parts), "order": self._order, "rng": self._rng.get_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as it was when `state` was returned."""
+        """Restore the training to a returned `state`."""
         self._linear.load_state_dict(state["weights"])
         self._adam.load_state_dict(state["adam"])
         self._order = state["order"]
@@ -163,7 +162,7 @@ class LinearProbeTraining:
 class LinearProbeOptimum:
     """The training of a linear probe by L-BFGS (Liu and Nocedal 1989) from zero to its optimum.
 
-    The loss is the mean cross-entropy and half the weight decay times the squares of all weights.
+    The loss is the mean cross-entropy + half the weight decay times the sum of squared weights.
     """
 
     steps = STEPS
@@ -176,11 +175,11 @@ class LinearProbeOptimum:
         training: LinearTraining,
         device: torch.device,
     ) -> None:
-        """Begin. Arguments are those of `LinearProbeTraining`."""
+        """Begin. Arguments are the same as for `LinearProbeTraining`."""
         self._features = features.to(device) if isinstance(features, Tensor) else features
         self._label, self._decay = label.to(device), training.weight_decay
-        # What is optimised is the weight times a scale, by which the loss curves about as much in
-        # all directions; the bias is the last column.
+        # The optimised variable is the weight times a scale that makes the curvature of the loss
+        # similar in all directions; the bias is the last column.
         self._scaled = torch.zeros(size[0], size[1] + 1, device=device)
         self._scale = self._scales()
         self._lbfgs = torch.optim.LBFGS(
@@ -204,24 +203,24 @@ class LinearProbeOptimum:
             self._converged = self._scaled.grad.abs().amax().item() <= FLAT
 
     def state(self) -> Mapping[str, Any]:
-        """Return all that the steps to come depend on."""
+        """Return everything that later steps depend on."""
         parts = {"scaled": self._scaled, "lbfgs": self._lbfgs.state_dict()}
         return {**on_cpu(parts), "converged": self._converged}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as it was when `state` was returned."""
+        """Restore the training to a returned `state`."""
         self._scaled.copy_(state["scaled"])
         self._lbfgs.load_state_dict(state["lbfgs"])
         self._converged = state["converged"]
 
     def result(self) -> LinearProbe:
-        """Return the weights, on the CPU, and whether they are the optimum's."""
+        """Return the weights, on the CPU, and whether they are at the optimum."""
         weight = (self._scaled / self._scale).cpu()
         probe = {"weight": weight[:, :-1].contiguous(), "bias": weight[:, -1].contiguous()}
         return {**probe, "converged": torch.tensor(self._converged)}
 
     def _scales(self) -> Tensor:
-        """Return the root of how the loss curves along each weight at zero, by class: [D + 1]."""
+        """Return the root of the loss's curvature along each weight at zero, per class: [D + 1]."""
         starts = range(0, len(self._label), PASSED)
         squares = torch.stack([self._part(start).square().sum(0) for start in starts]).sum(0)
         curvature = torch.ones_like(self._scaled[0])
@@ -233,7 +232,7 @@ class LinearProbeOptimum:
         return self._features[start : start + PASSED].to(self._scaled)
 
     def _loss(self) -> float:
-        """Return the loss, and leave the gradient of what is optimised."""
+        """Return the loss, and set the gradient of the optimised variable."""
         weight = self._scaled / self._scale
         loss, gradient = self._gradient(weight)
         self._scaled.grad = gradient / self._scale
@@ -250,7 +249,7 @@ class LinearProbeOptimum:
             logits = torch.addmm(weight[:, -1], x, weight[:, :-1].T)
             entropy = torch.logsumexp(logits, 1, keepdim=True)
             loss += (entropy - logits.gather(1, label)).cpu().double().sum() / n
-            # Softmax less one where the label is, by n: the gradient of the logits.
+            # The gradient of the logits: (softmax - one-hot label) / n.
             of_logits = (logits - entropy).exp_()
             of_logits.scatter_add_(1, label, -torch.ones_like(entropy)).div_(n)
             gradient[:, :-1].addmm_(of_logits.T, x)
@@ -264,9 +263,9 @@ def zero_probe(classes: int, width: int) -> LinearProbe:
 
 
 def classify(probe: LinearProbe, features: Features, right: Tensor) -> Choice:
-    """Return the choice of the highest logit for each of [N, D] features, `right` [N] being right.
+    """Return the choice of the highest logit for each of [N, D] features; `right` [N] is right.
 
-    Logits are tied within 1e-6 of |x| max |w| + max |b|, the magnitude that entered them.
+    Logits are tied within 1e-6 of |x| max |w| + max |b|, the magnitude of their terms.
     """
     weight, bias = probe["weight"], probe["bias"]
     largest, offset = weight.norm(dim=1).amax(), bias.abs().amax()
@@ -294,7 +293,7 @@ def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) ->
 
 
 def _initialise(classes: int, width: int, rng: torch.Generator) -> nn.Linear:
-    """Return a linear layer as PyTorch initialises it, but drawn from `rng`."""
+    """Return a linear layer with PyTorch's initialisation, drawn from `rng`."""
     linear = nn.Linear(width, classes, device="meta").to_empty(device="cpu")
     nn.init.kaiming_uniform_(linear.weight, a=math.sqrt(5), generator=rng)
     bound = 1 / math.sqrt(width)

@@ -1,42 +1,42 @@
-"""Known and said: what a linear probe reads of an image's class in a model, and what it says.
+"""Known and said: the accuracy of a linear probe on a model's features, and of the model itself.
 
-`said` is the accuracy of the model's own choice, by its scores of all classes. `read` is the
-accuracy of a linear probe on the features of a layer, `said_fitted` that of the same probe, trained
-on the same images, on the scores of all classes. A model whose words have priors says less than it
-knows, although its scores lose nothing: `said_fitted` is without the priors. Layers and scores are
-the stages of a model. The best stage is chosen on train images that are held out, and never on test
-images: the best layer if it beats the scores by more than the standard error of the paired
-difference, else the scores. A layer chosen by less was often read worse than the scores on test
-images (docs/statistics.md).
+`said` is the accuracy of the model's choice, by its scores of all classes. `read` is the accuracy
+of a linear probe on the features of a layer. `said_fitted` is the accuracy of the same probe,
+trained on the same images, on the scores of all classes. A model with priors over class names may
+say less than it knows although its scores contain the information; `said_fitted` removes the
+priors. Layers and scores are the stages of a model. The best stage is chosen on held-out train
+images, never on test images: the best layer if it beats the scores by more than the standard error
+of the paired difference, otherwise the scores. Layers chosen by a smaller margin were often worse
+than the scores on test images (docs/statistics.md).
 
 - `read_best`: the accuracy that is read at the best stage.
-- `gap`: `read_best` less `said_fitted`, paired by image; 0 if the scores are the best stage.
-- `gap_to_said`: `read_best` less `said`. It contains the priors of the words.
+- `gap`: `read_best` minus `said_fitted`, paired by image; 0 if the scores are the best stage.
+- `gap_to_said`: `read_best` minus `said`. It includes the priors over class names.
 - `said_where_read`, `said_where_not_read`: `said` on the images whose class is read at the best
   stage, and on the others.
-- `read_lost`: how much `read` falls from a layer to the next stage, where it falls most on the
-  train images that are held out.
+- `read_lost`: the drop of `read` from a layer to the next stage, at the layer with the largest
+  drop on held-out train images.
 
-What it is not. A probe is trained on labels, which the model does not see when it is asked: what is
-read need not be what the model uses. A gap is a lower bound at this number of train images: with
-more images or another probe more may be read.
+Limits. A probe is trained on labels, which the model does not see when it is asked: information
+that is read need not be used by the model. A gap is a lower bound at this number of train images:
+more images or another probe may read more.
 
-Floors of each layer are what the same probe reads of raw pixels, and of the same layer of the same
-network with random weights, drawn once with the adapter's own seed. A reading that is not above a
-floor, by the paired 95 % interval, is no knowledge of the model's. The second network is loaded
-beside the first and takes as much memory again.
+Each layer has two floors: the accuracy of the same probe on raw pixels, and on the same layer of
+the same network with random weights, drawn once with the adapter's seed. A reading that does not
+exceed a floor, by the paired 95 % interval, is not evidence of knowledge. The second network is
+loaded in addition to the first, which doubles the memory.
 
-The artifact `read_by_train_images` has the accuracy of the best stage and of the scores for parts
-of the train images, each among those of the next part.
+The artifact `read_by_train_images` has the accuracy of the best stage and of the scores for nested
+parts of the train images.
 
-There is no selectivity (Hewitt and Liang 2019, arXiv:1909.03368): an image does not occur twice, so
-that labels drawn per image tell nothing of a test image and a control task is at chance whatever
-the features are. The price of such labels is in `description_length`.
+There is no selectivity (Hewitt and Liang 2019, arXiv:1909.03368): images do not recur, so that
+labels drawn per image carry no information about test images, and a control task is at chance for
+any features. `description_length` measures the code length of such labels.
 
-The probe is the optimum that `transfer` reaches by L-BFGS. Departure: each feature, and the scores
-of each class, are standardised by the train images first. Similarities differ by hundredths and
-log-likelihoods by tens, and the weight decay must cost all stages the same. `read_knn` is what
-`knn` returns, on features as they are.
+The probe is the optimum that `transfer` finds by L-BFGS. Departure: each feature, and the scores of
+each class, are first standardised over the train images, because similarities differ by hundredths
+and log-likelihoods by tens, and weight decay must penalise all stages equally. `read_knn` is the
+accuracy of `knn` on the original features.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ SCORES = "scores"
 
 SPLITS = ("train", "test")
 
-# Parts of the train images that are read besides all of them: an eighth, a quarter and a half.
+# Parts of the train images that also train probes: an eighth, a quarter and a half.
 PARTS = (8, 4, 2)
 
 # The width and height that images are resized to for the floor of raw pixels.
@@ -125,7 +125,7 @@ Floors = Mapping[str, Mapping[str, Tensor]]
 
 
 class Reading(NamedTuple):
-    """What a linear probe chooses for test images, and the numbers per image that it reads."""
+    """The choices of a linear probe for test images, and the number of features per image."""
 
     choice: Choice
     width: int
@@ -145,24 +145,23 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     k: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
-    """Return what is read at each stage of a model, what it says, and the gap between both.
+    """Return the accuracy read at each stage of a model, the accuracy said, and their gap.
 
-    A model is asked for its similarities, else for matching scores, else for log-likelihoods of
-    answers, else for the logits of its own classifier. Raises CannotDo for a model that scores no
-    classes, and TooFewRows for a class without train images or too few train images to hold some
-    out.
+    A model's scores are its similarities, else matching scores, else log-likelihoods of answers,
+    else the logits of its classifier. Raises CannotDo for a model that scores no classes, and
+    TooFewRows for a class without train images or too few train images to hold some out.
 
     Args:
         prompts: a prompt with {} for the name, a list of prompts, or a set of open_clip:
             openai_imagenet or simple_imagenet.
         class_names: a list of names, new names by old (`{cat: Katze}`), or the set openai_imagenet;
             None: the names of the data, with blanks for underscores.
-        question: question put to a model that generates; the prompts are its answers.
-        layers: names of layers of the image encoder to read, or `all`; a model without layers has
-            its output.
+        question: question to a generative model; the prompts are its answers.
+        layers: names of layers of the image encoder to read, or `all`; for a model without layers
+            the output is read.
         weight_decay: weight decay of the linear probes.
         k: number of nearest train images that vote in `read_knn`, 1 or more.
-        seed: seed that draws the train images that are held out, and parts of the train images.
+        seed: seed that draws the held-out train images, and parts of the train images.
     """
     if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
         raise CannotDo("the model does not score classes, so there is nothing to compare")
@@ -204,7 +203,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
 
 
 class Stages(NamedTuple):
-    """The layers of a model with the engines that give their features, and how they are read."""
+    """The layers of a model with the engines that return their features, and settings of probes."""
 
     model: ImageEncoder
     engine: Engine
@@ -223,12 +222,12 @@ class Stages(NamedTuple):
         return _read(self.features(stage, data), data, self.engine, self.training)
 
     def read_all(self, data: Data) -> dict[str, Reading]:
-        """Return the reading of each layer, and of the scores; in memory is one layer at a time."""
+        """Return the reading of each layer, one layer in memory at a time, and of the scores."""
         return {stage: self.read(stage, data) for stage in (*self.engines, SCORES)}
 
 
 def _read_untrained(stages: Stages, data: Data) -> tuple[dict[str, dict[str, Tensor]], list[str]]:
-    """Return the floor of random weights at each layer, or a note that says why there is none."""
+    """Return each layer's features with random weights, or a note that explains their absence."""
     try:
         network = stages.engine.untrained(stages.model)
     except (CannotDo, WeightsError) as error:
@@ -240,7 +239,7 @@ def _read_untrained(stages: Stages, data: Data) -> tuple[dict[str, dict[str, Ten
 
 
 def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
-    """Return the accuracy that is read at each stage on train images that are held out."""
+    """Return the accuracy read at each stage on held-out train images."""
 
     def read(rows: Data, _: object) -> dict[str, Measured]:
         require_classes(rows)
@@ -258,7 +257,7 @@ def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
 
 
 def best_stage(held_out: Mapping[str, Measured]) -> str:
-    """Return the layer that is read best on held-out images, or the scores.
+    """Return the layer with the best reading on held-out images, or the scores.
 
     A layer is chosen only if it beats the scores by more than the standard error of the paired
     difference.
@@ -273,9 +272,9 @@ def best_stage(held_out: Mapping[str, Measured]) -> str:
 
 
 def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: int) -> Artifact:
-    """Return the accuracy of stages by the number of train images, with the readings of all.
+    """Return the accuracy of stages by the number of train images; `whole` is read from all.
 
-    Parts are stratified by class, and left out if they lack a class of the train images.
+    Parts are stratified by class, and left out if a class of the train images is absent.
     """
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
@@ -308,7 +307,7 @@ def _measure(
     held_out: Mapping[str, Measured],
     floors: Floors,
 ) -> list[Measured]:
-    """Return the scores of what is said, of what is read at each stage, and the gaps between."""
+    """Return the scores of `said`, of readings at each stage, and of their gaps."""
     examples = data.splits["test"]["image"].examples()
     right = torch.from_numpy(labels(data.splits["test"]))
 
@@ -332,13 +331,13 @@ def _measure(
 
 
 def with_scores(rows: Split, scores: Tensor) -> Split:
-    """Return the rows with the scores of all classes as a column, which selections keep."""
+    """Return the rows with the scores of all classes as a column, which `select` keeps."""
     column = Column(digest(scores), "value", [*scores], range(len(scores)))
     return Split({**rows.columns, SCORES: column})
 
 
 def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dict[str, Engine]:
-    """Return an engine for each layer, in order of depth, that gives its features."""
+    """Return an engine for each layer, in order of depth, that returns its features."""
     wanted = [asked] if isinstance(asked, str) else asked
     if IMAGES.methods(model) is None and wanted in ([ALL], [OUTPUT]):
         return {OUTPUT: engine}
@@ -350,9 +349,9 @@ def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dic
 def _read(
     features: Mapping[str, Tensor], data: Data, engine: Engine, training: LinearTraining
 ) -> Reading:
-    """Return what a linear probe reads in [N, D] features of the train and the test images.
+    """Return the reading of a linear probe on [N, D] features of the train and test images.
 
-    All classes are tied where all test images have the same features, as in `transfer`.
+    All classes are tied if all test images have the same features, as in `transfer`.
     """
     label = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
     require_train_images(label["train"], label["test"], data.classes)
@@ -369,7 +368,7 @@ def _read(
 def standardise(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
     """Return features float32 [N, D] of mean 0 and variance 1 over the train rows.
 
-    A feature that is the same in all train rows, within 1e-6 of it, is 0 in both.
+    A feature that is constant over the train rows, within 1e-6 of its value, is 0 in both.
 
     Example:
         >>> train, test = torch.tensor([[1.0, 5.0], [3.0, 5.0]]), torch.tensor([[1.0, 6.0]])
@@ -396,7 +395,7 @@ def _pixels(images: Sequence[Image]) -> list[Tensor]:
 
 
 def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
-    """Return what is said of the images whose class is read, and of the others, if any exist."""
+    """Return `said` on the images whose class is read, and on the others, if any exist."""
     assert said.examples
     assert said.answers
     right = np.asarray(said.credit)
@@ -415,7 +414,7 @@ def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
 def _lost(
     held_out: Mapping[str, Measured], read: Mapping[str, Choice], examples: Examples
 ) -> list[Measured]:
-    """Return how much reading falls after the layer where it falls most on held-out images."""
+    """Return the drop of `read` after the layer with the largest drop on held-out images."""
     value = {stage: measured.score.value for stage, measured in held_out.items()}
     falls = {pair: value[pair[0]] - value[pair[1]] for pair in pairwise(value)}
     layer, following = max(falls, key=lambda pair: falls[pair])
@@ -440,7 +439,7 @@ def _notes(
     readings: Mapping[str, Reading],
     train: int,
 ) -> list[str]:
-    """Return what a row says of the best stage, and of how it was found."""
+    """Return notes on the best stage, and on how it was chosen."""
     widths = ", ".join(f"{stage} {reading.width}" for stage, reading in readings.items())
     notes = {
         f"best stage, chosen on {held_out} held-out train images: {best}": True,
@@ -453,7 +452,7 @@ def _notes(
 
 
 def _notes_of_floors(read: Mapping[str, Choice], floors: Floors, examples: Examples) -> list[str]:
-    """Return a note for each floor that reaches what is read at some layers."""
+    """Return a note for each floor that `read` does not exceed at some layers."""
     reached: dict[str, list[str]] = {}
     for layer, of_layer in floors.items():
         for floor, credit in of_layer.items():
@@ -469,7 +468,7 @@ def _notes_of_floors(read: Mapping[str, Choice], floors: Floors, examples: Examp
 
 
 def is_above(credit: Tensor, floor: Tensor, examples: Examples) -> bool:
-    """Return whether the paired 95 % interval of a reading less its floor is above 0."""
+    """Return whether the paired 95 % interval of a reading minus its floor is above 0."""
     interval = gain("above", credit, floor, examples).score.ci95
     assert interval
     return interval[0] > 0

@@ -1,20 +1,20 @@
 """Robustness to random projected gradient descent. arXiv:2104.08313, section 3.4.
 
-`success` is the fraction of perturbed images that are classified as another class than the right
-one (untargeted), or as the class `target_offset` further on (targeted), whether or not the image
-was classified correctly before: at epsilon 0 untargeted it is one minus `clean_accuracy`. Its
-chance is the score of a model that cannot tell classes apart: of K classes, 1 - 1/K and 1/K.
-`success_given_correct` is the same among the images that were classified correctly: one tied among
-k counts 1/k, so that a model whose classes are all tied scores chance. At epsilon 0 it has no
-chance, for what was right stays so. A tie after the attack counts in part, as in every score;
-foolbox's own verdict has no ties.
+`success` is the fraction of perturbed images that are classified as a wrong class (untargeted), or
+as the class `target_offset` further on (targeted), whether or not the image was classified
+correctly before. At epsilon 0, untargeted, it is 1 - `clean_accuracy`. Its chance level is the
+score of a model that cannot distinguish classes: 1 - 1/K and 1/K for K classes.
+`success_given_correct` is the same among images that were classified correctly before; an image
+tied among k classes counts 1/k, so that a model whose classes are all tied is at chance. At epsilon
+0 it has no chance level, because right images stay right. A tie after the attack counts in part, as
+in every score; foolbox's success criterion has no ties.
 
-Epsilon is in units of pixels in [0, 1], at the adapter's own image size; normalisation is part of
-the attacked model. At epsilon 0 nothing can move, so no attack is run. Departures from the paper's
-code: every draw is seeded; a model without a classifier gets a linear head, trained as in
-`transfer` on features of images that are not augmented (the paper gives no settings).
-`success_early_stop`, off by default, is another rule: an attack succeeds on an image if it succeeds
-after any step, not only after the last.
+Epsilon is in units of pixels in [0, 1], at the adapter's image size; normalisation is part of the
+attacked model. At epsilon 0 no attack is run. Departures from the paper's code: every draw is
+seeded; a model without a classifier gets a linear head, trained as in `transfer` on features of
+images that are not augmented (the paper gives no settings). `success_early_stop`, off by default,
+is a different rule: an attack succeeds on an image if it succeeds after any step, not only after
+the last.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         target_offset: the target of class y is (y + target_offset) mod K; no multiple of the K
             classes.
         goals: `untargeted`, `targeted`, or both.
-        sample: number of test `images` and the `seed` that draws them as the paper's code; None
+        sample: number of test `images` and the `seed` that draws them, as in the paper's code; None
             takes all.
         attack: `steps`, `rel_stepsize` in units of epsilon, `batch_size` of a random start,
             `early_stop`.
         seed: seed that draws the random starts, and trains the head of a model without a
             classifier.
-        categories: classes whose images are attacked and learned from, two or more; None takes all.
+        categories: classes whose images are attacked and train a head, two or more; None takes all.
     """
     data = data if categories is None else of_classes(data, categories)
     require_classes(data)
@@ -147,19 +147,19 @@ class TestImages(NamedTuple):
     classes: Sequence[str]
 
     def measured(self, score: Score, credit: Tensor, chosen: Tensor) -> Measured:
-        """Return a score with the credit of each image and the classes chosen."""
+        """Return a score with the credit of each image and the chosen classes."""
         answers = Answers(self.classes, chosen, labels(self.split))
         return Measured(score, self.split["image"].examples(), credit, answers)
 
 
 def _draw_sample(test: Split, sample: Sample | None) -> Split:
-    """Return the sample in the order drawn, or all test images in their own order."""
+    """Return the sample in the order drawn, or all test images in the order of the data."""
     if sample is None:
         return test
     if not 1 <= sample.images <= len(test):
         present = f"the test split has {counted(len(test), 'image')}, {sample.images} requested"
         raise TooFewRows(present, sample.images)
-    # The paper's code draws from NumPy's older generator.
+    # The paper's code uses NumPy's older generator.
     order = np.random.RandomState(sample.seed).permutation(len(test))
     return test.select(order[: sample.images].tolist())
 
@@ -194,7 +194,7 @@ def _clean_accuracy(clean: Predictions, tested: TestImages) -> Measured:
 def _successes(
     attack: Attack, after: Predictions, clean: Predictions, tested: TestImages
 ) -> list[Measured]:
-    """Return the success on all images, and on those classified correctly."""
+    """Return the success on all images, and on correctly classified images."""
     metric = "success_early_stop" if attack.descent.early_stop else "success"
     untargeted = attack.goal == "untargeted"
     success, classes = 1 - after.right if untargeted else after.target, len(tested.classes)

@@ -31,7 +31,7 @@ Logits = Callable[[Tensor], Tensor]
 class Descent(NamedTuple):
     """How images are attacked: the steps, and how many images share a random start.
 
-    With `early_stop`, an image stays where it is first misclassified (or takes the target class).
+    With `early_stop`, an image is fixed when it is first misclassified (or gets the target class).
     """
 
     steps: Positive = 100
@@ -57,9 +57,9 @@ class Attack(NamedTuple):
 def perturb(logits: Logits, pixels: Tensor, label: Tensor, attack: Attack, number: int) -> Tensor:
     """Return pixels [N, 3, H, W] in [0, 1], moved by at most epsilon.
 
-    They move away from classes `label` [N], the right ones, or, targeted, towards them. The random
-    start depends on seed, norm, goal, epsilon and the batch's `number` alone; torch's generators
-    are left as they were.
+    They move away from the right classes `label` [N], or towards target classes `label`. The random
+    start depends only on seed, norm, goal, epsilon and the batch's `number`; torch's generators are
+    restored.
     """
     foolbox = _foolbox()
     descent = attack.descent
@@ -80,7 +80,7 @@ def perturb(logits: Logits, pixels: Tensor, label: Tensor, attack: Attack, numbe
 
 
 class LogitsModule(nn.Module):
-    """A function from pixels to logits as a module, which foolbox asks for."""
+    """A function from pixels to logits as a module, which foolbox needs."""
 
     def __init__(self, logits: Logits) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class LogitsModule(nn.Module):
 def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
     """Return the gradient of the attacked loss with respect to pixels, [N, 3, H, W].
 
-    Raises ValueError where no gradient reaches the pixels, and where it is not finite.
+    Raises ValueError if no gradient reaches the pixels, and if it is not finite.
     """
     with torch.enable_grad():
         moving = pixels.clone().requires_grad_()
@@ -111,10 +111,10 @@ def gradient(logits: Logits, pixels: Tensor, label: Tensor) -> Tensor:
 def _until_success(
     steps: Any, logits: Logits, pixels: Tensor, label: Tensor, attack: Attack
 ) -> Tensor:
-    """Return each image where the attack first succeeds on it, or after the last step.
+    """Return each image at the first step at which the attack succeeds, or after the last step.
 
-    The steps are foolbox's own. Images on which the attack has succeeded, without a tie, take no
-    further part.
+    The steps are computed by foolbox. Images on which the attack has succeeded, without a tie, are
+    no longer changed.
     """
     from eagerpy.astensor import astensor  # noqa: PLC0415 - as late as foolbox, which needs it
 
@@ -150,7 +150,7 @@ def _seeded(device: torch.device, attack: Attack, number: int) -> Iterator[None]
 
 def _foolbox() -> Any:
     with warnings.catch_warnings():
-        # It imports a SciPy function by a deprecated name.
+        # foolbox imports a SciPy function by a deprecated name.
         warnings.simplefilter("ignore", DeprecationWarning)
         import foolbox  # noqa: PLC0415 - planning a run must not wait for it
     return foolbox

@@ -1,16 +1,16 @@
 """Representational similarity: a model's matrix of distances between classes. arXiv:2104.08313, 4.
 
-The probe scores how reliable the matrix of one model is; `vlbench leaderboard build` compares the
-matrices of models. `rsa` takes the mean feature of a class's test images, `rsa_text` the vector of
-its name in a sentence. The condensed matrix is the artifact `rdm`, its classes the artifact
-`classes`. Departures: the paper does not report the noise of a model's own matrix. `reliability` is
-the correlation between the matrices of two halves of each class's images, corrected by the formula
-of Spearman and Brown to that of two matrices of all images; where noise is large, the errors of
-distances shrink faster than the formula assumes, and it is too low (.25 where two such matrices
-correlate at .31). `prompt_reliability` is the correlation between the matrices of two sentences.
-The paper divides the distances of one model by deviations per dimension, and those of the others by
-one number; here a task has one rule for all. Where the data say of which category each class is,
-intervals are over categories.
+The probe scores the reliability of a model's matrix; `vlbench leaderboard build` compares the
+matrices of models. `rsa` uses the mean feature of a class's test images, `rsa_text` the vector of
+its name in a sentence. The condensed matrix is the artifact `rdm`, its classes are the artifact
+`classes`. Departures: the paper does not report the noise of a model's matrix. `reliability` is the
+correlation between the matrices of two halves of each class's images, corrected by the
+Spearman-Brown formula to the correlation of two matrices of all images. If noise is large, the
+errors of distances shrink faster than the formula assumes, and the reliability is too low (.25 for
+matrices with a correlation of .31). `prompt_reliability` is the correlation between the matrices of
+two sentences. The paper divides the distances of one model by deviations per dimension, and the
+distances of other models by a single number; here a task has the same rule for all models. If the
+data declare the category of each class, intervals are over categories.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from vlbench.results import Outcome, Positive, Score
 ClassRule = Literal["scalar", "per_dimension", "cosine", "correlation"]
 VectorRule = Literal["euclidean", "cosine", "correlation"]
 
-# Two classes have one distance, which has no correlation.
+# Two classes have a single distance, so that a correlation is undefined.
 FEWEST_CLASSES = 3
 
-# One that is left out must leave two, between which there are distances.
+# Leaving out a category must leave two, with distances between them.
 FEWEST_CATEGORIES = 3
 
 CONSTANT_NOTE = "all distances are the same, so the correlation is at chance"
@@ -69,14 +69,14 @@ def rsa(
 ) -> Outcome:
     """Return the reliability of the matrix of test images' class means, and the matrix.
 
-    Each trial splits the images of every class into halves; of an odd number, the first half is the
-    smaller. Copies of an image are in one half. Raises TooFewRows, with the class, for a class of
-    fewer than two images, or fewer than four under `per_dimension`, which needs a deviation of each
-    half. The matrices are numbered in order of depth.
+    Each trial splits the images of every class into halves; if their number is odd, the first half
+    is smaller. Copies of an image are in the same half. Raises TooFewRows, with the class, for a
+    class of fewer than two images, or fewer than four under `per_dimension`, which needs a
+    deviation in each half. The matrices are numbered in order of depth.
 
     Args:
         rdm: distance of class means: in standard errors over all entries (`scalar`) or
-            `per_dimension`, or 1 less their `cosine` or `correlation`.
+            `per_dimension`, or 1 minus their `cosine` or `correlation`.
         trials: random splits into halves, 1 or more; the reliability is their mean.
         seed: seed that draws the halves and the floor.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
@@ -112,9 +112,9 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the correlation of the matrices of class names in two prompts, and the first matrix.
 
-    {} stands for the names of a class, in lower case, joined by a comma. A model that only encodes
-    whole texts, or compares them with images as CLIP does, gives the vector of the sentence. Raises
-    CannotDo, with the class, where no token of its name has a vector.
+    {} stands for the names of a class, in lower case, joined by commas. If a model only encodes
+    whole texts, or compares them with images like CLIP, the vector of the sentence is used. Raises
+    CannotDo, with the class, if no token of its name has a vector.
 
     Args:
         prompt: sentence with {} for the names, whose matrix is kept.
@@ -143,14 +143,14 @@ def _require_classes(data: Data) -> None:
 
 
 def _categories(data: Data) -> Sequence[str]:
-    """Return the category of each class; its own where the data have none."""
+    """Return the category of each class; if the data have none, each class is a category."""
     return data.categories or data.classes
 
 
 def _rows(
     label: NDArray[np.int64], images: Sequence[list[int]], names: Sequence[str], least: int
 ) -> list[list[list[int]]]:
-    """Return the images of each class, each as its row and those of its copies in the class."""
+    """Return the images of each class, each as the rows of all its copies in the class."""
     by_class: list[list[list[int]]] = [[] for _ in names]
     for rows in images:
         for number in sorted({int(label[row]) for row in rows}):
@@ -217,7 +217,7 @@ def _reliability(
 ) -> Score:
     """Return the mean reliability of pairs of matrices, its interval and its floor.
 
-    `of_whole` makes it of the correlation of a pair.
+    `of_whole` maps the correlation of a pair to the reliability.
     """
     groups = np.unique(_categories(data), return_inverse=True)[1]
     tables = [standardised((matrix.numpy() for matrix in pair), 2) for pair in pairs]

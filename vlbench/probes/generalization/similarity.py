@@ -1,18 +1,18 @@
 """Similarity of a model's image vectors to the vectors of a companion: CKA and mutual neighbours.
 
-`similarity` compares two models of images, `caption_similarity` a model's images with the captions
-that a companion reads, and `text_similarity` a model's captions with a companion's images.
+`similarity` compares two image models, `caption_similarity` a model's images with captions encoded
+by a companion, and `text_similarity` a model's captions with images encoded by a companion.
 `cka_debiased` is Kornblith et al. 2019, arXiv:1905.00414, debiased as in arXiv:2010.15327;
-`mutual_knn` is Huh et al. 2024, arXiv:2405.07987; `rdm_correlation` is Pearson's of the Euclidean
-distances between up to 1,000 images. Chance is the mean over all permutations of the companion's
-rows, which is exact for all. That of CKA and of the distances is 0, so that they need no
-calibration; `mutual_knn_calibrated` is the fraction of the way from chance to 1. Similarity is no
-quality: how much it says depends on the companion. If images are copies of each other, only the
-first counts: any two models find copies alike, so that they would look similar.
+`mutual_knn` is Huh et al. 2024, arXiv:2405.07987; `rdm_correlation` is Pearson's correlation of the
+Euclidean distances between up to 1,000 images. Chance is the exact mean over all permutations of
+the companion's rows. It is 0 for CKA and for the distances, which need no calibration;
+`mutual_knn_calibrated` is (mutual_knn - chance) / (1 - chance). Similarity does not measure
+quality, and its meaning depends on the companion. If images are copies of each other, only the
+first counts, because copies would make any two models look similar.
 
-`similarity` and `text_similarity` keep the kernel of up to 1,000 images, or of their captions, the
-artifact `kernel`, and which they are, by which `vlbench leaderboard build` compares all models with
-each other, those of images with those of texts.
+`similarity` and `text_similarity` store the kernel of up to 1,000 images, or of their captions, as
+the artifact `kernel`, with the names of the images. With it, `vlbench leaderboard build` compares
+all models with each other, including image models with text models.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WIDTH_NOTE = (
     "contain the true value in only 88 to 90 % of draws if vector lengths are heavy-tailed"
 )
 
-# What encodes a column, and its name, of each of two sides.
+# The encoder of a column, and the name of the column, for each of two sides.
 Sides = Sequence[tuple[Callable[[Any], Tensor], str]]
 
 OWN_COMPANION_NOTE = "the model is compared with itself, so they are similar by definition"
@@ -71,9 +71,9 @@ def similarity(
     blocks: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
-    """Return how similar a model's vectors of the test images are to the companion's.
+    """Return the similarity of a model's vectors of the test images to the companion's vectors.
 
-    Raises TooFewRows for fewer than two images per block, and where no more than `k` others are
+    Raises TooFewRows for fewer than two images per block, and if `k` or fewer other images are
     left.
 
     Args:
@@ -99,9 +99,9 @@ def caption_similarity(
     blocks: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
-    """Return how similar a model's vectors of test images are to the companion's of captions.
+    """Return the similarity of a model's vectors of images to the companion's vectors of captions.
 
-    An image's caption is that of the column `caption`. Errors are those of `similarity`.
+    The captions are in the column `caption`. Raises the same errors as `similarity`.
 
     Args:
         companion: text encoder that reads the captions.
@@ -125,9 +125,9 @@ def text_similarity(
     blocks: Positive = 20,
     seed: int = 0,
 ) -> Outcome:
-    """Return how similar a model's vectors of captions are to the companion's of the images.
+    """Return the similarity of a model's vectors of captions to the companion's vectors of images.
 
-    Captions and errors are those of `caption_similarity`.
+    Captions and errors are the same as in `caption_similarity`.
 
     Args:
         companion: image encoder that sees the images.
@@ -150,9 +150,9 @@ def _compare(
     *,
     reader: TextEncoder | None = None,
 ) -> Outcome:
-    """Return how similar two sides, each what encodes a column, are on the test images, each once.
+    """Return the similarity of two sides (encoder and column) on the distinct test images.
 
-    The captions that a `reader` cuts are counted.
+    Captions cut by a `reader` are counted.
     """
     test = data.splits["test"]
     rows = [first for first, *_ in same_images(test)]
@@ -214,7 +214,8 @@ def scores_of(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Scor
     drawn = draw_blocks(n, blocks, np.random.default_rng(seed))
     cka = cka_left_out(x, y, drawn).tolist()
     mutual = mutual_knn_left_out(x, y, k, drawn).tolist()
-    # Chance depends on how many images are left, so the interval is that of what is above it.
+    # Chance depends on the number of images left, so the interval is computed for the value above
+    # chance.
     chance, *without = [k / (size - 1) for size in (n, *(n - len(block) for block in drawn))]
     above = [calibrated(*pair) for pair in zip(mutual, [chance, *without], strict=True)]
     least = calibrated(0.0, chance)
@@ -250,7 +251,7 @@ def scores_of(x: Tensor, y: Tensor, k: int, blocks: int, seed: int) -> list[Scor
 
 
 def _notes(x: Tensor, y: Tensor) -> list[str]:
-    """Return what a row says of its intervals, of n, and of vectors that are all equal."""
+    """Return notes on intervals, on n, and on vectors that are all equal."""
     equal = [
         f"the vectors of the {name} are all the same, so the similarity is at chance"
         for name, vectors in (("model", x), ("companion", y))

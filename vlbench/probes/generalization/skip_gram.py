@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling, some of whose vectors are frozen (gensim's Word2Vec).
+"""Skip-gram with negative sampling and some frozen vectors (gensim's Word2Vec).
 
 Mikolov et al. 2013, arXiv:1310.4546.
 """
@@ -21,15 +21,15 @@ from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.results import Positive
 
-# gensim ignores the words of a text beyond this number, so longer texts are split.
+# gensim ignores the words of a text after this number, so longer texts are split.
 PIECE = 10_000
 
-# The learning rate at the end of training, gensim's own.
+# The learning rate at the end of training, gensim's default.
 LAST_RATE = 0.0001
 
 
 class SkipGram(NamedTuple):
-    """The settings of gensim's Word2Vec; several workers are faster, but not repeatable."""
+    """The settings of gensim's Word2Vec; several workers are faster, but not reproducible."""
 
     vector_size: Positive = 300
     epochs: Positive = 5
@@ -54,7 +54,7 @@ class Vocabulary(NamedTuple):
 
 
 class FrozenVectors(NamedTuple):
-    """Words whose vectors float32 [H, D] do not change in training."""
+    """Words with vectors float32 [H, D] that do not change in training."""
 
     words: Sequence[str]
     vectors: Tensor
@@ -62,7 +62,7 @@ class FrozenVectors(NamedTuple):
 
 @dataclass(frozen=True)
 class CorpusPieces:
-    """The first `n_documents` of a corpus as lists of at most 10,000 words, read anew each time."""
+    """The first `n_documents` of a corpus as lists of at most 10,000 words, reread each time."""
 
     corpus: Iterable[str]
     n_documents: int
@@ -86,7 +86,7 @@ def read_vocabulary(
     """Return the `size` most frequent words of a corpus, then the visual words not among them.
 
     A visual word that never occurs has the count 0. The first `fraction` of the documents is read.
-    Raises DataError for a corpus without words, and for one without any visual word.
+    Raises DataError for a corpus without words, or without any visual word.
     """
     key = {"what": "vocabulary", "corpus": documents.key, "size": size, "fraction": fraction}
     stored = engine.once(
@@ -104,10 +104,10 @@ def word_vectors(
     seed: int,
     frozen: FrozenVectors | None = None,
 ) -> Tensor:
-    """Return vectors float32 [V, D] trained on a corpus, those of `frozen` words as given.
+    """Return vectors float32 [V, D] trained on a corpus; vectors of `frozen` words are unchanged.
 
-    The counts of the vocabulary say how often a word is drawn as a negative sample, or left out:
-    they need not be those of the corpus.
+    The counts of the vocabulary determine negative sampling and sub-sampling; they may differ from
+    the counts in the corpus.
     """
     key = {"what": "skip-gram", "corpus": documents.key, "seed": seed}
     key |= vocabulary._asdict() | settings._asdict()
@@ -132,8 +132,8 @@ def train(
     rows = [model.wv.key_to_index[word] for word in words]
     if frozen:
         model.wv.vectors[rows] = frozen.vectors.numpy()
-    # gensim would freeze other words if this were float64, or shorter than the vocabulary: it
-    # checks neither.
+    # gensim would freeze the wrong words, without an error, if this were float64 or shorter than
+    # the vocabulary.
     model.wv.vectors_lockf = np.ones(len(model.wv), dtype=np.float32)
     model.wv.vectors_lockf[rows] = 0
     before = model.wv.vectors[rows]
@@ -163,7 +163,7 @@ def make_untrained(vocabulary: Vocabulary, settings: SkipGram, seed: int) -> Any
 
 
 def require_unmoved(before: Any, after: Any, words: Sequence[str]) -> None:
-    """Raise RuntimeError where a row of [N, D] differs in any bit."""
+    """Raise RuntimeError if a row of [N, D] differs in any bit."""
     moved = (before != after).any(1).nonzero()[0]
     if len(moved):
         raise RuntimeError(f"the vector of '{words[moved[0]]}' changed, but it must be frozen")

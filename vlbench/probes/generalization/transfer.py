@@ -1,14 +1,13 @@
 """Transfer by a linear probe on frozen features. arXiv:2104.08313, section 3.3.
 
-As in the paper: raw features, cross-entropy, Adam with L2 weight decay on weights and bias alike,
-the accuracy after the last epoch. `accuracy` departs from it: features are extracted once, from
-images that are not augmented. `accuracy_augmented` follows it: each epoch sees every train image
-through Resize(size + 20) and RandomResizedCrop(size), both bicubic as in the code, and
-RandomHorizontalFlip, where `size` is that of the adapter's own pixels. An adapter that crops to the
-size that it resizes to, as the paper's do, then leaves these images as they are; one that resizes
-further cuts off the border of each crop.
-`train_accuracy` has as its floor that of a probe trained on shuffled labels, on those: what it
-remembers without anything to learn. Departure from the code: every draw is seeded.
+As in the paper: raw features, cross-entropy, Adam with L2 weight decay on weights and bias, and the
+accuracy after the last epoch. `accuracy` departs from the paper: features are extracted once, from
+images that are not augmented. `accuracy_augmented` follows the paper: in each epoch, every train
+image is augmented by Resize(size + 20) and RandomResizedCrop(size), both bicubic as in the code,
+and RandomHorizontalFlip; `size` is the size of the adapter's pixels. Adapters that resize to their
+crop size, like the paper's, then leave these images unchanged; adapters that resize to a larger
+size cut off the border of each crop. The floor of `train_accuracy` is the train accuracy of a probe
+trained on shuffled labels, which can only memorise. Departure from the code: every draw is seeded.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ from vlbench.probes.generalization.linear import (
 )
 from vlbench.results import Outcome, Score
 
-# Pixels that the shorter side is resized to beyond the size of the crop.
+# Pixels by which the shorter side exceeds the crop size after resizing.
 MARGIN = 20
 
-# The learning rate of a floor, whose few features the paper's would leave half learned.
+# The learning rate of a floor; at the paper's rate, its few features would not converge.
 BLIND_RATE = 0.03
 
-# How both are interpolated; torchvision's own default is bilinear.
+# Interpolation of both; torchvision's default is bilinear.
 INTERPOLATION = "bicubic"
 
 NOT_CONVERGED = "L-BFGS stopped before the optimum of a probe"
@@ -63,7 +62,7 @@ EQUAL_FEATURES_NOTE = "all test images have identical features, so accuracy is a
 def augmented_features(
     model: ImageEncoder, images: Column, engine: Engine, *, epochs: int, seed: int
 ) -> Iterator[Tensor]:
-    """Yield float32 [N, D] for each epoch, extracted anew from augmented images."""
+    """Yield float32 [N, D] for each epoch, extracted from newly augmented images."""
     height, width = model.preprocess(images[0]).shape[-2:]
     for epoch in range(epochs):
         yield engine.features(
@@ -84,7 +83,7 @@ def augment_images(images: Column, size: tuple[int, int], *, seed: int, epoch: i
 
 @dataclass(frozen=True, eq=False)
 class AugmentedImages(Sequence[Any]):
-    """Images of `source`, augmented anew each time they are read."""
+    """Images of `source`, augmented each time they are read."""
 
     source: Sequence[Image]
     size: tuple[int, int]
@@ -108,7 +107,7 @@ class AugmentedImages(Sequence[Any]):
             ]
         )
         state = np.random.SeedSequence([self.seed, self.epoch, row]).generate_state(1)
-        # The library draws from the global generator, which is left as it was.
+        # The library draws from the global generator, which is restored.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(state[0]))
             return change(self.source[row])
@@ -127,18 +126,17 @@ def transfer(
 ) -> Outcome:
     """Return the test accuracy of a linear probe trained on the train images' features.
 
-    Where all test images have the same features, within 1e-6, all classes are tied: a trained probe
+    If all test images have the same features, within 1e-6, all classes are tied: a trained probe
     would only know which class is common. Raises TooFewRows for a class without train images.
-    L-BFGS trains once for all: without `augment`, and without seeds to take a mean over.
+    L-BFGS is deterministic: it trains once, without `augment` and without several seeds.
 
     Args:
         training: `optimizer` (adam or lbfgs), `epochs`, `batch_size`, `learning_rate`,
             `weight_decay`; `seeds` trainings, from `seed` on.
         augment: whether each epoch of training has its own augmented images.
-        floors: a column by the name of each floor: the same accuracy by that column, without a
-            model or augmentation.
-        categories: the classes of each part by its name; a part is a problem of its own. None: no
-            parts.
+        floors: by name of a floor, a column; the floor is the same accuracy with features of this
+            column, without a model or augmentation.
+        categories: the classes of each part by its name, scored separately; None: no parts.
         layers: names of layers of the image encoder to score, or `all`; None scores the output.
     """
     _refuse_training(training, augment=augment)
@@ -172,7 +170,7 @@ def transfer(
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
         own = _measure("train_accuracy", fitted, data, "train")
-        # A probe remembers: chance is no measure of what it was trained on.
+        # A probe memorises, so that chance is no reference for accuracy on its training images.
         orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
         shuffled = [train_label[order] for order in orders]
         remembered = [
@@ -192,7 +190,7 @@ def transfer(
 def _blind_accuracy(
     column: str, data: Data, engine: Engine, seeds: Sequence[LinearTraining]
 ) -> float:
-    """Return the mean accuracy of the probes of these seeds on what a column alone tells."""
+    """Return the mean accuracy over seeds of probes on the features of a column."""
     splits = {name: data.splits[name] for name in ("train", "test")}
     features = blind_features(splits, column, engine)
     label = {name: labels(rows) for name, rows in splits.items()}

@@ -1,7 +1,7 @@
-"""The classifier under attack: a model's own, or a linear head trained on its features.
+"""The attacked classifier: a model's own classifier, or a linear head trained on its features.
 
-A model's own classifier is attacked where its classes are those of the data. A classifier of other
-classes is not attacked, nor replaced by a head.
+A model's own classifier is attacked if its classes are the classes of the data. A classifier of
+other classes is neither attacked nor replaced by a head.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEAD_NOTE = (
 class Victim:
     """A differentiable classifier: `encode` returns logits, or features [N, D] for the `head`.
 
-    `outputs` are the numbers of the outputs of each class, if a model orders them otherwise.
+    `outputs` are the output numbers of the classes, if the model's order differs.
     """
 
     encode: Callable[[Tensor], Tensor]
@@ -71,11 +71,11 @@ def find_victim(
     *,
     seed: int,
 ) -> Victim:
-    """Return the model's own classifier, or a trained head where it has none.
+    """Return the model's own classifier, or a trained head if it has none.
 
-    `sample` are pixels to try it on. Raises CannotDo if the model's classes are not the data's, and
-    without a classifier or anything to train one from; ValueError for logits that are not [N, C];
-    TooFewRows for a class without a train image for the head.
+    The classifier is tried on the pixels `sample`. Raises CannotDo if the model's classes are not
+    the data's classes, and if there is no classifier and no way to train a head; ValueError for
+    logits that are not [N, C]; TooFewRows for a class without train images for the head.
     """
     reason = ""
     if isinstance(model, Classifier):
@@ -100,7 +100,7 @@ def _own_classifier(model: Classifier, pairs: Pairs) -> Victim:
 
 
 def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
-    """Return a head trained as in the transfer probe; it is zero where all features are equal."""
+    """Return a head trained as in the transfer probe; it is zero if all features are equal."""
     train = data.splits["train"]
     label = torch.from_numpy(labels(train))
     require_train_images(label, torch.from_numpy(labels(data.splits["test"])), data.classes)
@@ -128,8 +128,8 @@ class Batch(NamedTuple):
 class Predictions(NamedTuple):
     """Credit of a classifier's choices on N images, float64 [N], and which were tied, bool [N].
 
-    `right` is the credit where the right class is correct, `target` where the target class is.
-    `chosen` are the classes chosen, int64 [N], -1 where several are tied.
+    `right` is the credit for choosing the right class, `target` for choosing the target class.
+    `chosen` are the chosen classes, int64 [N], -1 if several are tied.
     """
 
     right: Tensor
@@ -140,7 +140,7 @@ class Predictions(NamedTuple):
 
 @dataclass(frozen=True)
 class AttackRun:
-    """Attacks on the same batches; the result of a batch is stored as soon as it is known."""
+    """Attacks on the same batches; each batch's result is stored immediately."""
 
     model: Classifier | ImageEncoder
     victim: Victim
@@ -148,7 +148,7 @@ class AttackRun:
     engine: Engine
 
     def predictions(self, attack: Attack | None) -> Predictions:
-        """Return the predictions after an attack, or, without one, on the images as they are."""
+        """Return the predictions after an attack, or on the original images if it is None."""
 
         def attacked(batches: Sequence[Batch]) -> list[Tensor]:
             return [self._one(batch, attack) for batch in batches]

@@ -22,14 +22,14 @@ BLOCK = 4096
 
 
 class Components(NamedTuple):
-    """A PCA: the mean [D], and the directions of most variance [D, d]; float64."""
+    """A PCA: the mean [D], and the principal directions [D, d]; float64."""
 
     mean: Tensor
     directions: Tensor
 
 
 class VisualWords(NamedTuple):
-    """Words with vectors float32 [W, d], and the reduced features float32 [N, d] of their images.
+    """Words with vectors float32 [W, d], and reduced features float32 [N, d] of their images.
 
     `label` [N] is the class of an image, `right` [N] the number of its word.
     """
@@ -51,8 +51,8 @@ def visual_words(
 ) -> VisualWords:
     """Return the visual words of images with features [N, D], a label [N] and a word each.
 
-    A word's vector is the mean of its classes' means, in `size` dimensions. An image whose word is
-    "" counts only for PCA. Raises TooFewRows for fewer than two words, or for fewer images or
+    A word's vector is the mean of its classes' means, in `size` dimensions. Images with the word ""
+    are only used for PCA. Raises TooFewRows for fewer than two words, or for fewer images or
     classes than dimensions, and CannotDo for features of fewer dimensions.
     """
     words = sorted(set(word) - {""})
@@ -60,7 +60,7 @@ def visual_words(
         raise TooFewRows(f"the images have {len(words)} visual words; 2 or more are needed")
     named = torch.tensor([bool(one) for one in word])
     right = torch.from_numpy(np.searchsorted(words, [one for one in word if one]))
-    # PCA of equal features would be PCA of their rounding.
+    # PCA of equal features would fit their rounding errors.
     equal = all_equal(features)
     unit = torch.zeros_like(features)
     if not equal:
@@ -84,7 +84,7 @@ def nearest_words(images: Tensor, vectors: Tensor, right: Tensor) -> Choice:
 
 
 def nearest_words_of_shuffled_labels(visual: VisualWords, seed: int) -> Choice:
-    """Return the choices of `nearest_words` if the labels of the images had been shuffled."""
+    """Return the choices of `nearest_words` with the labels of the images shuffled."""
     order = torch.randperm(len(visual.images), generator=torch.Generator().manual_seed(seed))
     images = visual.images[order]
     vectors = _means(images, visual.label, visual.right).float()
@@ -106,7 +106,7 @@ def _means(features: Tensor, label: Tensor, word: Tensor) -> Tensor:
 
 
 def _components(points: Tensor, size: int, what: str) -> Components:
-    """Return the PCA of [N, D] points: by their covariance, or, for few points, by an SVD."""
+    """Return the PCA of [N, D] points: from their covariance, or from an SVD for few points."""
     n, width = points.shape
     if width < size:
         raise CannotDo(f"features of {width} dimensions cannot be reduced to {size}")

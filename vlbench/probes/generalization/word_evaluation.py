@@ -23,14 +23,14 @@ from vlbench.probes.generalization.word_similarity import (
 )
 from vlbench.results import Score
 
-# The fewest word pairs whose analogies have a score.
+# Fewest word pairs for a score of their analogies.
 FEWEST_OF_ANALOGIES = 10
 
 
 class Answers(NamedTuple):
-    """The questions answered correctly and incorrectly, of those whose words all have vectors.
+    """The right and wrong answers to questions whose words all have vectors.
 
-    A question is its four words, the last of which is the answer.
+    A question is four words; the last word is the answer.
     """
 
     correct: Sequence[Sequence[str]]
@@ -54,7 +54,7 @@ class Answers(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """The accuracy, where other word pairs would have made other questions."""
+        """The accuracy, with an interval over word pairs."""
         numbers = np.unique(self.pairs, return_inverse=True)[1].reshape(-1, 2)
         credit = np.arange(self.total) < self.right
         return mean_over_pairs(credit, numbers)
@@ -65,7 +65,7 @@ class Answers(NamedTuple):
         return Counter(words[-1] for words in (*self.correct, *self.incorrect))
 
     def measured(self, score: Score) -> Measured:
-        """Return the accuracy with its questions; one that is asked again is numbered."""
+        """Return the accuracy with its questions; repeated questions are numbered."""
         questions = [" ".join(words) for words in (*self.correct, *self.incorrect)]
         asked: Counter[str] = Counter()
         ids = []
@@ -82,9 +82,9 @@ class Answers(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Correlations of cosines with human judgements, over pairs whose words both have vectors.
+    """Correlations of cosines with human judgements, over pairs with vectors of both words.
 
-    They are None for fewer than 4 pairs.
+    Correlations are None for fewer than 4 pairs.
     """
 
     pearson: Estimate | None
@@ -93,7 +93,7 @@ class Agreement(NamedTuple):
 
 
 def keyed_vectors(words: Sequence[str], vectors: Tensor) -> Any:
-    """Return vectors [N, D] of words as gensim's KeyedVectors; a zero vector has cosine 0."""
+    """Return vectors [N, D] of words as gensim's KeyedVectors; cosines of a zero vector are 0."""
     from gensim.models import KeyedVectors  # noqa: PLC0415 - half a second, for one probe
 
     keyed = KeyedVectors(vectors.shape[1])
@@ -113,7 +113,7 @@ def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
 
 def similarity(vectors: Any, pairs: Path) -> Agreement:
     """Return the agreement of cosines with the judgements in a file of pairs, ignoring case."""
-    # Of words that differ only in case the first counts, as in gensim.
+    # If words differ only in case, the first counts, as in gensim.
     names = {word.upper(): word for word in reversed(vectors.index_to_key)}
     judged = [
         (names[a.upper()], names[b.upper()], score)

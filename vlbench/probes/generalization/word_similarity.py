@@ -1,22 +1,22 @@
-"""Word similarity: how alike cosines of word vectors and people order pairs of words.
+"""Word similarity: the correlation of cosines of word vectors with human similarity ratings.
 
-The score is Spearman's correlation over pairs of words of their cosine with the similarity that
-people gave them, as WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110) and SimLex-999
-(Hill, Reichart and Korhonen 2015, arXiv:1408.3456) are used. A word has no context: its vector is
-that of the word as a text, or, of a model that encodes tokens alone, the mean over its tokens. A
-pair with a word that has no vector is left out and counted; scores of models that leave out others
-are of other pairs. A model of whole texts has a vector for every word, be it that of an unknown
-one. A model whose cosines are all the same, which has no correlation, gets 0, chance.
+The score is Spearman's correlation, over pairs of words, of their cosine with the similarity rated
+by people, the usual score of WordSim-353 (Finkelstein et al. 2002, doi:10.1145/503104.503110) and
+SimLex-999 (Hill, Reichart and Korhonen 2015, arXiv:1408.3456). A word has no context: its vector is
+the vector of the word as a text, or the mean over its tokens if a model only encodes tokens. A pair
+with a word that has no vector is left out and counted, so that scores of different models may be
+over different pairs. A model of whole texts has a vector for every word, including unknown words. A
+model whose cosines are all equal, which have no correlation, scores 0, chance.
 
-The floor `word_permutations` is the 95 % quantile of the same correlation with the vectors permuted
-at random among the words of the pairs. Words of like frequency should change places, since
-frequency alone shapes cosines; but no frequencies come with these data, so all words do.
+The floor `word_permutations` is the 95 % quantile of the same correlation with the vectors randomly
+permuted among the words of the pairs. Ideally only words of similar frequency would be exchanged,
+because cosines depend on frequency; the data have no frequencies, so all words are exchanged.
 
-Words occur in several pairs, which are then not independent. The variance is the jackknife's, each
-word left out with all its pairs (`variance_over_pairs`), of the correlation on Fisher's scale
-(1921); what a pair adds is how the correlation changes without it, ranks included (Efron 1981).
-Where words have effects of their own, 93 to 97 of 100 such intervals covered the true value in
-simulations, and 80 to 94 of Fisher's for independent pairs.
+Words occur in several pairs, which are then not independent. The variance is a jackknife variance
+of the correlation on Fisher's scale (1921), leaving out each word with all its pairs
+(`variance_over_pairs`). The contribution of a pair is the change of the correlation without it,
+with ranks recomputed (Efron 1981). In simulations with word effects, 93 to 97 of 100 such intervals
+covered the true value, but only 80 to 94 of Fisher's intervals for independent pairs.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 Correlation = Callable[[Floats, Floats], float]
 
-# Without one of them, the others must have a correlation that may be other than 1 or -1.
+# Without one of these pairs, the correlation of the others must not be limited to 1 or -1.
 FEWEST_PAIRS = 4
 
 PERMUTATIONS = 100
 
-# Cosines, of float32 vectors, that differ by no more are the same.
+# Cosines of float32 vectors that differ by at most this are equal.
 CONSTANT = 1e-6
 
-# The nearest to 1 that a correlation is on Fisher's scale, where 1 is infinite.
+# Correlations are clipped to this before Fisher's transform, which is infinite at 1.
 NEAREST = 1 - 1e-12
 
 CONSTANT_NOTE = "all cosines are the same, so the correlation is at chance"
@@ -70,7 +70,7 @@ def word_similarity(
     """Return Spearman's correlation of cosines with human scores.
 
     Data have the columns word_a, word_b and score. Raises TooFewRows for fewer than 4 pairs, and
-    CannotDo where fewer have vectors.
+    CannotDo if fewer than 4 pairs have vectors.
 
     Args:
         seed: seed that draws the floor, vectors permuted among words.
@@ -104,7 +104,7 @@ def word_similarity(
 
 
 def spearman(first: Floats, second: Floats) -> float:
-    """Return Spearman's correlation of two [N]; tied values share their mean rank; 0 for constants.
+    """Return Spearman's correlation of [N] and [N] values; ties have mean ranks; 0 for constants.
 
     Spearman 1904 (doi:10.2307/1412159): Pearson's correlation of ranks.
     """
@@ -116,7 +116,7 @@ def spearman(first: Floats, second: Floats) -> float:
 
 
 def pearson(first: Floats, second: Floats) -> float:
-    """Return Pearson's correlation of two [N]; 0 for constants."""
+    """Return Pearson's correlation of [N] and [N] values; 0 for constants."""
     if is_constant(first) or is_constant(second):
         return 0.0
     centred = (values - values.mean() for values in (first, second))
@@ -125,7 +125,7 @@ def pearson(first: Floats, second: Floats) -> float:
 
 
 def is_constant(values: Floats) -> bool:
-    """Return whether all values [N] are the same, but for rounding."""
+    """Return whether all values [N] are equal up to rounding."""
     return bool(np.ptp(values) <= CONSTANT)
 
 
@@ -134,8 +134,8 @@ def agreement(
 ) -> Estimate:
     """Return the correlation of N >= 4 pairs, by default Spearman's, with its interval.
 
-    `pairs` [N, 2] are the numbers of their words, from 0. Where no pair changes the correlation, as
-    many as are unseen may be at either end.
+    `pairs` [N, 2] are the numbers of their words, from 0. If no pair changes the correlation, the
+    fraction `unseen` of pairs may be at either end of the range.
     """
     n, value = len(pairs), correlation(alike, human)
     less = [correlation(np.delete(alike, i), np.delete(human, i)) for i in range(n)]
@@ -151,7 +151,7 @@ def agreement(
 
 
 def cosines(vectors: Tensor, pairs: Places) -> Floats:
-    """Return the cosine of each of [N, 2] pairs of unit vectors [W, D]; 0 with a zero vector."""
+    """Return the cosine of each of [N, 2] pairs of unit vectors [W, D]; 0 for a zero vector."""
     first, second = vectors[pairs[:, 0]], vectors[pairs[:, 1]]
     return (first * second).sum(1).numpy()
 
@@ -176,7 +176,7 @@ def _number_words(test: Split) -> tuple[list[str], Places]:
 def _unit_vectors(
     model: TextEncoder | TokenEncoder, engine: Engine, words: Sequence[str]
 ) -> tuple[Tensor, NDArray[np.bool_]]:
-    """Return float64 [W, D] of length 1, or 0 where a word has none, and which words have one."""
+    """Return unit vectors float64 [W, D], 0 if a word has no vector, and which words have one."""
     texts = value_column(words, "text")
     if isinstance(model, TextEncoder):
         vectors = list(engine.features(model.encode_texts, texts))
@@ -198,6 +198,6 @@ def _unit_vectors(
 
 
 def covers(spans: Sequence[tuple[int, int]], word: str) -> bool:
-    """Return whether tokens cover all letters and digits of a word, and at least one is there."""
+    """Return whether there is a token, and tokens cover all letters and digits of a word."""
     inside = {i for start, stop in spans for i in range(start, stop)}
     return bool(spans) and all(i in inside for i, one in enumerate(word) if one.isalnum())

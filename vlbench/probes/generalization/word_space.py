@@ -1,18 +1,17 @@
-"""Skip-gram around visual words, whose vectors are frozen. arXiv:2104.08313, section 5.
+"""Skip-gram with the frozen vectors of visual words. arXiv:2104.08313, section 5.
 
-The vector of a visual word is the mean of its images' features (of length one), reduced by PCA; the
-other words are trained around it (Mikolov et al. 2013, arXiv:1310.4546). `..._unconstrained` is the
-same training with no word frozen: the paper's baseline. It is not a floor, since it was the best of
-all in the paper.
-Where the paper and the code that made its figures differ, the default follows the code: the
-learning rate falls from 0.025 to 0.0001; each word counts once (a visual word among the frequent
-ones, twice), so that negative samples are uniform and no word is sub-sampled; PCA is fitted on all
-images. Tokens are those of gensim's `simple_preprocess`, as in its reader of Wikipedia: lower case,
-2 to 15 letters. Departures from the code: the models are in evaluation mode, and the last visual
-word is used.
-`visual_word_accuracy` is the paper's check that the frozen vectors tell images apart. It is on the
-same images that the vectors are means of, so the floor `shuffled_labels` shows how much of it is
-due to that alone. Departures: features are normalised before PCA, and all errors count.
+The vector of a visual word is the mean of its images' features (normalised), reduced by PCA; the
+vectors of other words are trained (Mikolov et al. 2013, arXiv:1310.4546). `..._unconstrained` is
+the same training without frozen words: the paper's baseline. It is not a floor, because it had the
+best scores in the paper. If the paper and the code of its figures differ, the default follows the
+code: the learning rate falls from 0.025 to 0.0001; each word has count 1 (2 for a visual word among
+the frequent words), so that negative samples are uniform and no word is sub-sampled; PCA is fitted
+on all images. Tokens are from gensim's `simple_preprocess`, as in its reader of Wikipedia: lower
+case, 2 to 15 letters. Departures from the code: the models are in evaluation mode, and the last
+visual word is used. `visual_word_accuracy` is the paper's check that the frozen vectors
+discriminate images. The vectors are means of the same images; the floor `shuffled_labels` shows how
+much of the accuracy is due to this. Departures: features are normalised before PCA, and all errors
+count.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from vlbench.results import Outcome, Positive, Score
 
 KINDS = ("semantic", "morphology")
 
-# A note of the row names tests with fewer questions or pairs.
+# Tests with fewer questions or pairs get a note.
 FEW = 100
 
 
@@ -76,19 +75,18 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     corpus_fraction: float = 1.0,
     seed: int = 0,
 ) -> Outcome:
-    """Return how well words answer analogies and fit judged pairs, with and without frozen words.
+    """Return scores on analogies and on human similarity judgements, with and without frozen words.
 
-    Raises DataError for a corpus without any visual word, and the errors of `visual_words`.
+    Raises DataError for a corpus without visual words, and the errors of `visual_words`.
 
     Args:
         skip_gram: gensim's `vector_size`, `epochs`, `window`, `negative`, `learning_rate`,
-            `workers` (1: repeatable).
-        vocabulary: number of most frequent words, 1 or more, to which the visual words are added.
-        counts: how often words count in training: their `true` counts, or `one` (a visual word
-            among the frequent ones twice).
-        pca: what the PCA of the images' features is fitted on: `images`, or means of `classes`.
-        corpus_fraction: fraction of the documents that is read, from the first on; above 0, up to
-            1.
+            `workers` (1: reproducible).
+        vocabulary: number of most frequent words, 1 or more; the visual words are added.
+        counts: counts of words in training: their `true` counts, or `one` for each word (two for a
+            visual word among the frequent words).
+        pca: data of the PCA of image features: `images`, or means of `classes`.
+        corpus_fraction: fraction of the documents read, from the first on; above 0, up to 1.
         seed: seed of both trainings and of the floor.
     """
     _refuse(skip_gram, vocabulary, corpus_fraction)
@@ -124,7 +122,7 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
 
 
 class _WordTests(NamedTuple):
-    """The file of questions and their number per kind, and the files of pairs with their sizes."""
+    """The file of questions with their number per kind, and the files of pairs with their sizes."""
 
     file: Path
     questions: Mapping[str, int]
@@ -208,7 +206,7 @@ def _pool(kind: str, answers: Mapping[str, Answers]) -> Answers:
 
 
 def _analogy(found: Answers, words: int, suffix: str, kind: str) -> Score:
-    # The three words of a question are not candidates.
+    # The three given words of a question are not candidates.
     return Score(
         metric=f"analogy_accuracy{suffix}",
         at={"section": kind},

@@ -1,19 +1,19 @@
 """Zero-shot classification by class names in prompts. Radford et al. 2021, arXiv:2103.00020, 3.1.
 
-The vector of a class is that of its prompt, as the model returns it: whether the length of a text
-vector counts is for the model's own `similarity` to say. With several prompts it is the mean of
-their normalised text vectors, normalised again. `accuracy_normalised_texts` normalises the vector
-of a single prompt, too; for a cosine it is `accuracy` up to rounding.
-`accuracy_raw_prompt_mean` is the rule in the code of arXiv:2104.08313: the mean of the text vectors
-as the model returns them, so that long vectors count more, and normalised only then.
+The vector of a class is the text vector of its prompt as returned by the model; the model's
+`similarity` decides whether its length counts. With several prompts it is the mean of their
+normalised text vectors, normalised again. `accuracy_normalised_texts` also normalises the vector of
+a single prompt; if `similarity` is a cosine, it equals `accuracy` up to rounding.
+`accuracy_raw_prompt_mean` follows the code of arXiv:2104.08313: the mean of the unnormalised text
+vectors, in which long vectors count more, is normalised.
 
-A model without vectors that it can compare chooses the class whose prompts have the highest mean
-matching score. Its `accuracy` is also named `accuracy_scored`, which no other model has.
+A model without comparable vectors chooses the class whose prompts have the highest mean matching
+score. Its `accuracy` is also reported as `accuracy_scored`, which other models do not have.
 
-A model that generates is asked `question`: the score of a prompt is its log-likelihood as the
-answer; or it is asked by letter, of at most 10 classes. What the same model chooses for the text
-alone and for another image are floors, and `accuracy_gain_over_text_alone` and
-`accuracy_gain_from_image` the differences to them, paired by image.
+A generative model is asked `question`: the score of a prompt is its log-likelihood as the answer.
+With at most 10 classes it can also be asked by letter. Floors are the accuracy of the same model
+with the text only and with another image; `accuracy_gain_over_text_alone` and
+`accuracy_gain_from_image` are the differences to them, paired by image.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from vlbench.probes.generalization.class_pairs import names_of_classes, pair_cla
 from vlbench.results import Outcome
 from vlbench.threads import threads_for
 
-# The names in open_clip of the sets that a task may name.
+# Names in open_clip of the sets that a task may name.
 PROMPT_SETS = {
     "openai_imagenet": "OPENAI_IMAGENET_TEMPLATES",
     "simple_imagenet": "SIMPLE_IMAGENET_TEMPLATES",
 }
 NAME_SETS = {"openai_imagenet": "IMAGENET_CLASSNAMES"}
 
-# What a model that generates is asked.
+# The default question to a generative model.
 QUESTION = "What does the image show?"
 
-# Similarities computed at a time, however many images there are.
+# Similarities computed at a time, independent of the number of images.
 BLOCK = 1 << 20
 
 # The number of guesses that `accuracy_top5` allows.
@@ -87,21 +87,21 @@ def zero_shot(
 ) -> Outcome:
     """Return the accuracy of choosing the class whose name, in the prompts, fits an image best.
 
-    A list of `class_names` is paired with the classes by name, or by place where the data state
-    their order. Where all images have the same vector, within 1e-6, all classes are tied; so are
-    classes whose texts have the same vector. By a floor's column, an image has the class whose
-    other images are nearest to it, on average.
+    A list of `class_names` is paired with the classes by name, or by place if the data declare
+    their order. If all images have the same vector, within 1e-6, all classes are tied; so are
+    classes whose texts have the same vector. A floor by a column chooses the class with the nearest
+    mean over its other images.
 
     Args:
         prompts: a prompt with {} for the name, a list of prompts, or a set of open_clip:
             openai_imagenet or simple_imagenet.
         class_names: a list of names, new names by old (`{cat: Katze}`), or the set openai_imagenet;
             None: the names of the data, with blanks for underscores.
-        floors: a column by the name of each floor of `accuracy`: the accuracy by that column,
-            without a model.
+        floors: by name of a floor of `accuracy`, a column; the floor is the accuracy by this
+            column, without a model.
         asked: how a model is asked: by `likelihood` or `letter`; empty: by similarity or matching
             scores if it has them, else by likelihood, else by letter.
-        question: question put to a model that generates; the prompts are its answers.
+        question: question to a generative model; the prompts are its answers.
     """
     if asked or not isinstance(model, DualEncoder | ImageTextScorer):
         outcome = _ask(model, data, engine, prompts, class_names, question, way_of(model, asked))
@@ -150,7 +150,7 @@ def _vectors(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return image vectors [N, D], and class vectors [C, D] by rule.
 
-    If all image vectors are equal, so are all class vectors: no image tells classes apart.
+    If all image vectors are equal, all class vectors are set equal, so that classes are tied.
     """
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     by_rule = vectors_by_rule(vectors.view(count, len(texts) // count, -1))
@@ -167,7 +167,7 @@ def _measure(
     right: Tensor,
     names: Sequence[str],
 ) -> list[Measured]:
-    """Return the accuracy of each rule's choice, and of five guesses among more classes than so."""
+    """Return the accuracy of each rule's choice, and of five guesses if there are more classes."""
     examples = test["image"].examples()
     measured = [
         Measured(
@@ -212,7 +212,7 @@ def _pair_scores(
 
     def scored(shown: Sequence[Any]) -> list[Tensor]:
         pictures = [one if isinstance(one, Picture) else Picture(one, None) for one in shown]
-        # The texts of an image come together, with the same picture.
+        # The texts of an image are scored together, with the same picture.
         pairs = [(picture, text) for picture in pictures for text in texts]
         size = engine.settings.rows_per_batch
         batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
@@ -234,9 +234,10 @@ def _ask(
     question: str,
     way: Way,
 ) -> Outcome:
-    """Return the accuracy of the class that a model names, and what it gains from the image.
+    """Return the accuracy of the class that a model names, and its gains from the image.
 
-    By likelihood a class has the mean of its prompts, by letter its name.
+    By likelihood, the score of a class is the mean over its prompts; by letter, its option is its
+    name.
     """
     require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
@@ -271,7 +272,7 @@ def _ask(
 
 
 def _of_classes(reply: Reply, prompts: int) -> Reply:
-    """Return a reply of scores with the mean score of each class's prompts; a text as it is."""
+    """Return a reply of scores with the mean over each class's prompts; a text is unchanged."""
     if isinstance(reply.said, str):
         return reply
     means = torch.tensor(reply.said, dtype=torch.float64).view(-1, prompts).mean(1)
@@ -279,9 +280,9 @@ def _of_classes(reply: Reply, prompts: int) -> Reply:
 
 
 class ClassScores(NamedTuple):
-    """The score [N, C] of each class for each image; the highest score is what the model says.
+    """The score [N, C] of each class for each image; the highest score is the model's answer.
 
-    `asked_by` is that of an Outcome. `log_odds` says whether ties are those of log-odds.
+    `asked_by` is as in Outcome. `log_odds` is whether scores are log-odds, for ties.
     """
 
     scores: Tensor
@@ -301,8 +302,8 @@ def class_scores(
 ) -> ClassScores:
     """Return the scores by which a model chooses among all classes, for the images of a split.
 
-    They are the similarities of a model with two towers, else matching scores, else the
-    log-likelihoods of answers, else the logits of its own classifier, paired as in `pair_classes`.
+    They are the similarities of a model with two towers, else matching scores, else log-likelihoods
+    of answers, else the logits of the model's classifier, paired as in `pair_classes`.
     """
     rows, names, templates = data.splits[split], _class_names(class_names, data), _prompts(prompts)
     texts = [prompt.replace("{}", name) for name in names for prompt in templates]
@@ -324,7 +325,7 @@ def class_scores(
 
 
 def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
-    """Return the class vectors [C, D] of each rule from those of P prompts per class, [C, P, D]."""
+    """Return the class vectors [C, D] of each rule from the prompt vectors [C, P, D]."""
     mean = normalize(normalize(vectors, dim=2, eps=SMALLEST).mean(1), dim=1)
     raw = {"accuracy_raw_prompt_mean": normalize(vectors.mean(1), dim=1, eps=SMALLEST)}
     if vectors.shape[1] > 1:
@@ -369,8 +370,8 @@ def _similarities(
 def _first_equal(classes: Tensor) -> Tensor:
     """Return for each of [C, D] vectors the first that equals it within 1e-6, int64 [C].
 
-    It is 1e-6 of the largest |x| of both: vectors need not be of one length. The similarities alone
-    would not show such ties: a cosine near zero is all rounding.
+    The margin is 1e-6 of the largest |x| of both vectors, which may have different lengths.
+    Similarities would not show such ties, because cosines near zero consist of rounding errors.
     """
     gaps = torch.cdist(classes, classes, p=torch.inf)
     largest = classes.abs().amax(1)
@@ -406,7 +407,7 @@ def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> 
 
 
 def _from_open_clip(name: str) -> list[str]:
-    """Return a set of open_clip as texts: its prompts are functions of the class's name."""
+    """Return a set of open_clip as texts; its prompts are functions of the class name."""
     import open_clip  # noqa: PLC0415 - takes seconds, for a task that names a set
 
     return [item("{}") if callable(item) else item for item in getattr(open_clip, name)]

@@ -1,13 +1,13 @@
-"""Zero-shot classes by a map from images to a language space, learned on other classes.
+"""Zero-shot classification by a map from images to a language space, learned on other classes.
 
-From the code of arXiv:2104.08313, whose section 3 says why the paper leaves it out. A linear map is
+From the code of arXiv:2104.08313; section 3 explains why the paper leaves it out. A linear map is
 trained on the train images of 70 % of the classes. Test images of the other classes are then
-classified among these other classes, by the dot product of the mapped image with the class's
-vector. This vector is that of the first token of the class's name, in lower case, in a prompt;
-where the companion encodes whole texts, it is the vector of the prompt. Departures: images are not
-augmented, since features are computed once; every draw is seeded; tokens are found by their
-characters, not by counting. The floor `shuffled_words` is the same training where each class has
-the vector of another one.
+classified among the other classes, by the dot product of the mapped image with the vector of a
+class. This is the vector of the first token of the class name, in lower case, in a prompt; if the
+companion encodes whole texts, it is the vector of the prompt. Departures: images are not augmented,
+because features are computed once; every draw is seeded; tokens are found by their characters, not
+by counting. The floor `shuffled_words` is the same training with each class assigned the vector of
+another class.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EQUAL_FEATURES_NOTE = "all test images have identical features, so accuracy is a
 
 
 class ProjectionTraining(NamedTuple):
-    """How a map is trained with Adam; the learning rate is halved every ten epochs."""
+    """Settings of training with Adam; the learning rate is halved every ten epochs."""
 
     epochs: Positive = 20
     batch_size: Positive = 80
@@ -67,9 +67,9 @@ def train_projection(
     rng: torch.Generator,
     device: torch.device,
 ) -> Tensor:
-    """Return a map float32 [E, D] of features to the space of the classes' vectors [K, E].
+    """Return a map float32 [E, D] from features to the space of the class vectors [K, E].
 
-    `rng` draws the first weights, as PyTorch initialises a linear layer, and the order of each
+    `rng` draws the initial weights, as PyTorch initialises a linear layer, and the order of each
     epoch.
     """
     width, n_classes = images.features.shape[1], len(vectors)
@@ -122,19 +122,19 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return the accuracy on test images of classes that the map was not trained on.
 
-    Where all test images have the same features, within 1e-6, all classes are tied; so are classes
-    of the same vector, as are names with the same first token. Raises ValueError for fewer than two
-    classes of either kind, and TooFewRows where a trial has no images of one kind.
+    If all test images have the same features, within 1e-6, all classes are tied; so are classes
+    with the same vector, such as names with the same first token. Raises ValueError for fewer than
+    two train or test classes, and TooFewRows if a trial has no images of either kind.
 
     Args:
         words: model that encodes the names of the classes.
         prompt: sentence with {} for the name of a class.
-        seen_fraction: fraction of the classes that each trial trains on, 0 to 1; two or more on
-            either side.
+        seen_fraction: fraction of the classes that each trial trains on, 0 to 1; at least two
+            classes must be on either side.
         trials: random draws of the classes to train on, 1 or more; scores are means over them.
         training: `epochs`, `batch_size`, `learning_rate` (halved every ten epochs) and
             `weight_decay` of Adam.
-        seed: seed that draws the classes, and the seed of each trial's training and floor.
+        seed: seed that draws the classes, and the seeds of each trial's training and floor.
     """
     if min(trials, training.epochs, training.batch_size) < 1:
         given = f"trials {trials}, epochs {training.epochs}, batch_size {training.batch_size}"
@@ -190,7 +190,7 @@ def _choose(
         return [_trial(features, own, trial, training, engine.device) for trial, own in pairs]
 
     engine.trained = True
-    # A training is small, so that each process takes whole ones.
+    # A training is small, so that it is not split over processes.
     columns = [value_column(drawn), value_column(list(vectors))]
     choices = engine.map(projections, *columns, key=key, one_by_one=True)
     return torch.stack([one[0] for one in choices]), torch.stack([one[1] for one in choices])
@@ -242,7 +242,7 @@ def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial
 
 
 def _derangement(trial: Trial) -> Tensor:
-    """Return a seeded permutation of all classes that leaves no class in its place."""
+    """Return a seeded permutation of all classes without fixed points."""
     return torch.from_numpy(derangement(len(trial.seen) + len(trial.unseen), trial.seed))
 
 

@@ -1,20 +1,20 @@
-"""What a model needs: how much worse it chooses without some of its parts.
+"""Ablation: the drop in accuracy of a model without some of its parts.
 
-An item is an image with a `caption` and `foils`, right if the caption scores highest; or one with a
-`question` and options, right if the most likely answer is. `drop` is the accuracy of the whole
-model less that of the model without a part, paired by item, and `drop_beyond_random` is the drop
-less the mean drop of random parts of the same size (Michel, Levy and Neubig 2019, arXiv:1905.10650,
-who take away heads; Geva et al. 2023, arXiv:2304.14767, who take away attention in a window of
-layers). Its interval is over items and over draws. The parts are:
+An item is an image with a `caption` and `foils`, which is right if the caption scores highest, or
+an image with a `question` and options, which is right if the most likely answer is right. `drop` is
+the accuracy of the whole model minus the accuracy without a part, paired by item.
+`drop_beyond_random` is the drop minus the mean drop of random parts of the same size (Michel, Levy
+and Neubig 2019, arXiv:1905.10650, ablate heads; Geva et al. 2023, arXiv:2304.14767, ablate
+attention in a window of layers). Its interval is over items and draws. The parts are:
 
-- `layer`: all heads of a layer. A layer has no other heads than these, so that the random parts are
-  as many heads of all layers.
+- `layer`: all heads of a layer. A layer has no other heads, so that the random parts are equally
+  many heads of all layers.
 - `head`: a single head. The random parts are the other heads of its layer.
 - `best heads`: the heads that ground entities best (see `entity_grounding`) on other images. The
-  random parts are as many other heads of the same layers, of all layers if there are too few.
+  random parts are equally many other heads of the same layers, or of all layers if too few.
 - `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
-  image, in a window of layers that begins with `layer`. The random parts are as many other layers,
-  not always in a row.
+  image, in a window of layers that begins with `layer`. The random parts are equally many other
+  layers, not always in a row.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from vlbench.results import Artifact, At, Outcome, Positive, Score
 # `ranked_on` names a split of images with phrases.
 AblationRows = Annotated[Data, "test", "ranked_on"]
 
-# A layer and a head of it.
+# A layer, and a head of the layer.
 Head = tuple[int, int]
 Item = TypeVar("Item")
 
@@ -67,15 +67,15 @@ CAVEAT = (
 
 
 class CutScorer(Intervenable, ImageTextScorer, Protocol):
-    """Scores pairs, without some of its parts too."""
+    """Scores pairs, also without some of its parts."""
 
 
 class CutAnswerScorer(Intervenable, AnswerScorer, Protocol):
-    """Scores answers, without some of its parts too."""
+    """Scores answers, also without some of its parts."""
 
 
 class Asks(NamedTuple):
-    """What rows ask: options, the numbers of right ones, what a model chooses, and by what."""
+    """The items of rows: options, the numbers of right options, and how a model chooses."""
 
     options: Sequence[Sequence[str]]
     right: Sequence[Sequence[int]]
@@ -85,7 +85,7 @@ class Asks(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part to take away, the conditions of its scores, and random parts of the same size."""
+    """A part to ablate, the conditions of its scores, and random parts of the same size."""
 
     at: At
     cut: Cut
@@ -108,20 +108,21 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how much accuracy a model loses without some of its parts, and beyond random parts.
 
-    Raises SpecError if there is nothing to take away, or less than is asked, CannotDo for a model
-    without what the items or the best heads take, DataError for rows that ask no choice, a foil
-    that is the caption, and heads ranked on test images, TooFewRows for fewer than two clusters.
+    Raises SpecError if there are no parts to ablate, or fewer than requested; CannotDo for a model
+    without a capability that the items or the best heads need; DataError for rows without a choice,
+    a foil equal to the caption, and heads ranked on test images; TooFewRows for fewer than two
+    clusters.
 
     Args:
-        each: parts taken away in turn: each `head`, all heads of each `layer`, or both; empty takes
+        each: parts ablated in turn: each `head`, all heads of each `layer`, or both; empty:
             neither.
-        best_heads: number of heads taken away together, those that ground best; 0 takes none.
-        windows: layers in a row whose attention to the image is taken away; 0 takes none.
+        best_heads: number of best-grounding heads that are ablated together; 0: none.
+        windows: number of consecutive layers whose attention to the image is ablated; 0: none.
         items: number of test rows, drawn by the seed; None takes all.
         ranked_on: split with phrases on which `best_heads` are ranked; no test image may be in it.
         ranked_images: number of images of that split that rank the heads, from the first on; None:
             all.
-        draws: random parts that each layer, window and set of best heads is compared with, 1 or
+        draws: number of random parts compared with each layer, window and set of best heads, 1 or
             more.
         seed: seed that draws the items and the random parts.
     """
@@ -172,7 +173,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
 
 
 def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> Asks:
-    """Return what rows ask, of questions by the likelihood of their answers."""
+    """Return the items of rows; questions are answered by the likelihood of their answers."""
     if "question" in rows.columns:
         items = read_questions(rows)
         way_of(model, "likelihood")
@@ -202,9 +203,9 @@ def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> As
 
 
 def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[Head]:
-    """Return the heads that choose the right regions most often, the best first; ties by place.
+    """Return the heads that choose right regions most often, best first; ties in order of place.
 
-    Raises CannotDo for a model that shows no attention.
+    Raises CannotDo for a model that returns no attention.
     """
     if not isinstance(model, JointAttender):
         raise CannotDo("it is not a JointAttender, which `best_heads` needs")
@@ -262,7 +263,7 @@ def _best(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> 
 
 
 def _other_heads(best: Sequence[Head], heads: Sequence[int], rng: np.random.Generator) -> Cut:
-    """Return as many other heads, as far as possible of the same layers."""
+    """Return equally many other heads, of the same layers if possible."""
     left = [(layer, i) for layer, count in enumerate(heads) for i in range(count)]
     left = [one for one in left if one not in best]
     drawn, missing = list[Head](), 0
@@ -280,7 +281,7 @@ def _samples(
 ) -> list[tuple[Item, ...]]:
     """Return random samples as large as `own` that are not `own`; none if there is no other.
 
-    Of parts of one size they are nearly the same, so that few passes are made.
+    Samples for parts of the same size are nearly the same, so that few passes are needed.
     """
     rng, samples = np.random.default_rng(seed), list[tuple[Item, ...]]()
     while len(own) < len(of) and len(samples) < draws:
@@ -290,7 +291,7 @@ def _samples(
 
 
 def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[Item]:
-    """Return some of these, in order."""
+    """Return a random sample, in order."""
     return [of[i] for i in sorted(rng.choice(len(of), count, replace=False).tolist())]
 
 
@@ -315,7 +316,7 @@ def _refuse_shared(rows: Split, others: Split, name: str) -> None:
 
 
 def _of_no_layer(measured: Sequence[Measured]) -> list[Measured]:
-    """Return the scores that are of no single layer; those of all are in the table."""
+    """Return the scores that are not of a single layer; the table has all scores."""
     return [one for one in measured if "layer" not in one.score.at]
 
 

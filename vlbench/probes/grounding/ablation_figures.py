@@ -1,4 +1,4 @@
-"""Figures of `ablation`: what each head costs, and what each window of layers does."""
+"""Figures of `ablation`: the drop of each head, and of each window of layers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from vlbench.drawing.layouts import entitle, grid, percent, seat_legend
 from vlbench.drawing.looks import CHANCE, Look, style
 from vlbench.results import Result
 
-# A row of the table of drops, and what reads the columns of a table that a row of a board keeps.
+# A row of the table of drops, and a function that reads columns of a table stored with a row of a
+# board.
 Drop = Mapping[str, Any]
 ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Drop]]
 
 COLUMNS = ("metric", "cut", "layer", "head", "value", "low", "high")
 
-# Heads, or layers, whose interval of the drop beyond random parts holds no 0.
+# Heads or layers whose interval of the drop beyond random parts excludes 0.
 TOLD = "different from random {} (95 %)"
 RING: Any = {"s": 26, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2}
 
 
 def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[str, Figure]:
-    """Return a heat map of single heads and a panel per kind of window; none without a table."""
+    """Return a heat map of single heads and a panel per kind of window; empty without a table."""
     table = read_table(row, "drops", COLUMNS) if "drops" in row.artifacts else []
     heads = [one for one in table if one["cut"] == "head"]
     layers = [one for one in table if one["layer"] is not None and one["cut"] != "head"]
@@ -36,7 +37,7 @@ def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[st
 
 
 def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
-    """Return the drop of each head: rows are layers from the first at the bottom, columns heads."""
+    """Return the drop of each head: rows are layers, the first at the bottom; columns are heads."""
     own = [one for one in drops if one["metric"] == "drop"]
     shape = (1 + max(one["layer"] for one in own), 1 + max(one["head"] for one in own))
     values = np.full(shape, np.nan)
@@ -64,7 +65,7 @@ def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
 
 
 def _curves(drops: Sequence[Drop], title: str, look: Look) -> Figure:
-    """Return the drop by the first layer of what is taken away, a panel for each kind of it."""
+    """Return the drop by the first ablated layer, with a panel per kind of part."""
     kinds = list(dict.fromkeys(one["cut"] for one in drops))
     figure, panels = grid(len(kinds), (3.6, 2.6))
     told = _told(drops)
@@ -96,7 +97,7 @@ def _curves(drops: Sequence[Drop], title: str, look: Look) -> Figure:
 
 
 def _told(drops: Sequence[Drop]) -> list[Drop]:
-    """Return the drops beyond random parts whose interval holds no 0."""
+    """Return the drops beyond random parts whose interval excludes 0."""
     beyond = [one for one in drops if one["metric"] == "drop_beyond_random"]
     known = [one for one in beyond if one["low"] is not None]
     return [one for one in known if one["low"] > 0 or one["high"] < 0]

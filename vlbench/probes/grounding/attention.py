@@ -1,7 +1,7 @@
 """Attention of every head from queried words to regions, scored and summed inside the batch.
 
-`entity_grounding` and `syntactic_grounding` share it: a query asks whether a word of a caption
-looks at its target, any of some gold boxes.
+Shared by `entity_grounding` and `syntactic_grounding`: a query asks whether a word of a caption
+attends to its target, which is any of several gold boxes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vlbench.probes.grounding.measures import (
     query_attention,
 )
 
-# What is counted over the queries, beside the statistics of their targets.
+# Counts over the queries, in addition to the statistics of their targets.
 COUNTED = ("n", "read", "without_regions")
 
 # A model's `attend`, and a detector's `detect`.
@@ -44,12 +44,11 @@ Detect = Callable[[Sequence[Picture]], list[Regions]]
 class HeadSums(NamedTuple):
     """Sums over the queries of each image: float32 [images, groups, layers, heads, MEASURES].
 
-    `stats` are float64 [images, groups, COUNTED + STATS]. `whole` says that the softmax runs over
-    the whole input, `own_patches` that columns are the model's own patches, `has_scores` that all
-    regions have scores. `queries` has the first of the MEASURES, `JUDGED`, of each query of an
-    image, float32 [Q, layers, heads, JUDGED], `chosen` the number of the box that a head chose,
-    int64 [Q, layers, heads], -1 for none, and `boxes` [P, 4] are those; None for an image without
-    regions.
+    `stats` are float64 [images, groups, COUNTED + STATS]. `whole`: the softmax is over the whole
+    input; `own_patches`: columns are the model's patches; `has_scores`: all regions have scores.
+    For each image, `queries` has the first of the MEASURES, `JUDGED`, float32 [Q, layers, heads,
+    JUDGED], `chosen` the number of the box that a head chose, int64 [Q, layers, heads], -1 for
+    none, and `boxes` are the boxes [P, 4]; all are None for an image without regions.
     """
 
     heads: NDArray[np.float32]
@@ -67,8 +66,8 @@ def head_sums(
 ) -> HeadSums:
     """Return the sums over all queries of each image, one caption per row of a forward pass.
 
-    A query is wrong where its image has no regions, or its word no token. Raises CannotDo where no
-    image has regions, and ValueError for attention that does not fit its spans and boxes.
+    A query is wrong if its image has no regions, or its word has no token. Raises CannotDo if no
+    image has regions, and ValueError for attention that does not match its spans and boxes.
     """
     key = {"what": "attention of heads, and their choices"} | vars(reader)
     attend = engine.checked(reader.model.attend)
@@ -111,7 +110,7 @@ class AttentionReader:
     def read(
         self, pictures: Sequence[Picture], queries: Sequence[ImageQueries], attend: Attend
     ) -> list[dict[str, Any]]:
-        """Return the sums of each image; a batch has as many captions as there are images."""
+        """Return the sums of each image; a batch has as many captions as `pictures` has images."""
         first = _first_queries(queries)
         was_read = torch.zeros(first[-1][0], dtype=torch.bool)
         measured: Tensor | None = None
@@ -210,7 +209,7 @@ def _group_sums(rows: Tensor, groups: Tensor, n: int) -> Tensor:
 
 
 def _first_queries(queries: Sequence[ImageQueries]) -> list[list[int]]:
-    """Return the number of the first query of each text of each image; after the last, of all."""
+    """Return the number of the first query of each text of each image, then the total."""
     sizes = [[len(of_text) for of_text in one["queries"]] for one in queries]
     starts, total = [], 0
     for of_image in sizes:
@@ -220,7 +219,7 @@ def _first_queries(queries: Sequence[ImageQueries]) -> list[list[int]]:
 
 
 def with_proposals(pictures: Sequence[Picture], detect: Detect | None) -> list[Picture]:
-    """Return pictures where a detector's `detect` has proposed regions for those without any."""
+    """Return pictures, after a detector's `detect` proposed regions for pictures without any."""
     bare = [i for i, p in enumerate(pictures) if p.regions is None and p.image is not None]
     numbered = list(pictures)
     if detect is not None and bare:

@@ -1,12 +1,13 @@
 """Entity grounding by attention head. ACL 2020, 2020.acl-main.469, section 3.1, figure 3.
 
 Every head is a classifier without parameters: the last sub-word of a phrase's last word chooses the
-region that it attends to most, among regions only. The choice is right where it overlaps any gold
-box of the phrase by at least 0.5. Departures: tied regions share the choice (in the paper's code
-the first wins), and beside the best head on the images that chose it, in `split_half_accuracy` each
-half of the images chooses the head for the other. `pointing_accuracy` (the centre of the column
-attended to most lies in a gold box) and `attention_on_gold` (its fraction of the attention to the
-image) do the same, each by its own measure. Layers and heads count from 0.
+region that it attends to most, among regions only. The choice is right if it overlaps any gold box
+of the phrase by at least 0.5. Departures: tied regions share the choice (in the paper's code the
+first wins). In addition to the best head on the images that chose it, `split_half_accuracy` lets
+each half of the images choose the head for the other half. `pointing_accuracy` (the centre of the
+most attended column is in a gold box) and `attention_on_gold` (the fraction of the attention to the
+image that is on gold boxes) choose heads the same way, each by its own measure. Layers and heads
+are numbered from 0.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ def entity_grounding(
 ) -> Outcome:
     """Return how often each head finds the boxes of the phrases that have some.
 
-    Raises TooFewRows where fewer than two images have a phrase with boxes.
+    Raises TooFewRows if fewer than two images have a phrase with boxes.
 
     Args:
         split: split that is read.
         images: number of images of the split that are read, from the first on; None reads all.
-        detector: proposes regions for pictures without any; None: a model reads regions of the
-            data, or its own patches.
+        detector: detector that proposes regions for pictures without regions; None: a model reads
+            regions of the data, or its patches.
         examples: number of words plotted with their attention, spread evenly among the images; 0
             plots none.
         seed: seed that draws the halves of the images.

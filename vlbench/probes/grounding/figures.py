@@ -14,19 +14,20 @@ from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.errors import spaced
 from vlbench.results import Result, Score, matching
 
-# A row of the table of heads, and what reads the columns of a table that a row of a board keeps.
+# A row of the table of heads, and a function that reads columns of a table stored with a row of a
+# board.
 Head = Mapping[str, Any]
 ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Head]]
 
 COLUMNS = ("layer", "head", "accuracy", "active")
 
-# The paper's baseline is drawn where regions have scores, otherwise that of the largest region.
+# The paper's baseline is drawn if regions have scores, otherwise the largest-region baseline.
 BASELINES = ("most_confident_region", "largest_region")
 
 # The heads of a layer are drawn side by side, over this fraction of the step to the next layer.
 SPREAD = 0.5
 
-# Heads that look at the image, and those of which it is not known, are in the model's colour.
+# Active heads, and heads whose activity is unknown, have the model's colour.
 LABELS = {
     True: "head that looks at the image",
     False: "head that does not look at the image",
@@ -36,7 +37,7 @@ OTHER: Any = {"s": 10, "color": "#aaaaaa", "marker": "o", "lw": 0}
 
 
 def heads(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[str, Figure]:
-    """Return the figure of a row, without a name; none where it keeps no table of heads."""
+    """Return the figure of a row, under an empty name; none if it has no table of heads."""
     table = read_table(row, "heads", COLUMNS) if "heads" in row.artifacts else []
     return {"": head_figure(row, table, f"{title}: {row.model}", look)} if table else {}
 
@@ -57,7 +58,7 @@ def head_figure(row: Result, heads: Sequence[Head], title: str, look: Look) -> F
         panel.set_title(fitted(name, 2.0, 9), fontsize=9)
         panel.tick_params(labelsize=7, labelleft=is_at_left(panel))
         panel.set_xlabel("layer, from 0", fontsize=8)
-        # One panel may have no active heads, another no inactive ones.
+        # Panels may lack active heads, or inactive heads.
         handles, labels = panel.get_legend_handles_labels()
         legend |= dict(zip(labels, handles, strict=True))
     figure.supylabel("accuracy (%)", fontsize=8)
@@ -67,7 +68,7 @@ def head_figure(row: Result, heads: Sequence[Head], title: str, look: Look) -> F
 
 
 def _draw_heads(panel: Axes, heads: Sequence[Head], look: Look) -> None:
-    """Draw heads that look at the image as large marks of the model, others as small grey dots."""
+    """Draw active heads as large marks of the model, inactive heads as small grey dots."""
     most = max(1, *(head["head"] for head in heads))
     groups: dict[bool | None, list[Head]] = {}
     for head in heads:
@@ -91,7 +92,7 @@ def _mark(look: Look) -> dict[str, Any]:
 
 
 def _draw_floors(panel: Axes, score: Score) -> None:
-    """Draw the floors of a score: baselines that read no word."""
+    """Draw the floors of a score: baselines that ignore the words."""
     name = next((name for name in BASELINES if name in score.floors), "")
     for level, line in ((name, FLOOR), ("random_region", CHANCE)):
         if level in score.floors:

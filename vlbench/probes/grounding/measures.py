@@ -16,11 +16,11 @@ from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
 from vlbench.metrics.ranking import choose_any
 
-# A region is right, and of a thing, from this intersection over union with a gold box on.
+# Least intersection over union with a gold box of a right region, and of a thing's region.
 OVERLAP = 0.5
 
-# The accuracy of choices that look at no word, and of the best possible one; then the fractions of
-# columns whose centre is inside, and that are gold: the scores of even attention.
+# The accuracy of choices that ignore the word, and of the best possible choice; then the fractions
+# of columns whose centre is inside a target, and of gold: the scores of uniform attention.
 STATS = (
     "random_region",
     "largest_region",
@@ -33,17 +33,17 @@ STATS = (
 # Boxes that a model returns may have been scaled and scaled back; in pixels.
 SAME_BOX = 1e-2
 
-# What a query is judged by, and what is measured beside it.
+# Measures that judge a query, and other measures.
 JUDGED = ("accuracy", "pointing_accuracy", "attention_on_gold")
 MEASURES = (*JUDGED, "attention", "ties")
-# What is read of each query: the measures, and the place of the region chosen, -1 if it is tied.
+# Numbers per query: the measures, and the place of the chosen region, -1 if tied.
 READ = (*MEASURES, "chosen")
 
 
 class Query(NamedTuple):
-    """The word at characters start..stop of a caption should look at target number `target`.
+    """The word at characters start..stop of a caption should attend to target number `target`.
 
-    Queries of one group have scores of their own.
+    Each group of queries has separate scores.
     """
 
     group: int
@@ -53,12 +53,13 @@ class Query(NamedTuple):
 
 
 # The queries of one image: `texts`, `queries` (one list per text) and `targets` (lists of xyxy
-# boxes), as plain values; with `things`, all gold boxes, only regions of these are chosen among.
+# boxes), as plain values; with `things`, all gold boxes, heads choose only among regions of these
+# boxes.
 ImageQueries = Mapping[str, Any]
 
 
 class WordTarget(NamedTuple):
-    """A word of a caption, by its number, and the numbers of the gold boxes it should look at."""
+    """A word of a caption, by number, and the numbers of the gold boxes it should attend to."""
 
     group: int
     word: int
@@ -70,7 +71,7 @@ SplitRows = Annotated[Data, "split"]
 
 
 def first_images(split: Split, images: int | None) -> Split:
-    """Return the first images of a split, all for None. Raises TooFewRows below two."""
+    """Return the first images of a split, or all for None. Raises TooFewRows for fewer than two."""
     rows = split.select(range(len(split) if images is None else min(len(split), images)))
     if len(rows) < 2:
         raise TooFewRows(f"{counted(len(rows), 'image')}; two halves need two")
@@ -100,7 +101,7 @@ def image_queries(
 class Geometry(NamedTuple):
     """Overlaps of P regions and R columns of attention with K targets of one image.
 
-    `regions` and `columns` are those that a head chooses among.
+    `regions` and `columns` mask the regions and columns that a head chooses among.
     """
 
     regions: Tensor  # bool [P]
@@ -108,13 +109,13 @@ class Geometry(NamedTuple):
     right: Tensor  # bool [K, P]
     inside: Tensor  # bool [K, R]
     gold: Tensor  # float64 [K, R]
-    coverage: Tensor | None  # float64 [R, P]; None where the columns are the regions
+    coverage: Tensor | None  # float64 [R, P]; None if the columns are the regions
     stats: Tensor  # float64 [K, STATS]
     has_scores: bool
 
     @property
     def own_patches(self) -> bool:
-        """Whether the columns are the model's own patches."""
+        """Whether the columns are the model's patches."""
         return self.coverage is not None
 
 
@@ -126,11 +127,11 @@ def geometry(
 ) -> Geometry:
     """Return the overlaps of regions and columns [R, 4] with targets, each one or more gold boxes.
 
-    With the gold boxes of all `things`, a head chooses among the regions of these (see
-    `of_things`). Where all columns are among the regions, the model chooses among the columns.
-    Otherwise the columns are patches, and the score of a region is the attention to patches, each
-    times the fraction of it that the region covers. `gold` is then the largest fraction of a patch
-    that one gold box covers, and otherwise whether the region is right.
+    Given the gold boxes of all `things`, a head chooses among the regions of things (see
+    `of_things`). If all columns are regions, the model chooses among the columns, and `gold` is
+    whether the region is right. Otherwise the columns are patches: the score of a region is the sum
+    of the attention to each patch times the fraction of the patch that the region covers, and
+    `gold` is the largest fraction of a patch that a gold box covers.
     """
     columns, given = columns.detach().cpu(), regions.boxes.cpu()
     scores = None if regions.scores is None else regions.scores.cpu()
@@ -166,7 +167,7 @@ def geometry(
 def of_things(boxes: Tensor, things: Sequence[Sequence[float]] | None) -> Tensor:
     """Return which of [P, 4] boxes overlap the gold box of a thing by OVERLAP, bool [P].
 
-    All, if `things` is None, and where none does: then none of them is right.
+    All are returned if `things` is None, and if none overlaps: then no region is right.
     """
     every = torch.ones(len(boxes), dtype=torch.bool)
     if things is None:
@@ -176,9 +177,9 @@ def of_things(boxes: Tensor, things: Sequence[Sequence[float]] | None) -> Tensor
 
 
 def column_coverage(columns: Tensor, regions: Tensor) -> Tensor | None:
-    """Return how much of each of [R, 4] columns each of [P, 4] regions covers, float64 [R, P].
+    """Return the fraction of each of [R, 4] columns that each region [P, 4] covers, float64 [R, P].
 
-    It is None where all columns are regions themselves.
+    It is None if all columns are regions.
     """
     gaps = (columns[:, None].float() - regions[None].float()).abs().amax(-1)
     are_regions = bool((gaps.amin(1) <= SAME_BOX).all())
@@ -191,7 +192,7 @@ def _right(regions: Tensor, boxes: Tensor, member: Tensor) -> Tensor:
 
 
 def _credit(scores: Tensor | None, right: Tensor, candidates: Tensor) -> Tensor:
-    """Return the credit of the highest-scored region for each target; 0 where none has a score."""
+    """Return the credit of the highest-scored region for each target; 0 if none has a score."""
     if scores is None:
         return torch.zeros(len(right), dtype=torch.float64)
     return choose_any(scores.expand(len(right), -1), right, candidates=candidates).credit
@@ -201,7 +202,7 @@ class QueryAttention(NamedTuple):
     """Attention of Q queries of one caption: weights [Q, L, H, R], and scores of P regions.
 
     `right` [Q, P] and `inside` [Q, R] are bool, `gold` [Q, R] is the fraction of a column that is
-    of the target. `regions` [Q, P] and `columns` [Q, R] are those that a head chooses among.
+    inside the target. A head chooses among `regions` [Q, P] and `columns` [Q, R].
     """
 
     weights: Tensor
@@ -216,9 +217,9 @@ class QueryAttention(NamedTuple):
 def query_attention(
     attention: JointAttention, place: Geometry, queries: Sequence[Query]
 ) -> tuple[QueryAttention, list[int]]:
-    """Return the attention of the queries whose word has a token, and the numbers of these queries.
+    """Return the attention of queries whose word has a token, and the numbers of these queries.
 
-    The attention of a word is that of its last sub-word.
+    The attention of a word is the attention of its last sub-word.
     """
     _refuse_misfit(attention)
     named = [Query(*query) for query in queries]
@@ -240,12 +241,12 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     right = _join([part.right for part in parts], value=False)[:, None, None]
     inside = _join([part.inside for part in parts], value=False)[:, None, None]
     gold = _join([part.gold for part in parts], 0.0)[:, None, None].to(weights)
-    # What pads a row is no candidate.
+    # Padding is not a candidate.
     regions = _join([part.regions for part in parts], value=False)[:, None, None]
     columns = _join([part.columns for part in parts], value=False)[:, None, None]
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
-    # A head without any attention to the regions attends to all of them alike.
+    # A head without attention to the regions counts as attending to all regions equally.
     among = (weights * columns).sum(-1, keepdim=True)
     attended = torch.where(among == 0, 1.0, weights) * columns
     on_gold = (attended * gold).sum(-1) / attended.sum(-1)

@@ -1,4 +1,4 @@
-"""Pictures of examples: where the best heads look, beside the gold boxes."""
+"""Pictures of examples: the attention of the best heads, with the gold boxes."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ LEGEND = "dashed: gold; orange: regions, the stronger the more attention; green 
 
 @dataclass(frozen=True)
 class ExampleReader:
-    """Reads the attention of one head from one word."""
+    """Reads the attention of a head from a word."""
 
     reader: AttentionReader
 
     def read(
         self, pictures: Sequence[Picture], examples: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Tensor] | None]:
-        """Return each example's attention; None where its word has no token, or there is no region.
+        """Return each example's attention; None if its word has no token, or there is no region.
 
         It has the `weights` [P] of the `boxes` [P, 4] that the head chooses from, and the `total`
-        of its attention to the image. The weight of a region over a model's own patches is that of
-        the parts of patches that it covers.
+        attention to the image. If columns are patches, the weight of a region is the sum over
+        patches of attention times the covered fraction.
         """
         detector = self.reader.detector
         given = with_proposals(pictures, detector.detect if detector else None)
@@ -83,8 +83,8 @@ def example_picture(
 ) -> dict[str, Path]:
     """Return a picture of `examples` examples, drawn by the main process; empty for 0.
 
-    They do not depend on the results: they are spread evenly among the images, one of each group in
-    turn, and show the first query of their image.
+    The choice does not depend on the results: examples are spread evenly among the images, take
+    groups in turn, and show the first query of their image.
     """
     chosen = choose_examples(queries, groups, examples)
     if not chosen:
@@ -143,7 +143,7 @@ def draw(
     panels = figure.subplots(down, across, squeeze=False).flat
     for panel in panels:
         panel.axis("off")
-    # The last row may have more panels than there are examples left.
+    # The last row may have unused panels.
     for panel, picture, example, one in zip(
         figure.axes, pictures, examples, attention, strict=False
     ):
@@ -166,7 +166,7 @@ def _panel(
     start, stop = example["span"]
     marked = f"{example['text'][:start]}[{example['text'][start:stop]}]{example['text'][stop:]}"
     lines = [*wrap(marked, 46), example["title"]]
-    # Dollar signs of a caption are no formula.
+    # Dollar signs of a caption do not mark a formula.
     panel.set_title("\n".join(lines), fontsize=7, parse_math=False)
     if attention is not None:
         _attention(panel, attention, example["gold"])
@@ -178,7 +178,7 @@ def _panel(
 def _attention(
     panel: Any, attention: Mapping[str, Tensor], gold: Sequence[Sequence[float]]
 ) -> None:
-    """Frame every box, the stronger the more attention it has, and the first with the most."""
+    """Frame every box by its attention, and highlight the first with the most attention."""
     weights, boxes = attention["weights"], attention["boxes"]
     strengths = (weights / weights.max().clamp(min=1e-12)).tolist()
     pairs = zip(boxes.tolist(), strengths, strict=True)

@@ -22,7 +22,7 @@ from vlbench.results import Score
 
 
 class _AskedQueries(NamedTuple):
-    """The queries of one group: of which image, under which number there, and of which word."""
+    """The queries of a group: image, number within the image, and word of each."""
 
     images: list[int]
     numbers: list[int]
@@ -37,7 +37,7 @@ def with_queries(
     sums: HeadSums,
     groups: Sequence[Group],
 ) -> list[Measured]:
-    """Return scores with the queries that they are over, those of chosen heads.
+    """Return scores with their queries as items, if the scores are of chosen heads.
 
     The target of a query is its word and gold boxes; its prediction is the box that the head chose.
     """
@@ -58,7 +58,7 @@ def with_queries(
         for metric, (measure, heads) in _judges(group).items():
             own = [_credit(sums.queries[i], k, measure, heads[i]) for i, k in pairs]
             said = [_choice(sums.chosen[i], sums.boxes[i], k, heads[i]) for i, k in pairs]
-            # Attention on gold, and where the most of it points, is no choice of a region.
+            # Attention on gold and pointing do not choose a region.
             answers = _answers(said if measure == 0 else [""] * len(said), targets)
             known[metric, at_text(group.at)] = examples, own, answers
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
@@ -95,7 +95,7 @@ def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
 
 
 def _answers(said: Sequence[str], targets: Sequence[str]) -> Answers:
-    """Return what was said, "" for nothing, beside the targets."""
+    """Return the predictions, "" for none, and the targets."""
     place = {name: i for i, name in enumerate(dict.fromkeys([*filter(None, said), *targets]))}
     return Answers(
         [*place], [place[one] if one else -1 for one in said], [place[one] for one in targets]
@@ -117,7 +117,7 @@ def _choice(chosen: Tensor | None, boxes: Tensor | None, query: int, heads: Sequ
 
 
 def _credit(of_image: Tensor | None, query: int, measure: int, heads: Sequence[int]) -> float:
-    """Return the mean credit of a query under some heads; 0 where the image has no regions."""
+    """Return the mean credit of a query under some heads; 0 if the image has no regions."""
     if of_image is None:
         return 0.0
     by_head = of_image[query, ..., measure].flatten()

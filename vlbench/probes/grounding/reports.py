@@ -57,9 +57,9 @@ def report(
     examples: int,
     seed: int,
 ) -> Outcome:
-    """Return the outcome of queries, each group with its own scores.
+    """Return the outcome of queries, with scores per group.
 
-    Raises TooFewRows where fewer than two images have a query.
+    Raises TooFewRows if fewer than two images have a query.
     """
     images = sum(any(one["queries"]) for one in queries.images)
     if images < 2:
@@ -81,7 +81,7 @@ def report(
 
 
 def _counts(groups: Sequence[Group]) -> dict[str, int]:
-    """Return the numbers of queries, of those not read, and of the best heads' ties."""
+    """Return the numbers of queries, of queries not read, and of the best heads' ties."""
     n, read, bare = (
         sum(round(float(group.stats[name].sum())) for group in groups)
         for name in ("n", "read", "without_regions")
@@ -111,7 +111,7 @@ def _notes(sums: HeadSums) -> list[str]:
 
 
 def _inactive(groups: Sequence[Group]) -> list[str]:
-    """Return a note of the groups whose heads are all inactive, where attention can tell."""
+    """Return a note of the groups whose heads are all inactive, if this is known."""
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")
     where = f" for {names}" if names else ""

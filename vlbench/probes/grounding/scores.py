@@ -1,4 +1,4 @@
-"""Scores of heads: the best of all, the best active one, the best of each layer, and every head."""
+"""Scores of heads: the best head, the best active head, the best per layer, and every head."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from vlbench.results import Score
 
 Floats = NDArray[np.float64]
 
-# A head is active where more than this fraction of its attention, on average, goes to the image.
+# A head is active if more than this fraction of its attention, on average, goes to the image.
 ACTIVE = 0.2
 
-# With more scores than this, those of layers or heads are only in the table.
+# If there are more scores, the scores of layers or heads are only in the table.
 MOST_SCORES = 200
 
 COLUMNS = (*COUNTED, *STATS)
 
-# The names of scores by the heads that the other half of the images chose, where not the measure's.
+# Names of scores under heads chosen on the other half of the images, if not the measure's name.
 SPLIT_HALF = {"accuracy": "split_half_accuracy"}
 
-# Choices that look at no word: a working head should beat them.
+# Choices that ignore the word: a working head should beat them.
 FLOORS = ("random_region", "largest_region", "most_confident_region")
 
-# The chance level of each measure: a random region, a random column, and even attention.
+# The chance level of each measure: a random region, a random column, and uniform attention.
 CHANCE = {
     "accuracy": "random_region",
     "pointing_accuracy": "random_pointing",
@@ -42,19 +42,19 @@ CHANCE = {
 
 
 class Halves(NamedTuple):
-    """The credit of each image under the head that the other half chose, and the chosen heads."""
+    """The credit of each image under the head that the other half chose, and the heads."""
 
     credit: Floats  # [images]
-    chosen: list[int]  # the lowest of the best heads of each half
-    judges: list[list[int]]  # the heads, tied for the best of the other half, of each image
+    chosen: list[int]  # the lowest number among the best heads of each half
+    judges: list[list[int]]  # heads tied for the best of the other half, per image
 
 
 def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
-    """Return each image's credit where each half of the images chooses the head for the other half.
+    """Return each image's credit if each half of the images chooses the head for the other half.
 
     `credit` [images, K] are sums over an image's items, `sizes` [images] the number of items;
-    images without items belong to no half. Where heads are tied for the best of a half, an image
-    of the other half earns their mean. Raises ValueError where fewer than two images have items.
+    images without items belong to no half. If heads are tied for the best of a half, an image of
+    the other half earns their mean credit. Raises ValueError if fewer than two images have items.
     """
     images = np.flatnonzero(sizes > 0)
     if len(images) < 2:
@@ -73,7 +73,7 @@ def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
 
 
 def best_heads(credit: Floats) -> list[int]:
-    """Return the heads with the highest of [K] credits; those within 1e-6 of it are tied."""
+    """Return the heads with the highest of [K] credits; heads within 1e-6 of it are tied."""
     most = credit.max()
     best: list[int] = np.flatnonzero(credit >= most - TIED * abs(most)).tolist()
     return best
@@ -81,7 +81,7 @@ def best_heads(credit: Floats) -> list[int]:
 
 @dataclass(frozen=True)
 class Group:
-    """The sums of one group of queries, per image, and the conditions `at` of its scores."""
+    """The sums of a group of queries, per image, and the conditions `at` of its scores."""
 
     number: int
     at: Mapping[str, str]
@@ -119,14 +119,14 @@ class Group:
 
     @property
     def active(self) -> NDArray[np.bool_] | None:
-        """Which heads are active; None where the attention cannot tell."""
+        """Which heads are active; None if the attention does not show it."""
         return self.attention > ACTIVE if self.whole else None
 
     @cached_property
     def halves(self) -> dict[str, Halves]:
-        """Each measure where each half of the images chooses the head for the other.
+        """The halves of each measure; each half of the images chooses the head for the other.
 
-        Empty where one image has queries.
+        Empty if only one image has queries.
         """
         if np.count_nonzero(self.sizes) < 2:
             return {}
@@ -134,19 +134,19 @@ class Group:
 
     @property
     def best(self) -> int:
-        """The first of the heads that are right most often."""
+        """The first head among the heads that are right most often."""
         return best_heads(self.measures["accuracy"].sum(0))[0]
 
     @property
     def best_active(self) -> int | None:
-        """The first of the best active heads; None where no head is active, or this is unknown."""
+        """The first of the best active heads; None if no head is active, or this is unknown."""
         if self.active is None or not self.active.any():
             return None
         right = np.where(self.active, self.measures["accuracy"].sum(0), -np.inf)
         return best_heads(right)[0]
 
     def named(self, head: int) -> str:
-        """Return layer-head, both counted from 0."""
+        """Return the name LAYER-HEAD of a head, both numbered from 0."""
         return "{}-{}".format(*divmod(head, self.shape[1]))
 
 
@@ -173,7 +173,7 @@ def groups_of(sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int
 
 
 def scores_of(groups: Sequence[Group]) -> list[Score]:
-    """Return the scores of all groups; those of layers, then of heads, if they are not over 200."""
+    """Return the scores of all groups; scores of layers, then of heads, only if 200 or fewer."""
     scores = [score for group in groups for score in _summary(group)]
     for detail in (_layers, _heads):
         more = [score for group in groups for score in detail(group)]
@@ -190,7 +190,7 @@ def head_table(groups: Sequence[Group]) -> Any:
 
 def _summary(group: Group) -> Iterable[Score]:
     """Yield the scores over all layers."""
-    # A head chosen on the other images, unlike the best of all, is not chosen by luck.
+    # Unlike the best head of all, a head chosen on other images is not biased upwards.
     for measure, halves in group.halves.items():
         estimate = clustered_fraction(halves.credit, group.sizes)
         yield _score(group, SPLIT_HALF.get(measure, measure), estimate, measure)

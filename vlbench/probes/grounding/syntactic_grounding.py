@@ -1,12 +1,12 @@
 """Syntactic grounding by attention head. ACL 2020, 2020.acl-main.469, section 3.1, table 2.
 
 For each dependency between an entity's last word w1 and another word w2, in either direction, w2
-should look at the boxes of w1's phrase; w2 may be in the same phrase. The rest is as for
-`entity_grounding`, with scores per relation: a head is active by its mean attention from this
-relation's w2. The relations are those with the most such pairs. Where the paper is silent: w1 is
-the last word of its phrase, and the attention of w2 is that of its last sub-word. Relations are
-Stanford's; those of a parser are converted.
-Departure: in `syntactic_grounding_things` a head chooses only among the regions of things.
+should look at the boxes of w1's phrase; w2 may be in the same phrase. The rest is as in
+`entity_grounding`, with scores per relation: whether a head is active depends on its mean attention
+from this relation's w2. The relations with the most pairs are scored. Not stated in the paper: w1
+is the last word of its phrase, and the attention of w2 is the attention of its last sub-word.
+Relations are Stanford's; relations of a parser are converted. Departure: in
+`syntactic_grounding_things` a head chooses only among the regions of things.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vlbench.results import Outcome, Positive
 def parse_captions(rows: Split, parser: str | None, engine: Engine) -> list[list[list[Arc]]]:
     """Return Stanford's arcs of every caption of every image, parsed by the named pipeline.
 
-    Raises DataError where `parser` is None, DataAbsent where it is not installed.
+    Raises DataError if `parser` is None, DataAbsent if it is not installed.
     """
     if parser is None:
         raise DataError("the captions have no arcs; give `parser`, the name of a spaCy pipeline")
@@ -44,7 +44,7 @@ def parse_captions(rows: Split, parser: str | None, engine: Engine) -> list[list
         for text, words in zip(captions, splits, strict=True)
     ]
     spacy, pipeline = _pipeline(parser)
-    # The identity of the pipeline, as of a model: spaCy is optional, and imported by its name.
+    # The identity of the pipeline, like a model's: spaCy is optional, and imported by name.
     key = {
         "what": "arcs",
         "parser": [parser, str(pipeline.meta.get("version")), str(spacy.__version__)],
@@ -73,7 +73,7 @@ def _tokens(parse: Any) -> list[Token]:
 def _pipeline(name: str) -> tuple[Any, Any]:
     """Return spaCy, and its pipeline of this name."""
     try:
-        # Optional, and it takes seconds: only data without arcs need it.
+        # The package is optional, and its import takes seconds: only data without arcs need it.
         spacy = importlib.import_module("spacy")
         return spacy, spacy.load(name)
     except (ImportError, OSError) as error:
@@ -99,17 +99,17 @@ def syntactic_grounding(  # noqa: PLR0913 - the YAML fills all but three
 ) -> Outcome:
     """Return how often each head finds an entity from a dependent word, for frequent relations.
 
-    Raises TooFewRows where fewer than two images have a pair, and DataError for data without arcs
-    where no parser is given.
+    Raises TooFewRows if fewer than two images have a pair, and DataError if the data have no arcs
+    and no parser is given.
 
     Args:
         split: split that is read.
         images: number of images of the split that are read, from the first on; None reads all.
-        relations: number of relations that are scored, 1 or more, the most frequent ones.
+        relations: number of most frequent relations that are scored, 1 or more.
         parser: installed spaCy pipeline that parses captions of data without arcs; None: the data
             have arcs.
-        detector: proposes regions for pictures without any; None: a model reads regions of the
-            data, or its own patches.
+        detector: detector that proposes regions for pictures without regions; None: a model reads
+            regions of the data, or its patches.
         examples: number of words plotted with their attention, spread evenly among the images; 0
             plots none.
         seed: seed that draws the halves of the images.
@@ -133,20 +133,20 @@ def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
     examples: int = 4,
     seed: int = 0,
 ) -> Outcome:
-    """Return the same where each head chooses among the regions of things, of which one is right.
+    """Return the same scores if each head chooses only among the regions of things.
 
-    A region is of a thing where it overlaps a gold box of the image by at least 0.5; the model
-    reads all regions. So a head that tells things from background, as a detector's confidence does,
-    gets chance.
+    A region is of a thing if it overlaps a gold box of the image by at least 0.5; the model reads
+    all regions. So a head that only separates things from background, like a detector's confidence,
+    is at chance.
 
     Args:
         split: split that is read.
         images: number of images of the split that are read, from the first on; None reads all.
-        relations: number of relations that are scored, 1 or more, the most frequent ones.
+        relations: number of most frequent relations that are scored, 1 or more.
         parser: installed spaCy pipeline that parses captions of data without arcs; None: the data
             have arcs.
-        detector: proposes regions for pictures without any; None: a model reads regions of the
-            data, or its own patches.
+        detector: detector that proposes regions for pictures without regions; None: a model reads
+            regions of the data, or its patches.
         examples: number of words plotted with their attention, spread evenly among the images; 0
             plots none.
         seed: seed that draws the halves of the images.
@@ -183,7 +183,7 @@ def _queries(
 
 
 def pairs(arcs: Sequence[Arc], phrases: Sequence[Phrase]) -> list[Pair]:
-    """Return the relation, the other word and the boxes of each arc at a phrase's last word."""
+    """Return relation, other word and boxes of each arc at a phrase's last word."""
     boxes = {phrase.stop - 1: tuple(phrase.boxes) for phrase in phrases if phrase.boxes}
     ends = [
         (a.relation, *end) for a in arcs for end in ((a.head, a.dependent), (a.dependent, a.head))

@@ -1,33 +1,33 @@
 """Choices between right and wrong: a text for an image, an image for a text, or both at once.
 
-What an item asks is told by the columns of its row:
+The columns of a row determine its question:
 
 - `foils`, wrong texts beside the right `caption`: `text_accuracy` is how often the caption has the
   highest score for the image.
 - `image_2`, `image_3` and so on, wrong images beside the right `image`: `image_accuracy` is how
   often the image has the highest score for the caption.
-- `image_2` with a `caption_2` of its own, twins: both accuracies, over both images and over both
+- `image_2` with its own `caption_2`, twins: both accuracies, over both images and over both
   captions, and the scores of Winoground (Thrush et al. 2022, arXiv:2204.03162, section 4):
   `text_score`, both images have their caption; `image_score`, both captions have their image;
   `group_score`, both. Chance is 1/4, 1/4 and 1/6.
 
-A column that names sets of items, `sets: {pair_accuracy: pair}`, gives how often all items of a set
-are right, as to the first question. Who answers all items alike has no set right.
+`sets: {pair_accuracy: pair}`, given a column that names sets of items, scores how often all items
+of a set are right, for the first question. A model that answers all items alike has no set right.
 
-Tied candidates share the credit, as if each order of theirs were as likely; so do the group score
-and sets. Items of one `cluster` (by default of one image) depend on each other.
+Tied candidates share the credit, as if all their orders were equally likely, also in the group
+score and in sets. Items of a `cluster` (by default of an image) are treated as dependent.
 
-A model that generates is asked `question`: the score of a text is its log-likelihood as the answer
-(VisualGPTScore, Lin et al. 2024, arXiv:2306.01879); or it is asked by letter, which can be done
-where one image has several texts. Beside the accuracy stands what it gains from the image. Answers
-by letter, and recorded ones, are also scored by the place of the right option (`right_option`), in
-all orders, and, of two options, by what the first place earns more (`..._order_effect`).
+A generative model is asked `question`: the score of a text is its log-likelihood as the answer
+(VisualGPTScore, Lin et al. 2024, arXiv:2306.01879). It can also be asked by letter if an image has
+several texts. The gain from the image is scored beside the accuracy. Answers by letter, and
+recorded answers, are also scored by the place of the right option (`right_option`), in all orders,
+and, if there are two options, by how much more items earn at the first place (`..._order_effect`).
 
-Floors are what is chosen without looking: the longest or the shortest text, the most probable one
-under a trigram model of the captions of the splits `language_model`, and what the model itself
-chooses for the image of another cluster (`another_image`), or for a caption of another one
-(`another_text`). A floor by a column, `floors: {seeing_bag: words}`, has the words that are true of
-an image, in any order: a text scores how many of its words are true, less how many are not.
+Floors are choices without the image: the longest or the shortest text, the most probable text under
+a trigram model of the captions of the splits `language_model`, and the model's choice for the image
+of another cluster (`another_image`), or for a caption of another cluster (`another_text`). A floor
+by a column, `floors: {seeing_bag: words}`, knows the words that are true of an image, in any order:
+the score of a text is the number of its words that are true minus the number that are not.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ from vlbench.probes.matching.credits import (
 from vlbench.probes.question_items import refuse_equal
 from vlbench.results import Outcome, Positive
 
-# `language_model` names splits whose captions are read.
+# `language_model` names splits whose captions are needed.
 ChoiceRows = Annotated[Data, "test", "language_model"]
 
-# Scores texts without an image, float64 [N].
+# Scores texts only, without an image, float64 [N].
 TextRule = Callable[[list[str]], Tensor]
 
-# The rule whose scores are log-likelihoods.
+# The text rule whose scores are log-likelihoods.
 TRIGRAM = "trigram"
 
-# What a model that generates is asked.
+# The default question to a generative model.
 QUESTION = "Which caption fits the image?"
 
 WANTED = "`foils`, `image_2`, or `image_2` and `caption_2`, beside `image` and `caption`"
@@ -101,19 +101,19 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return how often the right text, the right image, or both score highest.
 
-    Raises DataError for rows that ask nothing, or whose foil is the caption, and TooFewRows for
-    fewer than two clusters.
+    Raises DataError for rows without a choice, or with a foil equal to the caption, and TooFewRows
+    for fewer than two clusters.
 
     Args:
         asked: how a model is asked: by `likelihood` or `letter`; empty: by similarity or matching
             scores if it has them, else by likelihood, else by letter.
-        question: question put to a model that generates; the texts are its answers.
+        question: question to a generative model; the texts are its answers.
         floors: by name of a floor, the column with the words that are true of each image.
         language_model: splits whose captions train the trigram model that is a floor; empty: no
             such floor.
         omitted: categories whose items are left out.
-        least: fewest items, 1 or more, with which a category has a score of its own, and a part in
-            the mean over categories, `..._macro`.
+        least: fewest items, 1 or more, for a category to have a score and to be part of the mean
+            over categories, `..._macro`.
         sets: by metric, the column that names the set of each item; all items of a set must be
             right.
         seed: seed that draws an image, and a caption, of another cluster for each item.
@@ -160,9 +160,9 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
 
 
 def _texts_of_one(rows: Split) -> list[list[str]]:
-    """Return the texts that are offered for the image of each row, the right one first.
+    """Return the candidate texts for the image of each row, the right text first.
 
-    Raises CannotDo where rows have several images.
+    Raises CannotDo if rows have several images.
     """
     if "foils" not in rows.columns or len(_suffixes(rows)) > 1:
         raise CannotDo("in words, it can choose only among texts for one image")
@@ -175,7 +175,7 @@ def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tenso
 
 
 def _suffixes(rows: Split) -> list[str]:
-    """Return what the names of the columns of images end in: nothing, `_2`, `_3` and so on."""
+    """Return the suffixes of the image columns: empty, `_2`, `_3` and so on."""
     more = takewhile(lambda number: f"image_{number}" in rows.columns, count(2))
     return ["", *(f"_{number}" for number in more)]
 
@@ -203,7 +203,7 @@ def _length(texts: Sequence[str]) -> Tensor:
 
 
 class RowScorer:
-    """Scores texts for the images of rows; an image that several rows have is seen once."""
+    """Scores texts for the images of rows; an image of several rows is encoded once."""
 
     def __init__(
         self,
@@ -213,9 +213,9 @@ class RowScorer:
         engine: Engine,
         question: str = "",
     ) -> None:
-        """Take the columns `image` and `picture` whose names end in a suffix."""
+        """Use the columns `image` and `picture` with this suffix."""
         image, picture = rows["image" + suffix], rows["picture" + suffix]
-        # Images of the same content may have regions of their own.
+        # Images of the same content may have different regions.
         own_regions = f"regions{suffix}" in rows.columns
         by_content = image.digests and not own_regions
         keys = [image.digests[row] for row in image.rows] if by_content else [*image.rows]
@@ -232,10 +232,10 @@ class RowScorer:
 
 
 class Questions:
-    """What the rows of a split ask; `scorers` has those of `image`, `image_2` and so on, in order.
+    """The questions of a split's rows; `scorers` score `image`, `image_2` and so on, in order.
 
-    `rules` choose a text without an image, by their names. An `asker` is asked by letter, in place
-    of scorers.
+    `rules`, by name, choose a text without an image. An `asker` asks by letter and replaces the
+    scorers.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Questions:
         self._rows, self._scorers, self._rules = rows, scorers, rules
         self._asker, self._question = asker, question
         self.judged: Judged | None = None
-        # The scores that are on a logarithmic scale, by the name of a floor, the model's without.
+        # The choices whose scores are on a log scale: names of floors, and "" for the model.
         of_model = bool(scorers) and scorers[0].log_odds
         self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
         self._captions = [*rows["caption"]]
@@ -265,7 +265,7 @@ class Questions:
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
     def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
-        """Return what each metric asks; `seen` has the column of each floor that sees words."""
+        """Return the items of each metric; `seen` has the column of each floor that sees words."""
         others = rows_of_other_clusters(self._examples.clusters, seed)
         if self._seconds and len(self._scorers) > 1:
             return self._twins(seen, others)
@@ -311,9 +311,9 @@ class Questions:
         )
 
     def _answers(self, texts: Sequence[Sequence[str]], own: Choice) -> Answers:
-        """Return what was chosen, and the caption; of a recording the option's number alone.
+        """Return the chosen text and the caption; for a recording only the option's number.
 
-        Its board may be published where the texts may not.
+        The board of a recording may be public while its texts may not.
         """
         if self._asker and self._asker.way == "recorded":
             most = max(map(len, texts))
@@ -335,7 +335,7 @@ class Questions:
         return {name: one.choice for name, one in judged.items()}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:
-        """Ask for the image of a caption among others."""
+        """Ask for the image of a caption among other images."""
         rows = range(len(self._captions))
 
         def of_captions(captions: list[str]) -> Choice:
@@ -391,7 +391,7 @@ class Questions:
         return torch.stack(by_image, 1)
 
     def _named_examples(self) -> Examples:
-        """Return what identifies each item: its image, and the number of its row."""
+        """Return examples that identify each item by its image and row number."""
         content = zip(*filter(None, (self._captions, self._foils, self._seconds)), strict=True)
         examples = examples_of_items(self._rows, "caption", content)
         if "cluster" in self._rows.columns:
@@ -399,7 +399,7 @@ class Questions:
         return examples._replace(clusters=self._images_of_rows())
 
     def _named_images(self) -> list[list[str]]:
-        """Return the ids of each row's images; their columns' names where two ids are the same."""
+        """Return the ids of each row's images, or their column names if two ids are equal."""
         columns = [f"image{suffix}" for suffix in _suffixes(self._rows)]
         ids = [self._rows[name].examples().ids for name in columns]
         named = [[*several] for several in zip(*ids, strict=True)]
@@ -407,7 +407,7 @@ class Questions:
         return named if are_distinct else [columns] * len(named)
 
     def _images_of_rows(self) -> list[str]:
-        """Return the content of each row's image, of twins that of both."""
+        """Return the digest of each row's image; for twins of both images."""
         names = ["image", "image_2"] if self._seconds else ["image"]
         columns = [
             self._rows[name].examples().digests for name in names if name in self._rows.columns
@@ -421,7 +421,7 @@ def twin_questions(
     blind: Sequence[str] = (),
     same_words: Sequence[bool] = (),
 ) -> list[MetricItems]:
-    """Return what is asked of twins, by the choices of the model, under "", and of floors."""
+    """Return the items of twins from the choices of the model, under "", and of floors."""
     n = len(examples.ids)
     floors = {name: choices for name, choices in outcomes.items() if name}
     asked = []
@@ -447,7 +447,7 @@ def twin_questions(
 def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
     """Return the choices of twins by metric, from scores float64 [N, 2, 2] of images with texts.
 
-    The first text is right for the first image, the second for the second.
+    The first text is right for the first image, the second text for the second image.
     """
     right = torch.eye(2, dtype=torch.bool).expand(table.shape)
     texts, images = (
@@ -468,20 +468,20 @@ def _both(choices: Choice) -> Choice:
 
 
 def _of_both(examples: Examples) -> Examples:
-    """Return the examples of both sides of twins, in the cluster of both."""
+    """Return the examples of both sides of twins; both sides are in one cluster."""
     ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
     digests = [one for one in examples.digests for _ in range(2)]
     return Examples(ids, digests, [one for one in examples.clusters for _ in range(2)])
 
 
 def _answers_of_both(pairs: Sequence[Sequence[str]], own: Choice) -> Answers:
-    """Return what was chosen on both sides of twins: the first is right, then the second."""
+    """Return the choices on both sides of twins; on the first side the first text is right."""
     candidates = [pair for pair in pairs for _ in range(2)]
     return answers_among(candidates, own.chosen, [0, 1] * len(pairs))
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
-    """Return how many words of each text are true of its row, less those that are not."""
+    """Return the number of true words of each text minus the number of its other words."""
     scores = []
     for true, own in zip(words, texts, strict=True):
         known = {word for one in true for word in caption_words(one)}
@@ -492,5 +492,5 @@ def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
 
 
 def _bag_key(text: str) -> tuple[str, ...]:
-    """Return the words of a text without their order; those that a sign joins are several."""
+    """Return the sorted words of a text; words joined by punctuation are split."""
     return tuple(sorted(re.findall(r"[\w']+", text.lower())))

@@ -1,4 +1,4 @@
-"""The scores of choices: over all items, by category, and where a rule that does not look fails."""
+"""The scores of choices: over all items, by category, and over items that a blind rule fails."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin
 from vlbench.results import At, Outcome, Score
 
-# Which items a score is over, bool [M].
+# Mask of the items that a score is over, bool [M].
 Kept = NDArray[np.bool_]
 
-# With more categories, their scores are an artifact.
+# If there are more categories, their scores are an artifact.
 MOST_CATEGORIES = 150
 
-# A floor nearer to 1 than to chance is told of.
+# A floor nearer to 1 than to chance gets a note.
 TOLD = 0.5
 
 
@@ -36,11 +36,11 @@ BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
 
 
 class MetricItems(NamedTuple):
-    """What a metric asks of M items: the model's choice, credit float64 [M] of floors, and chance.
+    """The M items of a metric: the model's choice, credit float64 [M] of floors, and chance.
 
-    `rows` has the row of each item, whose category it has; `blind` are the floors into which no
-    image enters, and `same_words` says which items have candidates of the same words. `answers` are
-    what was said of each item.
+    `rows` has the row of each item, which determines its category. `blind` names the floors that
+    use no image. `same_words` marks items whose candidates have the same words. `answers` are the
+    answers to each item.
     """
 
     metric: str
@@ -55,10 +55,10 @@ class MetricItems(NamedTuple):
 
 
 class Manner(NamedTuple):
-    """How a model was asked, and what comes of it besides what it chose.
+    """How a model was asked, and additional results of the asking.
 
-    `by_place` has, of each item of the first metric, the credit with its right option at each place
-    (see `vlbench.metrics.replies`).
+    `by_place` has, for each item of the first metric, the credit with its right option at each
+    place (see `vlbench.metrics.replies`).
     """
 
     asked_by: str = ""
@@ -68,10 +68,10 @@ class Manner(NamedTuple):
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
-    """Return whether the two right pairs of scores [N, 2, 2] are above the two wrong ones.
+    """Return whether the two right pairs of scores [N, 2, 2] exceed the two wrong pairs.
 
-    The right ones are on the diagonal. Where p right and q wrong ones are tied between them, the
-    credit is that of a random order, 1 / C(p + q, p): 1/6 where all four are.
+    Right pairs are on the diagonal. If p right and q wrong pairs are tied with each other, the
+    credit is the probability under a random order, 1 / C(p + q, p): 1/6 if all four are tied.
     """
     right = torch.stack([table[:, 0, 0], table[:, 1, 1]], 1)
     wrong = torch.stack([table[:, 0, 1], table[:, 1, 0]], 1)
@@ -89,8 +89,8 @@ def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
 def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricItems:
     """Return whether all items of a set are right; `names` has the set of each row.
 
-    Credit, floors and chance are the product of those of the items, as tied candidates of each item
-    are in random order. A set is of the cluster of its first item.
+    Credit, floors and chance are products over the items, because tied candidates of each item are
+    in random order. A set is in the cluster of its first item.
     """
     several, firsts, places = np.unique(
         [names[row] for row in asked.rows], return_index=True, return_inverse=True
@@ -131,11 +131,11 @@ def report(
     sets: Sequence[MetricItems] = (),
     manner: Manner | None = None,
 ) -> Outcome:
-    """Return the outcome of what was asked; `categories` are those of the rows, if they have any.
+    """Return the outcome of all items; `categories` has the category of each row, if there are any.
 
-    Categories with fewer than `least` rows have no score of their own. For the first metric, the
-    mean over categories is added. `sets` have no score by category. Raises TooFewRows if no
-    category has as many.
+    Categories with fewer than `least` rows have no score. For the first metric, the mean over
+    categories is added. `sets` have no score by category. Raises TooFewRows if all categories have
+    fewer.
     """
     manner = manner or Manner()
     sizes = Counter(categories)
@@ -205,7 +205,7 @@ def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measur
 def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
     """Return the mean over categories of the mean credit of their items, bool [M] each.
 
-    The credit of an item is weighted, so that it is a mean over items, too.
+    Item credits are weighted such that their mean over items equals this mean.
     """
     weights = np.zeros(len(asked.rows))
     for kept in parts:
@@ -227,16 +227,16 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
 
 
 def _of_same_words(asked: MetricItems) -> list[Measured]:
-    """Return the score of items whose texts have the same words, if these are some and not all."""
+    """Return the score of items whose texts have the same words, unless all items or none do."""
     same = np.array(asked.same_words, bool)
     return [score(asked, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
 
 
 def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
-    """Return the score of items that the hardest blind floor does not tell, and how many it tells.
+    """Return the score of items that the hardest blind floor gets wrong, and the numbers of items.
 
-    The hardest is the one that is right most often. Its items have no chance: they were chosen by
-    what a blind rule gets wrong, so that a rule of the opposite taste is right.
+    The hardest floor is the floor that is right most often. The score has no chance level: the
+    items were selected by a blind rule's errors, so that the opposite rule is right on them.
     """
     if not asked.blind:
         return [], {}
@@ -251,7 +251,7 @@ def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, in
 
 
 def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
-    """Return a note for each blind floor that tells more than half of what chance leaves."""
+    """Return a note for each blind floor that is nearer to 1 than to chance."""
     notes = []
     every = {"": np.ones(len(asked.rows), bool)}
     for category, kept in {**every, **by_category}.items():
@@ -279,10 +279,11 @@ def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
 def _orders(
     asked: MetricItems, credit: Floats, parts: Mapping[str, Kept]
 ) -> tuple[list[Measured], pa.Table]:
-    """Return what items earn with the right option at each of K places, credit [N, K].
+    """Return the score with the right option at each of K places, from credit [N, K].
 
-    Beside it: how often it is named at all of them, and of two places what the first earns more,
-    paired by item, with the two-sided p of random signs of clusters in the table.
+    Also returned: how often the right option is named at all places and, for two places, the
+    difference between the first and the second place, paired by item. The table has its two-sided p
+    of random sign flips by cluster.
     """
     measured, lines = list[Measured](), list[dict[str, Any]]()
     metric, places = asked.metric, credit.shape[1]
@@ -290,7 +291,7 @@ def _orders(
         at: At = {"category": category} if category else {}
         own = credit[kept]
         examples = asked.examples.select(np.flatnonzero(kept).tolist())
-        # Rules choose alike in each order.
+        # Rules make the same choice in each order.
         rules = {name: asked.floors[name].numpy() for name in asked.blind if name != ALONE}
         floors = {name: float(one[kept].mean()) for name, one in rules.items()}
         for place in range(places):

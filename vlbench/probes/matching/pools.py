@@ -1,4 +1,4 @@
-"""Pools of images and their captions, which are ranked among each other."""
+"""Pools of images and captions that are ranked against each other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from vlbench.metrics.items import DIGITS, Examples
 
 
 class Captions(NamedTuple):
-    """The captions of N images, image by image, and how many each has, int64 [N].
+    """The captions of N images, ordered by image, and the number per image, int64 [N].
 
-    `texts` are the captions in the prompt, `captions` as written. `examples` identify the images.
+    `texts` are the captions in the prompt, `captions` the original captions. `examples` identify
+    the images.
     """
 
     texts: list[str]
@@ -34,7 +35,7 @@ class Captions(NamedTuple):
         return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
 
     def named(self, rows: Sequence[int]) -> Examples:
-        """Return what identifies some captions: those of an image are its cluster."""
+        """Return examples that identify some captions; the captions of an image are a cluster."""
         images = self.images.tolist()
         firsts = (self.sizes.cumsum(0) - self.sizes).tolist()
         names, digests = self.examples.ids, self.examples.digests
@@ -53,7 +54,7 @@ class Captions(NamedTuple):
 def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
     """Return the first `most` captions per image of a split, in a prompt.
 
-    Raises DataError for an image that has none.
+    Raises DataError for an image without captions.
     """
     shown = split["image"] if "image" in split.columns else split["picture"]
     several, examples = [list(own[:most]) for own in split["captions"]], shown.examples()
@@ -65,9 +66,9 @@ def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
 
 
 class Pool(NamedTuple):
-    """The rows of P images that are ranked among each other, and of their M captions, int64.
+    """The rows of P images and of their M captions, ranked against each other, int64.
 
-    The captions are ordered by image, `sizes` [P] of each.
+    The captions are ordered by image, `sizes` [P] per image.
     """
 
     images: Tensor
@@ -76,7 +77,7 @@ class Pool(NamedTuple):
 
     @property
     def right_captions(self) -> Tensor:
-        """The places of each image's captions in the pool, [P, R]; -1 where it has fewer."""
+        """The places of each image's captions in the pool, [P, R], padded with -1."""
         firsts, places = self.sizes.cumsum(0) - self.sizes, torch.arange(int(self.sizes.max()))
         return torch.where(places < self.sizes[:, None], firsts[:, None] + places, -1)
 
@@ -89,8 +90,8 @@ class Pool(NamedTuple):
 def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
     """Return N images, each with `sizes` [N] captions, in random pools of `pool` images.
 
-    The rest, too few for a pool, is in none; None is one pool of all, in their order. Raises
-    TooFewRows.
+    Remaining images, too few for a pool, are left out. If `pool` is None, all images are a single
+    pool, in their order. Raises TooFewRows.
     """
     count = len(sizes)
     if count < 2:
@@ -112,11 +113,11 @@ def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
 
 
 def count_repeated(captions: Captions, pools: Sequence[Pool]) -> int:
-    """Return how many captions are word for word those of another image of their pool."""
+    """Return the number of captions identical to a caption of another image in their pool."""
     images, count = captions.images.tolist(), 0
     for pool in pools:
         rows = pool.captions.tolist()
-        # Each text once per image, however often that has it.
+        # Each text counts once per image.
         owners = Counter(text for text, _ in {(captions.texts[i], images[i]) for i in rows})
         count += sum(owners[captions.texts[i]] > 1 for i in rows)
     return count

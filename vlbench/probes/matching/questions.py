@@ -1,18 +1,19 @@
 """Questions about images, whose answers are among given options.
 
-A model that generates is asked by the log-likelihood of each option as the answer; by letter, with
-the options listed, once in each cyclic order of them, so that a letter's place earns nothing; or in
-words, without the options. A reply that names no option, or several, earns nothing and is counted.
+A generative model is asked in one of three ways: by the log-likelihood of each option as the
+answer; by letter, with the options listed, once in each cyclic order, so that preferring a letter's
+place earns nothing; or in words, without the options. A reply that names no option, or several,
+earns nothing and is counted.
 
-Who does not look has priors: `text_alone` is what the same model earns when it is asked without the
-image, `another_image` with that of another cluster, and `frequent_answer` what the option that is
-right most often in other clusters earns. `accuracy_gain_over_text_alone` and
+Floors measure priors: `text_alone` is the accuracy of the same model without the image,
+`another_image` with an image of another cluster, and `frequent_answer` is the accuracy of the
+option that is right most often in other clusters. `accuracy_gain_over_text_alone` and
 `accuracy_gain_from_image` are the differences to the first two, paired by item.
 
-Of questions with a `positive` answer, such as yes, the F1 of that answer and how often it is said
-stand beside (POPE, Li et al. 2023, arXiv:2305.10355, section 4). Replies in words are also read by
-the rule of POPE's code: "no" where the first sentence, without its commas, has the word No, no or
-not, and else "yes". By that rule a refusal says yes.
+For questions with a `positive` answer, such as yes, the F1 of this answer and its frequency are
+also scored (POPE, Li et al. 2023, arXiv:2305.10355, section 4). Replies in words are also parsed by
+the rule of POPE's code: "no" if the first sentence, without its commas, contains the word No, no or
+not, and otherwise "yes". By this rule a refusal counts as yes.
 """
 
 from __future__ import annotations
@@ -60,19 +61,18 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     """Return how often the reply to a question names a right option.
 
     Rows have an `image`, a `question`, `right_answers`, each the text of an option or its letter,
-    and `options`; without these, they are yes and no.
+    and `options`, by default yes and no.
 
-    Raises DataError for a row whose right answer is no option, and TooFewRows for fewer than two
-    clusters.
+    Raises DataError if a right answer is not an option, and TooFewRows for fewer than two clusters.
 
     Args:
         asked: how a model is asked: by `likelihood`, by `letter` or in `words`; empty: by
             likelihood if it can, else by letter.
         instruction: text that follows each question.
         per_byte: whether log-likelihoods are divided by the length of the option in bytes of UTF-8.
-        positive: option, such as yes, whose F1 and frequency are scored too; not by letter. Empty:
-            no such scores.
-        least: fewest items, 1 or more, with which a category has a score of its own.
+        positive: option, such as yes, whose F1 and frequency are also scored, unless asked by
+            letter; empty: no such scores.
+        least: fewest items, 1 or more, for a category to have a score.
         sets: by metric, the column that names the set of each item; all items of a set must be
             right.
         seed: seed that draws an image of another cluster for each item.
@@ -145,11 +145,11 @@ def _of_positive(
     replies: Sequence[Sequence[Reply]],
     positive: str,
 ) -> list[Measured]:
-    """Return the F1 of a positive answer and its share, over all items and by category."""
+    """Return the F1 of a positive answer and its frequency, over all items and by category."""
     places = [place_of(one.options, positive) for one in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
     chosen, credit = asks.own.chosen.numpy(), asks.own.credit.numpy()
-    # Tied likelihoods say both by half; a text that names nothing says neither.
+    # Tied likelihoods count as half of each answer; a text that names no option counts as neither.
     tied = asks.own.tied.numpy()
     says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
     read = {"": (says, credit)}
@@ -170,7 +170,7 @@ def _of_positive(
 
 
 def _says_yes(text: str) -> bool:
-    """Return what POPE's code reads in a reply."""
+    """Return whether POPE's code reads a reply as yes."""
     sentence = text.partition(".")[0].replace(",", "")
     return not {"No", "no", "not"} & {*sentence.split(" ")}
 
@@ -182,10 +182,10 @@ def _rates(
     said: NDArray[np.float64],
     truth: NDArray[np.float64],
 ) -> list[Measured]:
-    """Return the F1 of the positive answer, and the share of it, each image a cluster.
+    """Return the F1 of the positive answer, and its frequency; each image is a cluster.
 
-    F1 is 2 TP / (2 TP + FP + FN); always saying it, the floor, has 2 p / (1 + p) where p of the
-    items are positive.
+    F1 is 2 TP / (2 TP + FP + FN). The floor, always giving the positive answer, has F1 2 p / (1 +
+    p) if a fraction p of the items is positive.
     """
     _, places = np.unique(examples.clusters, return_inverse=True)
     sizes = np.bincount(places)

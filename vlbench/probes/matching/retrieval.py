@@ -10,25 +10,25 @@ text`).
 - `mean_average_precision` is the mean over queries of the average precision of all right
   candidates, over all ranks (RetrievalMAP of torchmetrics).
 
-All captions of an image are queries: 25,010 of COCO's 5,000 test images in Karpathy's split, where
-common code keeps the first five of an image, 25,000 (`captions: 5`), and 5,000 of Flickr30k's
-1,000. They are read as written. The numbers of CLIP (Radford et al. 2021, arXiv:2103.00020, table
-13) are of the `prompt` "a photo of {}".
+All captions of an image are queries. COCO's 5,000 test images in Karpathy's split have 25,010;
+common code keeps the first five per image, 25,000 (`captions: 5`). The 1,000 test images of
+Flickr30k have 5,000. Captions are not preprocessed. CLIP's published numbers (Radford et al. 2021,
+arXiv:2103.00020, table 13) use the `prompt` "a photo of {}".
 
-A model of two towers compares vectors, as in Radford
-et al. 2021, arXiv:2103.00020. One that reads image and text together would have to see each pair:
-5,000 x 25,000 of COCO. `retrieval_in_pools` lets both kinds of models score the pairs of small
-pools, which are no published task.
+A model of two towers compares vectors, as in Radford et al. 2021, arXiv:2103.00020. A model that
+reads image and text together would have to process each pair: 5,000 x 25,000 for COCO. In
+`retrieval_in_pools`, both kinds of models score the pairs of small pools, which is not a published
+task.
 
 Departures. Candidates within 1e-6 are tied, and count as in random order, so that a constant model
-has chance. Captions of the
-same words have the same vector, for they are encoded once: those of different images are tied
-whatever the model. COCO's pools of 1,000 are drawn by the seed, not cut in the order of the file,
-and a row has one mean over them.
+is at chance. Identical captions are encoded once and have the same vector, so that identical
+captions of different images are always tied. COCO's pools of 1,000 are drawn by the seed, not cut
+in the order of the file, and a row has the mean over them.
 
-Intervals are over images, whose captions go together. That all queries share their candidates does
-not enter them. The interval of the median has the ranks at which recall may be 1/2 (Woodruff 1952,
-doi:10.1080/01621459.1952.10483443): recall may not be below it there, nor above it one rank before.
+Intervals are over images; the captions of an image are a cluster. They do not account for the
+candidates that all queries share. The interval of the median contains the ranks at which recall may
+be 1/2 (Woodruff 1952, doi:10.1080/01621459.1952.10483443): ranks whose recall is not significantly
+below 1/2, and not significantly above it one rank before.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_rep
 from vlbench.results import At, Number, Outcome, Positive, Score
 from vlbench.threads import threads_for
 
-# Similarities computed at a time, however many images and captions there are: 64 MiB.
+# Similarities computed at a time, independent of the number of images and captions: 64 MiB.
 BLOCK = 1 << 24
 
 TEXT, IMAGE = "text", "image"
@@ -89,15 +89,16 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
 ) -> Outcome:
     """Return recall, median rank and mean average precision of captions by images, and of images.
 
-    Each pool is ranked by itself. Images that fill no pool are left out, and counted. Raises
-    TooFewRows for fewer images than a pool has, and for fewer than two.
+    Each pool is ranked separately. Images left over from the pools are left out, and counted.
+    Raises TooFewRows for fewer images than a pool has, and for fewer than two.
 
     Args:
-        k: ranks: recall is how often a right one is among the first k; each 1 or more.
-        pool: images of a pool, which is ranked by itself; None is one pool of all.
+        k: ranks k, each 1 or more; recall at k is how often a right candidate is in the first k.
+        pool: number of images per pool; each pool is ranked separately; None: one pool of all
+            images.
         images: number of images of the split, from the first on; None takes all.
         captions: number of captions of each image, from the first on; None takes all.
-        prompt: text in which each caption is read, with {} for the caption.
+        prompt: template of the texts that are encoded, with {} for the caption.
         split: split that is read.
         seed: seed that draws the pools.
     """
@@ -129,16 +130,16 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
     split: str = "test",
     seed: int = 0,
 ) -> Outcome:
-    """Return the same from the matching score of each image with each caption of its pool.
+    """Return the same scores, from the matching score of each image and caption of a pool.
 
-    A model without matching scores goes by the similarity of its vectors.
+    For a model without matching scores, the similarity of its vectors is used.
 
     Args:
-        k: ranks: recall is how often a right one is among the first k; each 1 or more.
-        pool: images of a pool, which is ranked by itself; 2 or more.
+        k: ranks k, each 1 or more; recall at k is how often a right candidate is in the first k.
+        pool: number of images per pool, 2 or more; each pool is ranked separately.
         images: number of images of the split, from the first on; None takes all.
         captions: number of captions of each image, from the first on; None takes all.
-        prompt: text in which each caption is read, with {} for the caption.
+        prompt: template of the texts that are encoded, with {} for the caption.
         split: split that is read.
         seed: seed that draws the pools.
     """
@@ -169,9 +170,9 @@ def _require_params(k: Sequence[int], pool: int | None, captions: int | None, pr
 
 
 class Vectors(NamedTuple):
-    """Vectors [N, D], and of each the place of the first that is the same, int64 [N].
+    """Vectors [N, D], and for each the place of the first equal vector, int64 [N].
 
-    Their similarities may differ by rounding, which would not be tied.
+    Similarities of equal vectors may differ by rounding, and would not be tied.
     """
 
     values: Tensor
@@ -185,20 +186,20 @@ class Vectors(NamedTuple):
 
 
 def as_vectors(values: Tensor, groups: Tensor) -> Vectors:
-    """Return [N, D] vectors of which those of one group [N] are the same; all are if all equal."""
+    """Return [N, D] vectors that are the same within a group [N], or all the same if equal."""
     groups = torch.zeros_like(groups) if all_equal(values) else groups
     return Vectors(values, _first_of_each(groups))
 
 
 def _first_of_each(groups: Tensor) -> Tensor:
-    """Return for each of N numbers the place of the first that equals it, int64 [N]."""
+    """Return for each of N numbers the place of its first occurrence, int64 [N]."""
     numbers, places = torch.unique(groups, return_inverse=True)
     firsts = torch.full((len(numbers),), len(groups))
     return firsts.scatter_reduce(0, places, torch.arange(len(groups)), "amin")[places]
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], Tensor]:
-    """Return the texts that differ, and the place of each text among them, int64 [M]."""
+    """Return the distinct texts, and the place of each text among them, int64 [M]."""
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return [*places], torch.tensor([places[text] for text in texts])
 
@@ -230,9 +231,9 @@ def rank_by_vectors(model: DualEncoder, images: Vectors, captions: Vectors, pool
 def _rank(
     scores: Callable[[Tensor], Tensor], queries: Tensor, first: Tensor, right: Tensor
 ) -> RightRanks:
-    """Return the ranks of [N, D] queries, of which `scores` gives [n, C] for some.
+    """Return the ranks of [N, D] queries; `scores` maps some queries to [n, C] scores.
 
-    A candidate has the score of the `first` [C] that is the same.
+    A candidate gets the score of its `first` [C] equal candidate.
     """
     size = max(1, BLOCK // len(first))
     again = (first != torch.arange(len(first))).nonzero().squeeze(1)
@@ -242,7 +243,7 @@ def _rank(
             return scores(some)
 
     def tied(x: Tensor) -> Tensor:
-        # In place: a block has most of the memory. Most have few candidates that are the same.
+        # In place, because a block takes most of the memory. Few candidates are the same.
         if len(again):
             x[:, again.to(x.device)] = x[:, first[again].to(x.device)]
         return x
@@ -252,10 +253,10 @@ def _rank(
 
 
 class Queries(NamedTuple):
-    """N queries: what they retrieve, the right ranks, among how many, and how many are right.
+    """N queries: what they retrieve, right ranks, numbers of candidates and right candidates.
 
-    `images` [N] are those that queries belong to, by which they vary together. `answers` are the
-    candidate that ranks first, and the right one that does.
+    `images` [N] has the image of each query, its cluster. `answers` are the candidate that ranks
+    first, and the right candidate that ranks first.
     """
 
     retrieve: str
@@ -280,7 +281,7 @@ class Queries(NamedTuple):
                 {"retrieve": self.retrieve, "k": first, **at},
                 partial(recall_at, k=first),
                 self._estimate_fraction,
-                # Of more guesses, the first alone is not what the model said.
+                # With several guesses, the first guess is not the model's answer.
                 self.answers if first == 1 else None,
             )
             for first in dict.fromkeys(k)
@@ -306,7 +307,7 @@ class Queries(NamedTuple):
         return Measured(score, self.examples, credit, answers)
 
     def _median_rank(self, at: At) -> Measured:
-        """Return the median rank, which has no items: a paired test compares means."""
+        """Return the median rank, without items because a paired test compares means."""
         most = int(self.candidates.max())
         low, high = (
             first_rank(self.found, most, holds)
@@ -315,7 +316,7 @@ class Queries(NamedTuple):
                 lambda credit: self._estimate_fraction(credit).ci95[0] > 0.5,
             )
         )
-        # A rank is a whole number, which tells it within a half.
+        # A rank is a whole number, which is exact to within a half.
         ends = (low, high) if low < high else (low - 0.5, high + 0.5)
         score = Score(
             "median_rank",
@@ -332,7 +333,7 @@ class Queries(NamedTuple):
         return Measured(score)
 
     def _estimate_fraction(self, credit: NDArray[np.float64]) -> Estimate:
-        """Return the mean of credit, by Wilson where each query has an image of its own."""
+        """Return the mean of credit, with Wilson's interval if each query has a different image."""
         if self.retrieve == TEXT:
             return wilson(float(credit.sum()), len(credit))
         return self._estimate_mean(credit)
@@ -380,9 +381,9 @@ def by_image_and_by_caption(
 def _answers(
     names: Sequence[str], pools: Sequence[Tensor], queries: Tensor, found: RightRanks
 ) -> Answers:
-    """Return what ranks first for the queries of each pool, given its candidates' rows in `names`.
+    """Return what ranks first for the queries of each pool; `pools` has rows of `names`.
 
-    Candidates of the same name are one.
+    Candidates with the same name are one candidate.
     """
     candidates = torch.cat([*pools])
     sizes = torch.tensor([len(one) for one in pools])

@@ -1,8 +1,8 @@
-"""Attention masks of BERT-gen: who sees whom in an input X followed by a question.
+"""BERT-gen: attention masks of an input X followed by a question, the network, and decoding.
 
-True: the row sees the column. A network gets them as additive floats of four dimensions, the one
-form that eager and SDPA attention of transformers both read as meant: with masks of bool or of 0
-and 1, later tokens leak without an error.
+True: the row attends to the column. Networks get masks as four-dimensional additive floats, the
+only form that eager and SDPA attention of transformers both read correctly: with bool or 0/1 masks,
+later tokens leak without an error.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vlbench.errors import CannotDo
 
-# Numbers of a box: left, top, right, bottom.
+# Numbers per box: left, top, right, bottom.
 BOX = 4
 
-# In the place of tokens of X: a region, and padding.
+# Stand in for tokens of X: a region, and padding.
 REGION, PADDING = -1, -2
 
-# Logits that differ by no more than this share of the largest are equal but for rounding.
+# Logits that differ by at most this fraction of the largest are equal up to rounding.
 ROUNDING = 1e-4
 
 
 def left_to_right(valid: Tensor, tokens: int) -> Tensor:
-    """Return who sees whom, bool [B, n + T, n + T], in X [B, n] and T tokens of a question.
+    """Return the mask, bool [B, n + T, n + T], of X [B, n] and T tokens of a question.
 
-    X sees the tokens of X that are `valid`, bool [B, n]; a token of the question sees these, the
-    tokens before it, and itself.
+    X attends to the tokens of X that are `valid`, bool [B, n]; a token of the question attends to
+    these, the tokens before it, and itself.
     """
     batch, n = valid.shape
     sees = valid.new_zeros(batch, n + tokens, n + tokens)
@@ -43,10 +43,10 @@ def left_to_right(valid: Tensor, tokens: int) -> Tensor:
 
 
 def one_pass(valid: Tensor, tokens: int) -> Tensor:
-    """Return who sees whom, bool [B, n + 2T - 1, n + 2T - 1], in X, y_1..y_T-1 and m_1..m_T.
+    """Return the mask, bool [B, n + 2T - 1, n + 2T - 1], of X, y_1..y_T-1 and m_1..m_T.
 
-    m_t has the position of y_t, which it predicts: it sees X, y_1..y_t-1 and itself. No other token
-    sees it. The last y is predicted, but nothing is predicted from it.
+    m_t has the position of y_t, which it predicts: it attends to X, y_1..y_t-1 and itself. No other
+    token attends to m_t. The last y is predicted, but nothing is predicted from it.
     """
     batch, n = valid.shape
     masks = n + tokens - 1
@@ -60,16 +60,16 @@ def one_pass(valid: Tensor, tokens: int) -> Tensor:
 
 
 def additive(sees: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what is added to attention scores, [B, 1, rows, columns]: 0 or the least number."""
+    """Return the additive mask [B, 1, rows, columns]: 0 or the lowest number of the dtype."""
     mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
     return mask.masked_fill(~sees, torch.finfo(dtype).min)[:, None]
 
 
 class Source(NamedTuple):
-    """What a question is asked of.
+    """The input that a question is generated from.
 
-    `objects` are float32 [R, D + 4], a region's vector and then its box as fractions of width and
-    height; `caption` has its tokens. One of them may be None.
+    `objects` are float32 [R, D + 4], a region's vector followed by its box as fractions of width
+    and height; `caption` has tokens. One of them may be None.
     """
 
     objects: Tensor | None = None
@@ -84,7 +84,7 @@ class Source(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What is asked of, and the tokens of a question, its end included."""
+    """The input, and the tokens of a question including its end."""
 
     source: Source
     question: Sequence[int]
@@ -100,9 +100,9 @@ class Marks(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Embedded tokens [B, S, E], their positions int64 [B, S], and who sees whom, bool [B, S, C].
+    """Embedded tokens [B, S, E], their positions int64 [B, S], and the mask, bool [B, S, C].
 
-    The columns C are those of kept keys and of the tokens.
+    The columns C are cached keys followed by the tokens.
     """
 
     embedded: Tensor
@@ -111,14 +111,14 @@ class Inputs(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """Embedded X [B, n, E], padded, and which of its tokens are real, bool [B, n]."""
+    """Embedded X [B, n, E], padded, and which tokens are not padding, bool [B, n]."""
 
     embedded: Tensor
     valid: Tensor
 
 
 def marks_of(tokenizer: Any) -> Marks:
-    """Return the special tokens of a tokenizer. Raises CannotDo for one that lacks any."""
+    """Return the special tokens of a tokenizer. Raises CannotDo if any is absent."""
     start = _first(tokenizer.cls_token_id, tokenizer.bos_token_id)
     separator = _first(tokenizer.sep_token_id, tokenizer.eos_token_id)
     end = _first(tokenizer.eos_token_id, tokenizer.sep_token_id)
@@ -136,8 +136,8 @@ def _first(*tokens: int | None) -> Any:
 class BertGen(nn.Module):
     """A masked language model of transformers with W, the projection of regions.
 
-    `width` is that of a region's vector; `rng` draws W, as PyTorch initialises a linear layer.
-    Raises CannotDo for a module without positions of its own, or a tokenizer without the special
+    `width` is the width of a region's vector; `rng` draws W, as PyTorch initialises a linear layer.
+    Raises CannotDo for a module without learned positions, or a tokenizer without the special
     tokens.
     """
 
@@ -148,7 +148,7 @@ class BertGen(nn.Module):
         if not isinstance(positions, nn.Embedding):
             kind = type(module).__name__
             raise CannotDo(f"{kind} has no learned positions, which regions need")
-        # RoBERTa keeps its first positions for padding.
+        # RoBERTa reserves its first positions for padding.
         padding = positions.padding_idx
         self.first_position = 0 if padding is None else padding + 1
         self.limit = positions.num_embeddings - self.first_position
@@ -158,7 +158,7 @@ class BertGen(nn.Module):
         self.projection = nn.Parameter(drawn.uniform_(-bound, bound, generator=rng).to(words))
 
     def read(self, sources: Sequence[Source]) -> Prefix:
-        """Return X of each source, without positions."""
+        """Return the embedded X of each source, without positions."""
         rows = [self._tokens(source) for source in sources]
         device = self.projection.device
         tokens = pad_sequence([torch.tensor(row) for row in rows], True, PADDING).to(device)
@@ -178,11 +178,11 @@ class BertGen(nn.Module):
         return [self.marks.start, *regions, *separator, *(caption or ())]
 
     def loss(self, examples: Sequence[Example]) -> Tensor:
-        """Return the mean over all tokens of the questions of -ln p(y_t | X, y_1..y_t-1)."""
+        """Return the mean of -ln p(y_t | X, y_1..y_t-1) over all tokens of the questions."""
         return cross_entropy(*self._predictions(examples))
 
     def log_probabilities(self, examples: Sequence[Example]) -> list[Tensor]:
-        """Return ln p(y_t | X, y_1..y_t-1) of the tokens of each question."""
+        """Return ln p(y_t | X, y_1..y_t-1) for the tokens of each question."""
         logits, targets = self._predictions(examples)
         log_p = log_softmax(logits, -1).gather(1, targets[:, None])[:, 0]
         return list(torch.split(log_p, [len(example.question) for example in examples]))
@@ -195,7 +195,7 @@ class BertGen(nn.Module):
         return logits, torch.tensor(tokens, device=logits.device)
 
     def one_pass(self, examples: Sequence[Example]) -> tuple[Inputs, Tensor]:
-        """Return X, y_1..y_T-1, m_1..m_T, and which of these predict, bool [B, S]."""
+        """Return the inputs X, y_1..y_T-1, m_1..m_T, and which of them predict, bool [B, S]."""
         prefix = self.read([example.source for example in examples])
         n, device = prefix.valid.shape[1], prefix.valid.device
         lengths = torch.tensor([len(example.question) for example in examples], device=device)
@@ -214,17 +214,17 @@ class BertGen(nn.Module):
         """Return the positions of X and of tokens `steps` [T] steps after it, [B, n + T]."""
         rows, n = prefix.valid.shape
         own = torch.arange(n, device=steps.device).expand(rows, n)
-        # Padding has no position; 0 is in the table of positions, whatever its length.
+        # Padding has no position; 0 is a valid index of any table of positions.
         own = own.where(prefix.valid, 0)
         after = prefix.valid.sum(1, keepdim=True) + steps
         return self.first_position + torch.cat([own, after], 1)
 
     def run(self, inputs: Inputs, chosen: Any, **options: Any) -> Any:
-        """Return the output of the module, whose logits are those of the `chosen` tokens alone.
+        """Return the output of the module, with logits only of the `chosen` tokens.
 
         `chosen` indexes [B, S].
         """
-        # The head costs as much as layers do, and most tokens predict nothing.
+        # The head is as expensive as several layers, and most tokens predict nothing.
         hook = self.module.base_model.register_forward_hook(partial(_keep, chosen))
         try:
             return self.module(**self.arguments(inputs), **options)
@@ -233,7 +233,7 @@ class BertGen(nn.Module):
 
     @staticmethod
     def arguments(inputs: Inputs) -> dict[str, Tensor]:
-        """Return inputs as a module of transformers takes them."""
+        """Return inputs as arguments of a module of transformers."""
         return {
             "inputs_embeds": inputs.embedded,
             "position_ids": inputs.positions,
@@ -242,9 +242,10 @@ class BertGen(nn.Module):
 
     @torch.no_grad()
     def require_left_to_right(self) -> None:
-        """Raise CannotDo where a later token of a question changes an earlier prediction.
+        """Raise CannotDo if a later token of a question changes an earlier prediction.
 
-        A module that reads masks of four dimensions otherwise would learn from what it shall say.
+        A module that reads four-dimensional masks differently would learn from the tokens to
+        predict.
         """
         first, second, *_ = dict.fromkeys([self.marks.mask, self.marks.start, self.marks.end])
         source = Source(caption=[self.marks.separator])
@@ -265,9 +266,10 @@ def _keep(chosen: Any, _module: Any, _arguments: Any, output: Any) -> Any:
 def greedy(
     network: BertGen, sources: Sequence[Source], longest: int, *, keep_keys: bool = True
 ) -> list[list[int]]:
-    """Return the tokens of a question of each source, at most `longest`, without its end.
+    """Return the tokens of a question for each source, at most `longest`, without its end.
 
-    The first of equally probable tokens is taken. Without `keep_keys`, each pass reads everything.
+    Of equally probable tokens, the first is taken. If not `keep_keys`, each pass reads the whole
+    input.
     """
     tokens: list[Tensor] = []
     ended = torch.zeros(len(sources), dtype=torch.bool, device=network.projection.device)
@@ -282,7 +284,7 @@ def greedy(
 
 
 class _Passes:
-    """Predicts the next token of a batch, again and again."""
+    """Predicts the next token of a batch, step by step."""
 
     def __init__(
         self, network: BertGen, sources: Sequence[Source], longest: int, *, keep_keys: bool
@@ -297,7 +299,7 @@ class _Passes:
         self._kept: Any = DynamicCache() if keep_keys else None
 
     def __call__(self, said: Sequence[Tensor]) -> Tensor:
-        """Return the logits [B, V] of the token after those said, of which there is one more."""
+        """Return the logits [B, V] of the next token; `said` has one more token than before."""
         mask = torch.full_like(self._prefix.valid[:, 0], True).long() * self._network.marks.mask
         tokens = torch.stack([*said, mask], 1)
         embed = self._network.module.get_input_embeddings()
@@ -315,7 +317,7 @@ class _Passes:
         return logits
 
     def _keep(self, length: int) -> None:
-        """Forget the keys of the [MASK]; keep none where the module has not filled the cache."""
+        """Drop the keys of the [MASK]; keep none if the module has not filled the cache."""
         if self._kept is None:
             return
         if self._kept.get_seq_length() != length:

@@ -1,4 +1,4 @@
-"""Examples of what BERT-gen looks at: a table, and a picture."""
+"""Examples of BERT-gen's attention: a table and a picture."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vlbench.probes.question_generation.bert_gen import Example, greedy
 from vlbench.probes.question_generation.inputs import AskedImages
 from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInputs, Trainings
 
-# The kinds of what is looked at.
+# The kinds of attended input.
 WORD, REGION = "word", "region"
 
 ATTENTION = "#f16913"
 
-# Characters of a caption in one line, and how far a line is below the one before, of the height.
+# Characters of a caption per line, and the distance of lines as a fraction of the height.
 ACROSS, DOWN = 30, 0.11
 
 LEGEND = "attention of the last layer, mean over heads and tokens; the darker the more, by panel"
@@ -34,18 +34,17 @@ DRAWN = ("1", "2", "3")
 
 @dataclass(frozen=True)
 class AttentionReader:
-    """Reads what a network looks at while it asks, image by image."""
+    """Reads the attention of a network while it generates questions."""
 
     asker: Asker
 
     def looks(
         self, regions: Sequence[Any], names: Sequence[str], captions: Sequence[str]
     ) -> list[dict[str, Any]]:
-        """Return the question of each image, its tokens, what they look at, and how much.
+        """Return the question of each image, its tokens, and their attention.
 
-        `kinds` and `places` say what column k of `weights`, float32 [T, K], is: a word of the
-        caption, as a token, or a region, as its number. The attention to [CLS], [SEP] and the
-        question itself is left out.
+        `kinds` and `places` identify column k of `weights`, float32 [T, K]: a token of the caption,
+        or the number of a region. Attention to [CLS], [SEP] and the question is left out.
         """
         self.asker.network.module.set_attn_implementation("eager")
         return [self._look(*one) for one in zip(regions, names, captions, strict=True)]
@@ -77,7 +76,7 @@ class AttentionReader:
 
 
 def look_rows(name: str, step: str, look: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a row of the table of attention for each token and each thing that it looks at."""
+    """Return a row of the table of attention for each token and each attended input."""
     return [
         {
             "id": name,
@@ -101,7 +100,7 @@ Look = Mapping[str, Any]
 def draw_looks(
     images: Sequence[Any], regions: Sequence[Regions], looks: Mapping[str, Sequence[Look]]
 ) -> Path:
-    """Return a new PNG: a row for each image, a column for each step, shaded by attention."""
+    """Draw a new PNG: a row per image, a column per step, shaded by attention."""
     figure, panels = _canvas(len(images), len(looks), 2.6, 3.3)
     figure.supxlabel(LEGEND, fontsize=8)
     for k, (step, of_step) in enumerate(looks.items()):
@@ -110,13 +109,13 @@ def draw_looks(
             panel.axis("off")
             _panel(panel, image, boxes, look)
             lines = wrap(f"{step}: {look['question']}", ACROSS)
-            # Dollar signs of a question are no formula.
+            # Dollar signs of a question do not mark a formula.
             panel.set_title("\n".join(lines), fontsize=8, parse_math=False)
     return save_figure(figure)
 
 
 def draw_similarity(rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Return a new PNG of the cosines by layer of each step, from rows of `similarity_rows`."""
+    """Draw a new PNG of the cosines by layer of each step, from rows of `similarity_rows`."""
     figure, panels = _canvas(1, 1, 5.0, 3.6)
     panel = panels[0][0]
     of_step: dict[str, list[Mapping[str, Any]]] = {}
@@ -189,7 +188,7 @@ def _write(panel: Any, words: Sequence[tuple[str, float]]) -> None:
 
 
 def _strengths(look: Look) -> list[float]:
-    """Return the mean attention of the question's tokens, the most being 1."""
+    """Return the mean attention of the question's tokens, scaled to a maximum of 1."""
     mean = look["weights"].mean(0)
     strengths: list[float] = (mean / mean.max().clamp(min=1e-12)).tolist()
     return strengths
@@ -198,7 +197,7 @@ def _strengths(look: Look) -> list[float]:
 def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) -> dict[str, Any]:
     """Return the attention of `examples` examples, spread evenly, as a table and a picture.
 
-    Empty for no examples.
+    Empty if `examples` is 0.
     """
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 

@@ -1,4 +1,4 @@
-"""Whether a question names a thing that its image shows."""
+"""Inputs of question generation: images with questions, regions, tokens and pairs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source
 
-# A detector's boxes may end this many pixels outside the image.
+# Pixels by which a detector's boxes may extend beyond the image.
 SLACK = 1.0
 
-# Regions that are kept in memory, so that an epoch does not read them again.
+# Regions kept in memory, so that later epochs do not read them again.
 MOST_BYTES = 1 << 30
 
 
 def shown_names(split: Split, columns: Sequence[str]) -> list[frozenset[str]]:
-    """Return the names of each image's things that columns of the split list, and their plurals."""
+    """Return the names of each image's things, from columns of the split, and their plurals."""
     rows = [[frozenset(map(forms, names)) for names in split[column]] for column in columns]
     return [
         frozenset(form for names in of_image for name in names for form in name)
@@ -33,7 +33,7 @@ def shown_names(split: Split, columns: Sequence[str]) -> list[frozenset[str]]:
 
 
 def forms(name: str) -> frozenset[str]:
-    """Return a noun in lower case, and what may be its regular plural."""
+    """Return a noun in lower case, and its possible regular plurals."""
     noun = name.lower()
     ending = {f"{noun[:-1]}ies"} if noun.endswith("y") else set()
     return frozenset({noun, f"{noun}s", f"{noun}es"} | ending)
@@ -42,9 +42,9 @@ def forms(name: str) -> frozenset[str]:
 def names_a_thing(question: str, names: frozenset[str]) -> bool:
     """Return whether one of the question's words is among the names.
 
-    Not so for a question about a thing and itself: what comes between a `the` and a name is there
-    twice ("is the hound to the left of the hound ?"). One of a hound and a small hound, or of a
-    hound and a dog, may be about two things.
+    Questions about a thing and itself do not count: the same words occur twice between a `the` and
+    a name ("is the hound to the left of the hound ?"). A question about a hound and a small hound,
+    or a hound and a dog, may be about two things.
     """
     words = re.findall(r"\w+", question.lower())
     sides = list(_definite(words, names))
@@ -52,7 +52,7 @@ def names_a_thing(question: str, names: frozenset[str]) -> bool:
 
 
 def _definite(words: Sequence[str], names: frozenset[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each `the ... name`, without another `the` inside."""
+    """Yield the words of each `the ... name` without another `the` inside."""
     start: int | None = None
     for i, word in enumerate(words):
         if word == "the":
@@ -72,15 +72,15 @@ class AskedImages(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """What names each image."""
+        """The names of the images."""
         return list(self.split["regions"].examples().ids)
 
 
 def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
     """Return the images of a split that have a question.
 
-    Where columns of `things` are named, a question counts that names a thing which its image shows.
-    Raises DataError for an image without a caption, and TooFewRows for fewer than two images with a
+    If `things` names columns, only questions that name a thing in their image count. Raises
+    DataError for an image without a caption, and TooFewRows for fewer than two images with a
     question.
     """
     names = shown_names(split, things) or [frozenset()] * len(split)
@@ -107,8 +107,8 @@ def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
 def objects_of(regions: Regions | None, wanted: int | None) -> Tensor:
     """Return the vector of each region with its box as fractions, float32 [R, D + 4].
 
-    Raises DataError for no region, another number than is `wanted`, no vectors, an invalid size or
-    vector, and a box that is empty or ends outside the image.
+    Raises DataError for no regions, another number than `wanted`, no vectors, an invalid size or
+    vector, and a box that is empty or extends beyond the image.
     """
     if regions is None or not len(regions.boxes):
         raise DataError("has no regions")
@@ -127,7 +127,7 @@ def objects_of(regions: Regions | None, wanted: int | None) -> Tensor:
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """Reads the regions of images, as `objects_of`; `wanted` is their number."""
+    """Reads the regions of images with `objects_of`; `wanted` is their number."""
 
     wanted: int | None
 
@@ -147,7 +147,7 @@ class ObjectReader:
 
 
 class Objects(Sequence[Tensor]):
-    """The objects of each image of a column, read when they are asked for."""
+    """The objects of each image of a column, read on access."""
 
     def __init__(self, regions: Column, names: Sequence[str], reader: ObjectReader) -> None:
         self._regions, self._names, self._reader = regions, names, reader
@@ -170,14 +170,14 @@ class Objects(Sequence[Tensor]):
 
 
 class Texts(NamedTuple):
-    """Turns texts into tokens; questions are cut to `most` tokens, their end included."""
+    """Converts texts to tokens; questions are cut to `most` tokens, including their end."""
 
     tokenizer: Any
     end: int
     most: int
 
     def captions(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of captions. Raises DataError for one without any."""
+        """Return the tokens of captions. Raises DataError for a caption without tokens."""
         tokens = self._tokens(texts)
         for text, own in zip(texts, tokens, strict=True):
             if not own:
@@ -185,11 +185,11 @@ class Texts(NamedTuple):
         return tokens
 
     def questions(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of questions; the end of one that is cut is cut off."""
+        """Return the tokens of questions; a cut question has no end token."""
         return [[*own, self.end][: self.most] for own in self._tokens(texts)]
 
     def cut(self, texts: Sequence[str]) -> int:
-        """Return how many questions are cut."""
+        """Return the number of cut questions."""
         return sum(len(own) + 1 > self.most for own in self._tokens(texts))
 
     def question(self, tokens: Sequence[int]) -> str:
@@ -200,14 +200,14 @@ class Texts(NamedTuple):
     def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
             return []
-        # Long captions are refused before they are read: the library need not warn of them.
+        # Long captions are refused before the model reads them, so no warning is needed.
         encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         tokens: list[list[int]] = encoded.input_ids
         return tokens
 
 
 class Pair(NamedTuple):
-    """An image, and tokens of a caption and a question of it."""
+    """An image, and the tokens of a caption and a question."""
 
     image: int
     caption: list[int]
@@ -238,7 +238,7 @@ def _group(tokens: Sequence[list[int]], like: Sequence[Sequence[Any]]) -> list[l
 
 @dataclass(frozen=True)
 class Examples(Sequence[Example]):
-    """What a step is trained on: pairs with their image, their caption, or both."""
+    """Training examples of a step: pairs with their image, their caption, or both."""
 
     pairs: Sequence[Pair]
     objects: Sequence[Tensor] | None
@@ -256,9 +256,10 @@ class Examples(Sequence[Example]):
 
 
 def object_sizes(found: AskedImages, reader: ObjectReader, engine: Engine) -> list[list[int]]:
-    """Return the number of objects and their width of each image, all checked.
+    """Return the number and width of the objects of each image, after checks.
 
-    Raises DataError, naming the image, for regions that `objects_of` refuses or of another width.
+    Raises DataError, naming the image, for regions that `objects_of` refuses, or of different
+    widths.
     """
     ids = found.ids
     key = {"what": "objects of BERT-gen", "wanted": reader.wanted}
@@ -272,7 +273,7 @@ def object_sizes(found: AskedImages, reader: ObjectReader, engine: Engine) -> li
 def require_room(
     network: BertGen, sizes: Sequence[int], captions: Sequence[list[int]], most: int
 ) -> None:
-    """Raise CannotDo where the longest X and a question are longer than the model's positions.
+    """Raise CannotDo if the longest X and a question exceed the model's positions.
 
     `sizes` has the number of objects of each caption's image.
     """

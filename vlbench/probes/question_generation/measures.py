@@ -1,4 +1,4 @@
-"""Measures of questions: statistics of each image, which a score is a formula of."""
+"""Measures of questions: statistics per image, from which scores are computed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NOUN, DISTINCT, SEEN, LENGTH = (
     *("questions_seen_in_training", "question_length"),
 )
 
-# CIDEr against all but one of an image's references, the mean over which.
+# Mean CIDEr over all ways of leaving out one reference.
 LEAVE_ONE_OUT = "cider_leave_one_out"
 
 
 class QuestionMetrics:
-    """The metrics of these names, until the `with` that holds them ends.
+    """The metrics of these names, a context manager that ends METEOR's process.
 
-    Raises SpecError for a name that is no metric, and DataAbsent where Java or a package is absent.
+    Raises SpecError for an unknown metric, and DataAbsent if Java or a package is absent.
     """
 
     def __init__(self, names: Sequence[str] = QUESTION_METRICS) -> None:
@@ -49,7 +49,7 @@ class QuestionMetrics:
             known = ", ".join(QUESTION_METRICS)
             raise SpecError(f"metrics of questions: unknown {unknown}; there are {known}")
         self._names = list(names)
-        # One object for both tokenisations: METEOR runs as a process of 1.2 GB.
+        # A single object for both tokenisations, because METEOR's process takes 1.2 GB.
         kinds = dict.fromkeys(name.removesuffix(TREEBANK) for name in names)
         self._metrics = CaptionMetrics(list(kinds))
 
@@ -60,7 +60,7 @@ class QuestionMetrics:
         self._metrics.__exit__(*error)
 
     def __call__(self, questions: Captions, references: Captions) -> dict[str, CaptionScore]:
-        """Return each metric of one question per image against all references of the image.
+        """Return each metric of a question per image against all references of the image.
 
         Raises what `CaptionMetrics` does.
         """
@@ -73,15 +73,15 @@ class QuestionMetrics:
 
 
 def simplify(question: str) -> str:
-    """Return a question as the data of qgevalcap have it: in lower case, punctuation apart.
+    """Return a question in the form of qgevalcap's data: lower case, with separate punctuation.
 
-    A tokenizer's decoder may join what people write apart, and the reverse.
+    A tokenizer's decoder may join words that people separate, and vice versa.
     """
     return " ".join(re.findall(r"\w+|[^\w\s]", question.lower()))
 
 
 def most_frequent_question(questions: Sequence[Sequence[str]]) -> str:
-    """Return the most frequent of all questions, as they are compared; the first of several."""
+    """Return the most frequent of all questions after `simplify`; of several, the first."""
     return Counter(simplify(text) for texts in questions for text in texts).most_common(1)[0][0]
 
 
@@ -90,8 +90,9 @@ def questions_of_nearest_captions(
 ) -> list[str]:
     """Return the question of the train image whose caption is nearest to each of the captions.
 
-    Nearest by the cosine of TF-IDF over words, the idf that of the train captions; the first of
-    equally near ones. The question is the one that is trained with the caption, modulo the number.
+    Nearness is the cosine of TF-IDF vectors of words, with the idf of the train captions; of
+    equally near captions, the first. The question is the question paired with the caption in
+    training.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - slow to import
 
@@ -112,15 +113,15 @@ def questions_of_nearest_captions(
 
 
 def other_rows(count: int, seed: int = 0) -> list[int]:
-    """Return a seeded permutation of `count` rows that leaves none in its place."""
+    """Return a seeded permutation of `count` rows without fixed points."""
     rows: list[int] = derangement(count, seed).tolist()
     return rows
 
 
 class System(NamedTuple):
-    """Questions of a step, or of one of its floors, one list of the images' for each seed.
+    """Questions of a step, or of one of its floors: one list of questions per seed.
 
-    `floor` is empty for the step itself; a floor without a step is one of all steps.
+    `floor` is empty for the step itself; a floor without a step belongs to all steps.
     """
 
     step: str
@@ -129,27 +130,28 @@ class System(NamedTuple):
 
 
 class MeasuredSystem(NamedTuple):
-    """A system, and each metric's statistics float64 [seeds, N, K]; K = 1 where it is a mean."""
+    """A system, and each metric's statistics float64 [seeds, N, K]; K = 1 for a mean."""
 
     system: System
     statistics: Mapping[str, Floats]
 
     def value(self, metric: str) -> float:
-        """Return a metric of all seeds."""
+        """Return a metric over all seeds."""
         return score_of(metric, pool_seeds(metric, self.statistics[metric]))
 
 
 def pool_seeds(metric: str, statistics: Floats) -> Floats:
-    """Return statistics [N, K] of all seeds together.
+    """Return statistics [N, K] pooled over seeds.
 
-    A mean over images is the mean over seeds; a corpus score is that of the questions of all seeds.
+    A mean over images is averaged over seeds; a corpus score is computed from the questions of all
+    seeds.
     """
     together: Floats = statistics.sum(0) if metric in CORPORA else statistics.mean(0)
     return together
 
 
 def score_of(metric: str, statistics: Floats) -> float:
-    """Return a metric of the statistics [N, K] of images."""
+    """Return a metric from the statistics [N, K] of images."""
     if metric in CORPORA:
         return float(CORPORA[metric].formula(statistics.sum(0)))
     return float(statistics.mean())
@@ -172,12 +174,12 @@ class Measures:
         )
 
     def against_people(self, systems: Sequence[System]) -> list[MeasuredSystem]:
-        """Return the CIDEr of systems and of people, all against equally many references.
+        """Return the CIDEr of systems and of people, all against the same number of references.
 
-        In turn j an image's question j is left out of its references, and is what people say; j
-        runs over as many as an image has at most, modulo their number. A turn of people counts as a
-        seed; a seed of a system has the mean of its turns. Images with one question are left out;
-        nothing is returned where that leaves fewer than two.
+        In turn j, question j (modulo their number) of an image is left out of its references, and
+        is the question of people; there are as many turns as the most questions of an image. A turn
+        of people counts as a seed; a seed of a system has the mean of its turns. Images with one
+        question are left out; the result is empty if this leaves fewer than two images.
         """
         rows = [i for i, texts in enumerate(self._test.questions) if len(set(texts)) > 1]
         if len(rows) < 2:
@@ -191,7 +193,7 @@ class Measures:
             LEAVE_ONE_OUT: np.stack([self._cider(asked[j], others[j]) for j in turns])
         }
         plain = [self._plain([simplify(text) for text in turn], names) for turn in asked]
-        # Whether a question of people is seen in training says nothing of people.
+        # Whether a human question occurs in training is not a property of people.
         kept = [metric for metric in plain[0] if metric != SEEN]
         people |= {m: np.array([turn[m] for turn in plain], np.float64)[..., None] for m in kept}
         measured = [MeasuredSystem(System("people", "", asked), people)]
@@ -218,10 +220,10 @@ class Measures:
     def _plain(
         self, questions: Sequence[str], names: Sequence[frozenset[str]]
     ) -> dict[str, list[float]]:
-        """Return measures that need no references, of each question."""
+        """Return the measures of each question that need no references."""
         counts = Counter(questions)
         values = {
-            # Equal questions share the one that they are.
+            # Equal questions count as one distinct question.
             DISTINCT: [1 / counts[question] for question in questions],
             SEEN: [float(question in self._seen) for question in questions],
             LENGTH: [float(len(question.split())) for question in questions],
@@ -235,7 +237,7 @@ class Measures:
 def _number_texts(
     questions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[Captions, Captions]:
-    """Return the question and the references of each image, as they are compared."""
+    """Return the question and the references of each image, after `simplify`."""
     generated: Captions = {i: [simplify(text)] for i, text in enumerate(questions)}
     return generated, {i: [simplify(text) for text in texts] for i, texts in enumerate(references)}
 

@@ -1,20 +1,21 @@
 """Visual question generation with BERT-gen. arXiv:2002.10832.
 
-A masked language model of text learns to ask about captions (step 1), then about images through one
-linear layer, all else frozen (step 2), then about both (step 3, from 1 and 2); ablations train all
-weights in step 2, and step 3 without the steps before. Question j is trained with caption j modulo
-their number; a test image is asked about once, by greedy decoding, with its first caption, and the
-question is scored against all of the image's questions. The paper does not say how captions and
-questions are paired, nor how long a question may be.
+A masked language model of text learns to ask about captions (step 1), then about images through a
+linear layer with all other weights frozen (step 2), then about both (step 3, from steps 1 and 2).
+Ablations train all weights in step 2, and train step 3 without the earlier steps. Question j is
+trained with caption j modulo the number of captions. Each test image gets one question, by greedy
+decoding, with its first caption; the question is scored against all of the image's questions. The
+paper does not state how captions and questions are paired, nor the longest question.
 
-Floors: the most frequent train question for every image; the question of the train image with the
-nearest caption (`nearest_caption`); of steps that read images, the step with the image of another
-test image (`another_image`), and of step 1, with its caption (`another_caption`); of step 2, step 1
-with W drawn and never trained (`untrained_projection`). `cider_gain_from_image` is CIDEr less that
-of `another_image`: above 0, a step uses its image. `cider_gain_over_constant` and
-`cider_gain_over_nearest_caption` are CIDEr less that of the most frequent question and of the
-nearest caption's, image by image. `people` is each of an image's questions against its other ones:
-they are compared by `cider_leave_one_out`, where steps have one reference fewer, too, each in turn.
+Floors of all steps are the most frequent train question, and the question of the train image with
+the nearest caption (`nearest_caption`). Steps that read images have the step with another test
+image (`another_image`), and step 1 has the step with that image's caption (`another_caption`). Step
+2 also has step 1 with W drawn and untrained (`untrained_projection`). `cider_gain_from_image` is
+CIDEr minus the CIDEr of `another_image`: a step with a gain above 0 uses its image.
+`cider_gain_over_constant` and `cider_gain_over_nearest_caption` are CIDEr minus the CIDEr of the
+most frequent question and of the nearest caption's question, paired by image. `people` scores each
+of an image's questions against its other questions. People and steps are compared by
+`cider_leave_one_out`, in which each reference is also left out in turn for steps.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ EXAMPLES = 8
 
 
 class Questions(NamedTuple):
-    """Which questions count: cut to `max_question` tokens, end included, and naming a thing.
+    """The questions that count: cut to `max_question` tokens with the end, and naming a thing.
 
-    `things` are columns that name what an image shows: with them, a question counts only where it
+    `things` are columns that list the things in an image: if given, a question counts only if it
     names one of these things.
     """
 
@@ -93,26 +94,24 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     metrics: Sequence[str] = QUESTION_METRICS,
     seeds: Sequence[int] = (0,),
 ) -> Outcome:
-    """Return how well each step asks, and how alike it finds images and their captions.
+    """Return scores of each step's questions, and its similarity of images and their captions.
 
-    Where `questions` name things, `noun_accuracy` is how often a step's question does.
+    If `questions` lists `things`, `noun_accuracy` is how often a step's question names a thing.
 
-    Raises CannotDo for a model without learned positions, the special tokens, or as many positions
-    as the longest X and a question take; DataError for an image without regions, with another
-    number, with a box outside it, or without a caption; TooFewRows for a split with fewer than two
-    images that have questions.
+    Raises CannotDo for a model without learned positions, without the special tokens, or with too
+    few positions for the longest X and a question; DataError for an image without regions, with
+    another number of regions, with a box outside the image, or without a caption; TooFewRows for a
+    split with fewer than two images that have questions.
 
     Args:
-        images: number of test images that are asked about, from the first on; None takes all.
+        images: number of test images, from the first on; None takes all.
         regions: number of regions of each image; None takes as many as it has.
-        encoder: region encoder that gives the regions their vectors; None: the region vectors of
-            the data.
-        questions: longest question in tokens (`max_question`), and columns that name `things`, one
-            of which a question must name.
+        encoder: region encoder that computes region vectors; None: the region vectors of the data.
+        questions: longest question in tokens (`max_question`), and columns that list `things`, of
+            which a question must name one.
         training: `epochs`, `batch_size`, `learning_rate`, `projection_learning_rate` of W (null:
             the same), `warm_up` as a fraction of the updates.
-        metrics: caption metrics but spice; with the suffix `_ptb` they read the words of the
-            treebank tokenizer.
+        metrics: caption metrics except spice; with the suffix `_ptb` they use Penn Treebank words.
         seeds: seeds of the trainings, one or more; scores are means over them.
     """
     longest, things = questions
@@ -148,7 +147,7 @@ def _first_rows(split: Split, images: int | None) -> Split:
 
 
 def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, int]:
-    """Return how much there is, and how many test questions are verbatim in training."""
+    """Return the sizes of the data, and the number of test questions that occur in training."""
     every, asked = ([one for those in part.questions for one in those] for part in (train, test))
     known = set(every)
     return {
@@ -167,7 +166,7 @@ def _count_left_out(data: Data, images: int | None, train: AskedImages, test: As
 def _material(
     engine: Engine, train: AskedImages, test: AskedImages, texts: Texts, reader: ObjectReader
 ) -> tuple[TrainingData, tuple[list[int], list[int]]]:
-    """Return what is trained on, and the number of regions of each train and test image."""
+    """Return the training data, and the number of regions of each train and test image."""
     shapes = [object_sizes(found, reader, engine) for found in (train, test)]
     widths = [own[0][1] for own in shapes]
     if widths[0] != widths[1]:
@@ -187,7 +186,7 @@ def _require(
     sizes: tuple[list[int], list[int]],
     texts: Texts,
 ) -> None:
-    """Raise CannotDo, before anything is trained, for a model that cannot ask."""
+    """Raise CannotDo, before any training, for a model that cannot generate questions."""
     of_train = [sizes[0][pair.image] for pair in material.pairs]
     captions = texts.captions([own[0] for own in test.captions])
     every = [*(pair.caption for pair in material.pairs), *captions]
@@ -196,7 +195,7 @@ def _require(
 
 
 def _without_model(engine: Engine, train: AskedImages, test: AskedImages) -> list[System]:
-    """Return the questions that need no model, which are floors of all steps."""
+    """Return the floors of all steps, which need no model."""
     frequent = [most_frequent_question(train.questions)] * len(test.captions)
     captions = [own[0] for own in test.captions]
     nearest = questions_of_nearest_captions(train, captions, engine)
@@ -204,7 +203,7 @@ def _without_model(engine: Engine, train: AskedImages, test: AskedImages) -> lis
 
 
 def _of_steps(trainings: Sequence[Trainings], shown: QuestionInputs) -> list[System]:
-    """Return the questions of each step, and of its own floors."""
+    """Return the questions of each step, and of its floors."""
     systems = []
     for step in STEPS:
         ways = {"": (step, shown)}
@@ -213,7 +212,7 @@ def _of_steps(trainings: Sequence[Trainings], shown: QuestionInputs) -> list[Sys
         else:
             ways[ANOTHER_CAPTION] = (step, shown.with_other_captions())
         if step.name == "2":
-            # After step 1, W is as it was drawn.
+            # After step 1, W has its initial values.
             ways[UNTRAINED] = (STEPS[0], shown)
         for floor, (after, what) in ways.items():
             asked_by_seed = [seed.questions(step, after, what) for seed in trainings]

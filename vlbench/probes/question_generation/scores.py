@@ -1,4 +1,4 @@
-"""Scores of the steps, with their floors, and the items behind them."""
+"""Scores of the steps, with floors and items."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from vlbench.probes.question_generation.measures import (
 )
 from vlbench.results import Outcome, Score
 
-# The floors that every step has, and those of some.
+# The floors of all steps, and the floors of some steps.
 FREQUENT, NEAREST = "most_frequent_question", "nearest_caption"
 ANOTHER, ANOTHER_CAPTION = "another_image", "another_caption"
 UNTRAINED = "untrained_projection"
 
-# The name of a step's CIDEr less that of a floor.
+# The name of the difference between a step's CIDEr and a floor's CIDEr.
 GAINS = {
     ANOTHER: "cider_gain_from_image",
     FREQUENT: "cider_gain_over_constant",
     NEAREST: "cider_gain_over_nearest_caption",
 }
 
-# Why a score has neither chance nor floor.
+# Why a score has neither chance level nor floor.
 NO_CHANCE = {
     "questions": "describes the questions: a higher value is neither better nor worse",
     "people": "people's rating, which the steps are compared with",
@@ -58,12 +58,12 @@ NO_CHANCE = {
 
 SIMILARITY = "cls_similarity"
 
-# With more scores than this, or more items, similarity is scored only at the last layer.
+# If there are more scores or items, similarity is scored only at the last layer.
 MOST_SCORES, MOST_ITEMS = 200, 9_000_000
 
 
 class MetricForm(NamedTuple):
-    """How a metric is read: its unit, bounds, and whether more is better."""
+    """The unit and bounds of a metric, and whether higher is better."""
 
     unit: str
     low: float
@@ -83,12 +83,12 @@ FORMS = {
 
 
 def find_form(metric: str) -> MetricForm:
-    """Return how a metric is read; its `_ptb` variant is read as the metric itself."""
+    """Return the form of a metric; its `_ptb` variant has the same form."""
     return FORMS.get(metric.removesuffix("_ptb"), FRACTION)
 
 
 def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
-    """Return the scores of each step, with the floors of all steps and its own."""
+    """Return the scores of each step, with the floors of all steps and of the step."""
     common = {one.system.floor: one for one in measured if not one.system.step}
     scores: list[Score] = []
     for one in measured:
@@ -104,7 +104,7 @@ def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
 def _floors_of_gains(
     one: MeasuredSystem, measured: Sequence[MeasuredSystem]
 ) -> list[MeasuredSystem]:
-    """Return the floors that the CIDEr of a step is compared with on the same images."""
+    """Return the floors with which the CIDEr of a step is compared on the same images."""
     if "cider" not in one.statistics:
         return []
     own = [o for o in measured if o.system.step in {"", one.system.step}]
@@ -130,7 +130,7 @@ def items_of(
 
 
 def gain(one: MeasuredSystem, other: MeasuredSystem) -> Score:
-    """Return CIDEr less that of a floor, paired by image and, where the floor has any, by seed."""
+    """Return CIDEr minus a floor's, paired by image and (if the floor has seeds) by seed."""
     metric = GAINS[other.system.floor]
     return make_score(metric, {"step": one.system.step}, _more(one, other), chance=0.0)
 
@@ -147,7 +147,7 @@ def metric_items(
     statistics: Floats,
     texts: tuple[Sequence[Sequence[str]], Sequence[str]] | None = None,
 ) -> pa.Table:
-    """Return the items of a metric of statistics [seeds, N, K].
+    """Return the items of a metric with statistics [seeds, N, K].
 
     The items of a corpus score have the statistics of the questions of all seeds, and as credit
     the score of the single image. `texts` are the questions [seeds, N] and the references [N].
@@ -183,10 +183,9 @@ def make_score(metric: str, at: Mapping[str, str | int], statistics: Floats, **m
 
 
 def estimate(metric: str, statistics: Floats) -> Estimate:
-    """Return the score of statistics [seeds, N, K], its error and interval.
+    """Return the score of statistics [seeds, N, K], with standard error and interval.
 
-    A mean of fractions is `mean_of_seeds`. Other scores have `estimate_of_sums` over images and
-    seeds.
+    A mean of fractions uses `mean_of_seeds`, other scores `estimate_of_sums` over images and seeds.
     """
     together = pool_seeds(metric, statistics)
     if metric in {NOUN, SEEN}:
@@ -200,7 +199,7 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
 
 def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
-    # How long a question is, or how often it was asked before, is nothing to beat.
+    # The length of a question, or its frequency in training, is not to be beaten.
     kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
     why = "" if kept else NO_CHANCE["people" if one.system.step == "people" else "questions"]
     at = {"step": one.system.step}
@@ -208,9 +207,9 @@ def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem
 
 
 class Measurements(NamedTuple):
-    """What was measured of test images: systems, cosines by step, and the seeds.
+    """Measurements on test images: systems, cosines by step, and the seeds.
 
-    `against_people` has the same systems and people, on images with several questions.
+    `against_people` has the same systems, and people, on images with several questions.
     """
 
     test: AskedImages
@@ -243,7 +242,7 @@ def outcome(found: Measurements, counts: Mapping[str, int], drawn: Mapping[str, 
 
 
 def _examples(test: AskedImages) -> Examples:
-    """Return what identifies the images: themselves, where the split has them."""
+    """Return examples of the images, with digests of the images if the split has them."""
     columns = ("image", "picture", "regions")
     column = next(name for name in columns if name in test.split.columns)
     return test.split[column].examples()
@@ -269,14 +268,14 @@ def _similarity_items(examples: Examples, step: str, layer: int, cosines: Floats
 
 
 def similarity_rows(alike: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
-    """Yield the mean cosine with the own and another's caption, by step and layer."""
+    """Yield the mean cosine with the image's caption and another caption, by step and layer."""
     for step, cosines in alike.items():
         for layer, (own, other) in enumerate(cosines.mean((0, 1)).T.tolist(), 1):
             yield {"step": step, "layer": layer, "caption": own, ANOTHER_CAPTION: other}
 
 
 def _singles(table: pa.Table) -> pa.Table:
-    """Return a table with its numbers as float32, which take half the room; items have them all."""
+    """Return a table with float32 numbers, which take half the space; items have full precision."""
     fields = [
         field.with_type(pa.float32()) if pa.types.is_float64(field.type) else field
         for field in table.schema
@@ -285,7 +284,7 @@ def _singles(table: pa.Table) -> pa.Table:
 
 
 def _question_rows(found: Measurements) -> Iterator[dict[str, Any]]:
-    """Yield each question of each system, with its image's references and its own scores."""
+    """Yield each question of each system, with the image's references and the question's scores."""
     test, examples = found.test, _examples(found.test)
     for one in found.measured:
         step, floor, questions = one.system
@@ -307,7 +306,7 @@ def _question_rows(found: Measurements) -> Iterator[dict[str, Any]]:
 
 
 def _of_images(metric: str, statistics: Floats) -> Floats:
-    """Return the score [seeds, N] of each image alone."""
+    """Return the score [seeds, N] of each single image."""
     if metric in CORPORA:
         return CORPORA[metric].formula(statistics)
     alone: Floats = np.asarray(statistics[..., 0])

@@ -1,12 +1,12 @@
-"""How alike an image and its caption are to BERT-gen, layer by layer.
+"""Similarity of an image and its caption in BERT-gen, layer by layer.
 
-arXiv:2002.10832, section "Cross-modal alignment": the mean cosine of the vectors of [CLS], for the
-image alone and for the caption alone. Vectors of [CLS] point one way for whatever is read, so the
-floor is that of another image's caption.
-The paper's network with random weights has a similarity of about 0. No initialisation was found
-that it can have meant: the vector of [CLS] enters both alike, and stays alike. Networks of BERT's
-size have .86 to .97 after the last layer, for weights of a standard deviation of .02 to 1 and for
-PyTorch's own (three seeds each); with the objects of this probe, one had .59.
+arXiv:2002.10832, section "Cross-modal alignment": the mean cosine between the vectors of [CLS] for
+only the image and for only the caption. Vectors of [CLS] have a common direction for all inputs, so
+the floor is the similarity to another image's caption. The paper's network with random weights has
+a similarity of about 0. No initialisation that reproduces this was found: the embedding of [CLS] is
+the same in both inputs, and its vectors stay similar. Networks of BERT's size have .86 to .97 after
+the last layer, for weights with a standard deviation of .02 to 1 and for PyTorch's initialisation
+(three seeds each); with the objects of this probe, one network had .59.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from vlbench.probes.question_generation.steps import STEPS, Asker, QuestionInput
 
 RANDOM = "random"
 
-# The steps whose similarities the paper compares.
+# The steps whose similarities are compared in the paper.
 COMPARED = ("1", "2", "3")
 
 
 @dataclass(frozen=True)
 class CrossModalReader:
-    """Reads images and captions apart, with one network."""
+    """Encodes images and captions separately with the same network."""
 
     network: BertGen
     texts: Texts
@@ -46,7 +46,7 @@ class CrossModalReader:
         captions: Sequence[str],
         others: Sequence[str],
     ) -> list[Tensor]:
-        """Return of each image its cosines with its caption and with another's, [2, layers]."""
+        """Return the cosines of each image with its caption and another caption, [2, layers]."""
         images = self._vectors([Source(objects=o) for o in self.reader.read(regions, names)])
         texts = [
             self._vectors([Source(caption=tokens) for tokens in self.texts.captions(some)])
@@ -69,10 +69,10 @@ class CrossModalReader:
 
 
 def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[str, Floats]:
-    """Return cosines float64 [seeds, N, 2, layers] with the own and another's caption, by step.
+    """Return cosines float64 [seeds, N, 2, layers] with the image's and another caption, by step.
 
-    Of a transformer with random weights, and after steps 1, 2 and 3; after step 1, and with random
-    weights, W is as it was drawn.
+    Steps are a transformer with random weights, and steps 1, 2 and 3; with random weights and after
+    step 1, W has its initial values.
     """
     cosines = {RANDOM: [_random_cosines(one, shown) for one in trainings]}
     for step in STEPS:
@@ -102,7 +102,7 @@ def _cosines(
 
 
 def random_transformer(network: BertGen, seed: int) -> BertGen:
-    """Return a network of the same form in place, its module's weights drawn from the seed."""
+    """Replace a network's module in place by a module with weights drawn from the seed."""
     module = network.module
     weight = next(module.parameters())
     with torch.random.fork_rng([weight.device] if weight.device.type == "cuda" else []):

@@ -1,7 +1,7 @@
 """The three steps of arXiv:2002.10832, section "Experimental Protocol", and its two ablations.
 
-Each is trained when it is first asked for, and stored; a step that starts from others takes the
-weights that these have trained.
+Each step is trained when it is first needed, and stored; a step that starts from other steps takes
+the weights that they have trained.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vlbench.probes.question_generation.training import (
 
 
 class Step(NamedTuple):
-    """What a step reads and learns, and the steps whose weights it starts from."""
+    """The inputs and trained weights of a step, and the steps whose weights it starts from."""
 
     name: str
     images: bool
@@ -54,7 +54,7 @@ STEPS = (
 
 
 class TrainingData(NamedTuple):
-    """What the steps are trained on, its digest, and the width of a region's vector."""
+    """The training data of the steps, its digest, and the width of a region's vector."""
 
     pairs: Sequence[Pair]
     objects: Sequence[Tensor]
@@ -63,7 +63,7 @@ class TrainingData(NamedTuple):
 
 
 class QuestionInputs(NamedTuple):
-    """The images of a split as they are asked about: regions, names, and the first captions."""
+    """The images of a split for question generation: regions, names, and first captions."""
 
     regions: Column
     names: Column
@@ -71,7 +71,7 @@ class QuestionInputs(NamedTuple):
 
     @classmethod
     def of(cls, found: AskedImages) -> QuestionInputs:
-        """Return the images that are asked about."""
+        """Return the inputs of images with questions."""
         captions = [own[0] for own in found.captions]
         return cls(
             found.split["regions"],
@@ -80,23 +80,23 @@ class QuestionInputs(NamedTuple):
         )
 
     def with_other_images(self) -> QuestionInputs:
-        """Return each caption with the image of another one, drawn by a fixed seed."""
+        """Return each caption with another image, drawn by a fixed seed."""
         order = other_rows(len(self.names))
         return self._replace(regions=self.regions.select(order), names=self.names.select(order))
 
     def with_other_captions(self) -> QuestionInputs:
-        """Return each image with the caption of the same other one."""
+        """Return each image with the caption of the same other image."""
         order = other_rows(len(self.names))
         return self._replace(captions=self.captions.select(order))
 
     def select(self, rows: Sequence[int]) -> QuestionInputs:
-        """Return these of the rows."""
+        """Return some of the rows."""
         return QuestionInputs(*(column.select(rows) for column in self))
 
 
 @dataclass(frozen=True)
 class Asker:
-    """Asks a question of each image, caption, or both."""
+    """Generates a question for each image, caption, or both."""
 
     network: BertGen
     step: Step
@@ -106,7 +106,7 @@ class Asker:
     def ask(
         self, regions: Sequence[Any], names: Sequence[str], captions: Sequence[str]
     ) -> list[str]:
-        """Return a question of each image and its caption, of which the step may read one alone."""
+        """Return a question for each image and caption; the step may read only one of them."""
         sources = self.sources(regions, names, captions)
         questions = greedy(self.network, sources, self.texts.most)
         return [self.texts.question(tokens) for tokens in questions]
@@ -139,19 +139,19 @@ class Trainings:
         self._trained: dict[str, Mapping[str, Tensor]] = {}
 
     def untrained(self) -> BertGen:
-        """Return BERT-gen with the weights of the model and W as drawn."""
+        """Return BERT-gen with the weights of the model and initial W."""
         tokenizer, module = self._model.masked_lm()
         rng = torch.Generator().manual_seed(self.seed)
         return BertGen(tokenizer, self.engine.copy(module), self._material.width, rng).eval()
 
     def network(self, step: Step) -> BertGen:
-        """Return BERT-gen after a step, trained now where it is not stored."""
+        """Return BERT-gen after a step, trained now if it is not stored."""
         network = self._start(step)
         load(network, self._weights(step))
         return network.eval()
 
     def key(self, step: Step) -> dict[str, Any]:
-        """Return all that the weights of a step depend on, besides code."""
+        """Return everything that the weights of a step depend on, except code."""
         return {
             "what": "BERT-gen",
             "model": self._model,
@@ -163,14 +163,14 @@ class Trainings:
         }
 
     def questions(self, step: Step, after: Step, shown: QuestionInputs) -> list[str]:
-        """Return what is asked of each image, by what a `step` reads, `after` a step's training."""
+        """Return a question per image, from the inputs of `step`, with weights `after` a step."""
         asker = self.asker(step, after)
         regions = shown.regions if step.images else value_column([None] * len(shown.names))
         key = {**self.key(after), "asked": step.name, "most": self._texts.most}
         return self.engine.map(asker.ask, regions, shown.names, shown.captions, key=key)
 
     def asker(self, step: Step, after: Step | None = None, *, untrained: bool = False) -> Asker:
-        """Return what asks by what a step reads, after its training, that of another, or none."""
+        """Return an asker with a step's inputs, after its training, another step's, or none."""
         network = self.untrained() if untrained else self.network(after or step)
         # The number of regions was checked before.
         return Asker(network, step, self._texts, ObjectReader(None))
@@ -190,7 +190,7 @@ class Trainings:
         return StepTraining(network, examples, step.learns, self._training, self.seed, sharing)
 
     def _start(self, step: Step) -> BertGen:
-        """Return BERT-gen as a step finds it."""
+        """Return BERT-gen with the initial weights of a step."""
         network = self.untrained()
         for earlier in STEPS:
             if earlier.name in step.after:

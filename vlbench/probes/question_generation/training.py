@@ -1,8 +1,8 @@
 """A step of the training of BERT-gen. arXiv:2002.10832, section "Implementation details".
 
 Adam with a learning rate of 2e-5, warmed up over the first tenth of the updates, batches of 128
-questions, 5 epochs. Where the paper is silent, as BERT's own code: after the warm-up the rate falls
-linearly to 0, gradients are cut to a norm of 1, and the model's own dropout is on.
+questions, 5 epochs. Not stated in the paper, and as in BERT's code: after the warm-up the learning
+rate falls linearly to 0, gradients are clipped to a norm of 1, and the model's dropout is on.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PROJECTION = "projection"
 class BertGenTraining(NamedTuple):
     """How a step is trained.
 
-    `projection_learning_rate` is that of W, and that of the other weights where it is None.
-    `warm_up` is a share of the updates.
+    `projection_learning_rate` is the learning rate of W; if it is None, W has the learning rate of
+    the other weights. `warm_up` is a fraction of the updates.
     """
 
     epochs: Positive = 5
@@ -44,19 +44,19 @@ PAPER_TRAINING = BertGenTraining()
 
 
 class TrainedParts(NamedTuple):
-    """What a step trains: the weights of the language model, W, or both."""
+    """The weights that a step trains: the language model, W, or both."""
 
     language: bool
     projection: bool
 
 
 class StepTraining:
-    """Trains a network in place, as `vlbench.engine.training.Training`; the seed draws all.
+    """Trains a network in place, as a `vlbench.engine.training.Training`, with a seed.
 
     The result has the trained weights by name. Each process computes the gradient of its part of a
-    batch: without dropout weights are those of one process but for rounding. Dropout, which the
-    model draws inside, has other masks for other numbers of processes. Raises ValueError for a plan
-    of no update.
+    batch: without dropout, the weights equal the weights of a single process up to rounding.
+    Dropout is drawn inside the model, and its masks depend on the number of processes. Raises
+    ValueError for a plan without updates.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class StepTraining:
             {"params": [w for n, w in self._weights.items() if self._rate(n) == rate], "rate": rate}
             for rate in dict.fromkeys(map(self._rate, self._weights))
         ]
-        # The fused step goes through memory: gradients that are shared, and moments that were
-        # stored, may lie there in another order than the weights of a network from elsewhere.
+        # The fused step iterates over memory: shared gradients and stored moments may have another
+        # memory layout than the weights of a network from elsewhere.
         fused = all(weight.is_contiguous() for weight in self._weights.values())
         self._adam = torch.optim.Adam(groups, lr=0.0, fused=fused)
         self._order: tuple[int, Any] = (-1, None)
@@ -97,7 +97,8 @@ class StepTraining:
         own = batch[self._sharing.part(len(batch))]
 
         def loss() -> Tensor:
-            # The first process draws what one alone would, the others draw their own masks.
+            # The first process draws the same numbers as a single process; the others draw
+            # different masks.
             rank = [self._sharing.rank] if self._sharing.rank else []
             with _seeded([self._seed, number, *rank], self._network.projection.device):
                 return self._network.loss(own)
@@ -117,7 +118,7 @@ class StepTraining:
         return {"weights": self.result(), "moments": moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become as when the state was returned."""
+        """Restore the training to a returned state."""
         load(self._network, state["weights"])
         for name, weight in self._weights.items():
             own = {k: v.to(weight.device) for k, v in state["moments"][name].items()}
@@ -133,14 +134,14 @@ class StepTraining:
         return self._plan.learning_rate if own is None else own
 
     def _share(self, number: int) -> float:
-        """Return the share of the learning rate of an update."""
+        """Return the fraction of the learning rate used in an update."""
         warm = math.ceil(self._plan.warm_up * self.steps)
         if number < warm:
             return (number + 1) / warm
         return (self.steps - number) / (self.steps - warm)
 
     def _rows(self, number: int) -> list[int]:
-        """Return the examples of an update: each epoch has all, in an order of its own."""
+        """Return the examples of an update; each epoch has all examples in a new order."""
         epoch, batch = divmod(number, self._per_epoch)
         if self._order[0] != epoch:
             rng = np.random.default_rng([self._seed, epoch])
@@ -156,7 +157,7 @@ def _tokens(examples: Sequence[Example]) -> int:
 
 @torch.no_grad()
 def load(network: BertGen, weights: Mapping[str, Tensor]) -> None:
-    """Put weights, by name, into a network; the others stay."""
+    """Load weights, by name, into a network; other weights are unchanged."""
     own = dict(network.named_parameters())
     for name, weight in weights.items():
         own[name].copy_(weight)
@@ -164,7 +165,7 @@ def load(network: BertGen, weights: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def _seeded(seed: Sequence[int], device: torch.device) -> Iterator[None]:
-    """Draw from a seed, then leave torch's generators as they were."""
+    """Draw from a seed, then restore torch's generators."""
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(number)

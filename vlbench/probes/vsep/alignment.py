@@ -1,9 +1,10 @@
 """Alignment of regions with words: sets of objects, networks, choices and scores.
 
-arXiv:2107.12021, sections 3 and 4, for the three probes of this family. Networks are trained on
-images of one object, and tested on images of two and more: does a region fit its own word best
-among the words of its image? Regions choose among words, not words among regions, and several
-regions may choose the same word: only then do the paper's tables 2, 4 and 5 agree with each other.
+arXiv:2107.12021, sections 3 and 4, shared by the three probes of this family. Networks are trained
+on images of one object, and tested on images of two or more: is a region most similar to its own
+word among the words of its image? Regions choose words, not the reverse, and several regions may
+choose the same word: only under this reading do the paper's tables 2, 4 and 5 agree with each
+other.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ BLOCK = 1 << 12
 
 
 class Splits(NamedTuple):
-    """The splits whose images of one object train, and those whose other images test."""
+    """The splits whose images of one object train, and the splits whose other images test."""
 
     train: Sequence[str] = ("train",)
     test: Sequence[str] = ("test",)
@@ -63,8 +64,8 @@ Forms = Sequence[Sequence[Tensor | None]]
 class Objects(NamedTuple):
     """Objects of I images with n each: regions [I, n, D], words [I, n, W], names [I][n].
 
-    `forms` [I][n] are the vectors of the words as the caption writes them, where it has any.
-    `images` [I] are the id and the digest of each image.
+    `forms` [I][n] are the vectors of the word forms in the caption, or None. `images` [I] are the
+    id and the digest of each image.
     """
 
     regions: Tensor
@@ -84,7 +85,7 @@ class Objects(NamedTuple):
         )
 
     def with_words(self, vectors: Forms) -> Objects:
-        """Return the images whose objects all have one of other word vectors [I][n], with those."""
+        """Return the images whose objects all have a vector in `vectors` [I][n], with these."""
         rows = complete(vectors)
         if not rows:
             n = self.regions.shape[1]
@@ -101,7 +102,7 @@ def complete(vectors: Forms) -> list[int]:
 class ObjectSets(NamedTuple):
     """Train images of one object, test images by their number of objects, and counts.
 
-    `names` are the vectors of the names of the objects' fine-grained classes.
+    `names` are the vectors of the names of fine-grained classes.
     """
 
     train: Objects
@@ -115,9 +116,9 @@ def gather(
 ) -> ObjectSets:
     """Return the train images of one object, and the test images of each number of `objects`.
 
-    An image with a word that has no vector is left out and counted. Captions that the model cuts
-    are counted, too: a word behind the cut has no vector. Raises TooFewRows where a set has no
-    image, CannotDo where the model has no vector for any word.
+    An image with a word that has no vector is left out and counted. Truncated captions are also
+    counted: a word after the cut has no vector. Raises TooFewRows if a set has no image, and
+    CannotDo if the model has no vector for any word.
     """
     if min(objects, default=0) < 2:
         raise ValueError(f"objects {list(objects)}: must be numbers of 2 or more")
@@ -125,7 +126,7 @@ def gather(
     classes = sorted({n.word for name in names for row in data.splits[name]["named"] for n in row})
     vectors = name_vectors(encoders.words, classes, engine)
     by_split = {
-        # An id is unique in its split.
+        # Ids are unique only within a split.
         name: [
             image._replace(image=(f"{name}/{image.image[0]}", image.image[1]))
             for image in find_objects(encoders, data.splits[name], engine, vectors)
@@ -157,7 +158,7 @@ def train_on(
 ) -> list[TrainedVsep]:
     """Return the network of each seed, trained on images of one object.
 
-    With `shuffled`, words are shuffled first, by the same seed.
+    If `shuffled`, words are first shuffled by the same seed.
     """
     regions, words = objects.regions[:, 0], objects.words[:, 0]
     nets = []
@@ -169,7 +170,7 @@ def train_on(
 
 
 def similarities(nets: Sequence[TrainedVsep], objects: Objects) -> Tensor:
-    """Return cosines of each image's regions and words by each network, float64 [T, I, n, n]."""
+    """Return cosines of each image's regions and words under each network, float64 [T, I, n, n]."""
     return torch.stack([_cosines(net, objects.regions, objects.words) for net in nets])
 
 
@@ -183,7 +184,7 @@ def _cosines(net: TrainedVsep, regions: Tensor, words: Tensor) -> Tensor:
 
 
 def chosen_words(cosines: Tensor) -> Choice:
-    """Return the credit [..., n] of choosing, for each region, the word that it fits best."""
+    """Return the credit [..., n] of choosing the most similar word for each region."""
     n = cosines.shape[-1]
     rows = cosines.flatten(0, -2)
     choice = choose(rows, torch.arange(n).repeat(len(rows) // n), scale=torch.ones(len(rows)))
@@ -193,7 +194,7 @@ def chosen_words(cosines: Tensor) -> Choice:
 def assigned_words(cosines: Tensor) -> Tensor:
     """Return the credit [..., n] of the one-to-one assignment with the largest sum of cosines.
 
-    Where assignments are tied, a region earns the fraction of them that give it its own word.
+    If assignments are tied, a region earns the fraction of them that assign it its own word.
     """
     n = cosines.shape[-1]
     orders = torch.tensor(list(permutations(range(n))))
@@ -218,7 +219,7 @@ def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Sc
 
 
 def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
-    """Return the mean credit [T, I, n] of the regions `kept`, bool [I, n]: of images and seeds."""
+    """Return the mean credit [T, I, n], over images and seeds, of regions `kept`, bool [I, n]."""
     images = kept.any(1)
     hits = (credit * kept).sum(-1)[:, images]
     return fraction_of_regions(hits, kept.sum(1)[images].expand_as(hits))
@@ -234,7 +235,7 @@ def fraction_of_regions(hits: Tensor, counts: Tensor) -> Estimate:
 
 
 def of_networks(credit: Tensor) -> list[float]:
-    """Return the mean credit under each of several networks, [T, ...]; of one, nothing."""
+    """Return the mean credit under each of several networks, [T, ...]; empty for one network."""
     return credit.flatten(1).mean(1).tolist() if len(credit) > 1 else []
 
 
@@ -264,9 +265,9 @@ def measured_regions(
     chosen: Tensor | None = None,
     kept: Tensor | None = None,
 ) -> Measured:
-    """Return a score with its regions: all of the objects', or those `kept`, bool [I, n].
+    """Return a score with its regions as items: all, or only `kept`, bool [I, n].
 
-    `credit` is [T, I, n], and so is the number in its image of the word `chosen`, -1 for none.
+    `credit` is [T, I, n], as is `chosen`, the number of the chosen word in its image, -1 for none.
     """
     mask = (torch.ones_like(credit[0], dtype=torch.bool) if kept is None else kept).flatten()
     n, named = credit.shape[-1], list(chain(*objects.named))

@@ -1,10 +1,10 @@
-"""Objects that an image shows and its caption names, each with a region and a word vector.
+"""Objects that an image shows and its caption names, with region and word vectors.
 
 An object of an image is a category that its caption names (the column `named`, one word per
-category) and that has a region. Its region is the most confident one with that label where regions
-are detected, and the largest gold box of that category where a model encodes gold boxes. Its word
-vector is the mean over the tokens of the caption that overlap the naming words; of a static encoder
-it is the vector of the fine-grained class (see `word_forms`).
+category) and that has a region. Its region is the most confident region with this label if regions
+are detected, and the largest gold box of the category if a model encodes gold boxes. Its word
+vector is the mean over the tokens of the caption that overlap the naming words; for a static
+encoder it is the vector of the fine-grained class (see `word_forms`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Vectors = dict[str, Tensor | None]
 # A model's `encode_tokens`.
 Encode = Callable[[Sequence[str]], list[TokenVectors]]
 
-# The values of `source`: the boxes that a region encoder encodes.
+# Values of `source`: the boxes that a region encoder encodes.
 SOURCES = ("gold", "detected")
 
 
 class NameVectors(NamedTuple):
-    """The vector [W] of each name, or None: by itself, and in the prompt; static or in context."""
+    """The vector [W] of each name, or None, alone and in the prompt; static or contextual."""
 
     alone: Vectors
     prompted: Vectors
@@ -62,7 +62,7 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
 
     def encode(names: Sequence[str]) -> list[Any]:
         joined = [name.replace(" ", "_") for name in names]
-        # A joined name counts where it is one word of the encoder.
+        # A joined name is used if it is a single word of the encoder.
         one = [
             encoded.spans == [(0, len(text))]
             for encoded, text in _encode_words(encode_tokens, joined)
@@ -77,7 +77,7 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
     key = {"what": "names of classes", "model": words}
     rows = engine.map(encode, value_column(names, "text"), key=key) if names else []
     static = all(_same(row[0], row[1]) for row in rows)
-    # Alone and over the whole prompt, of the joined name; alone and in the prompt, of the name.
+    # Joined names: alone and over the whole prompt. Plain names: alone and in the prompt.
     chosen = [(row[3], row[5]) if static else (row[0], row[1]) for row in rows]
     alone, prompted = ({n: row[i] for n, row in zip(names, chosen, strict=True)} for i in range(2))
     return NameVectors(alone, prompted, static)
@@ -88,9 +88,9 @@ def _encode_words(encode_tokens: Encode, texts: Sequence[str]) -> list[tuple[Tok
 
 
 def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]]:
-    """Return three vectors of each name: by itself, in the prompt, and of the whole prompt.
+    """Return three vectors per name: alone, in the prompt, and over the whole prompt.
 
-    The last is None where the name has no vector in the prompt.
+    The last is None if the name has no vector in the prompt.
     """
     start = TEMPLATE.index("{label}")
     prompts = encode_tokens([TEMPLATE.format(label=name) for name in names])
@@ -105,7 +105,7 @@ def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]
 def caption_vectors(
     words: TokenEncoder, texts: Column, named: Column, engine: Engine
 ) -> list[list[Tensor | None]]:
-    """Return the vector [W] of each name in each text, or None where it has none."""
+    """Return the vector [W] of each name in each text, or None if it has no vector."""
     encode_tokens = engine.checked(words.encode_tokens)
 
     def means(texts: Sequence[str], named: Sequence[Sequence[Any]]) -> list[Any]:
@@ -129,7 +129,7 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 class Boxes(NamedTuple):
-    """Which boxes count: `source` is "gold" or "detected", for a model that encodes boxes.
+    """The boxes that are used: `source` is "gold" or "detected", for a model that encodes boxes.
 
     Detected regions of lower confidence are left out.
     """
@@ -142,7 +142,7 @@ ALL_BOXES = Boxes()
 
 
 class ObjectEncoders(NamedTuple):
-    """What encodes words, and what encodes regions; None: the data have region vectors."""
+    """The encoders of words and of regions; None: the data have region vectors."""
 
     words: TokenEncoder
     regions: Detector | RegionEncoder | None
@@ -165,8 +165,8 @@ class ObjectEncoders(NamedTuple):
 class NamedObjects(NamedTuple):
     """The objects of one image: its id and digest, names, region vectors [k, D], and word vectors.
 
-    `forms` are the vectors of the words as the caption writes them; of an encoder in context, they
-    are `words`. The vector is None for a word that the model has no vector for.
+    `forms` are the vectors of the word forms in the caption, which for a contextual encoder are
+    `words`. A vector is None if the model has none for the word.
     """
 
     image: tuple[str, str]
@@ -179,7 +179,7 @@ class NamedObjects(NamedTuple):
 def find_objects(
     encoders: ObjectEncoders, split: Split, engine: Engine, names: NameVectors
 ) -> list[NamedObjects]:
-    """Return the objects of each image of a split; `names` has the vectors of all their classes.
+    """Return the objects of each image of a split; `names` has the vectors of all classes.
 
     Raises ValueError for an unknown source of boxes, DataError for regions without labels or
     vectors.
@@ -206,7 +206,7 @@ def region_vectors(
 def most_confident(
     regions: Regions | None, wanted: Sequence[str], confidence: float
 ) -> dict[str, int]:
-    """Return the number of the most confident region of each wanted label that has one."""
+    """Return the number of the most confident region of each wanted label with a region."""
     if regions is None or regions.labels is None:
         raise DataError("a picture has no labelled regions; name a detector as companion")
     scores = torch.ones(len(regions.boxes)) if regions.scores is None else regions.scores
@@ -218,7 +218,7 @@ def most_confident(
 
 
 def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the number of the largest of [n, 4] boxes of each wanted category that has one."""
+    """Return the number of the largest of [n, 4] boxes of each wanted category with a box."""
     best: dict[str, int] = {}
     for i in (boxes[:, 2:] - boxes[:, :2]).prod(1).argsort(descending=True, stable=True).tolist():
         if categories[i] in wanted:
@@ -272,7 +272,7 @@ def _vectors(regions: Regions | None, best: Mapping[str, int]) -> tuple[list[str
 def _encode_boxes(
     encoder: RegionEncoder, which: Boxes, split: Split, engine: Engine
 ) -> list[tuple[list[str], Tensor]]:
-    """Return categories and vectors of the boxes that a region encoder is given."""
+    """Return categories and vectors of the boxes that a region encoder encodes."""
     encode_regions = engine.checked(encoder.encode_regions)
 
     def encode(pictures: Sequence[Picture], *truth: Sequence[Any]) -> list[Any]:
@@ -307,7 +307,7 @@ def _encode(
     pictures: Sequence[Picture],
     chosen: Sequence[tuple[list[str], Tensor]],
 ) -> list[tuple[list[str], Tensor]]:
-    """Return categories and vectors of each picture; the model encodes those with a box."""
+    """Return categories and vectors of each picture; the model encodes only pictures with a box."""
     boxed = [i for i, (categories, _) in enumerate(chosen) if categories]
     vectors_of_each = [(categories, torch.empty(0, 0)) for categories, _ in chosen]
     if boxed:

@@ -2,11 +2,11 @@
 
 Two layers, trained on pairs of a region and the word that names it. The loss is the symmetric
 cross-entropy over a batch of cosine x exp(t), as in arXiv:2103.00020, figure 3, with its initial t,
-ln(1 / 0.07), and exp(t) <= 100: each region should fit its own word best, and each word its own
-region. As in the paper, other pairs of the same word count as wrong.
-The paper does not say which activation (here ReLU), weight decay and schedule (here none) it uses,
-nor whether layer normalisation learns a scale (here not, so that words keep their vectors and only
-the two layers map).
+ln(1 / 0.07), and exp(t) <= 100: each region should be most similar to its own word, and each word
+to its own region. As in the paper, other pairs with the same word count as wrong. Not stated in the
+paper: the activation (here ReLU), weight decay and schedule (here none), and whether layer
+normalisation learns a scale (here not, so that words keep their vectors and only the two layers
+learn).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEARNING_RATE = 1e-3
 FIRST_SCALE = math.log(1 / 0.07)
 MOST_SCALE = 100.0
 
-# Epochs between two checkpoints: a killed training loses no more.
+# Epochs between two checkpoints, the most that a killed training loses.
 EPOCHS_PER_CHECKPOINT = 50
 
 # Rows mapped at a time.
@@ -39,7 +39,7 @@ State = dict[str, Any]
 
 
 class VsepTraining(NamedTuple):
-    """How networks are trained; a seed draws the first weights and the order of pairs.
+    """How networks are trained; a seed draws the initial weights and the order of pairs.
 
     There are `seeds` seeds, from `seed` on: a score is the mean over their networks.
     """
@@ -50,7 +50,7 @@ class VsepTraining(NamedTuple):
     seeds: Positive = 1
 
 
-# As in arXiv:2107.12021, which gives no seed.
+# As in arXiv:2107.12021, which states no seed.
 PAPER_TRAINING = VsepTraining()
 
 
@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
 
 
 class VsepNetwork(nn.Module):
-    """Two linear layers with ReLU between, and the logarithm of the scale of similarities."""
+    """Two linear layers with ReLU between them, and the log scale of similarities."""
 
     def __init__(self, width: int, words: int) -> None:
         super().__init__()
@@ -108,11 +108,11 @@ def train(
 ) -> TrainedVsep:
     """Return a network trained on pairs of region and word vectors.
 
-    The main process trains it, alone: each pair is a wrong one for all others of its batch, so that
-    processes would exchange mapped regions and gradients. A step of 512 pairs takes 33 ms on a core
-    and this exchange 5 ms between two processes there, which would save no more than half of the
+    Only the main process trains: each pair is a negative for all other pairs of its batch, so that
+    processes would have to exchange mapped regions and gradients. A step of 512 pairs takes 33 ms
+    on a core. The exchange between two processes takes 5 ms, and would save at most half of the
     mapping, 8 ms. Checkpoints are stored, so that a killed training resumes. Raises ValueError for
-    less than one epoch, or a batch of nothing.
+    less than one epoch, or an empty batch.
     """
     if min(training.epochs, training.batch_size) < 1:
         raise ValueError(f"{training}: epochs and batch_size must be 1 or more")
@@ -129,7 +129,7 @@ def train(
 
 
 class Turn(NamedTuple):
-    """What happens between two checkpoints."""
+    """The part of a training between two checkpoints."""
 
     training: VsepTraining
     layer_normed: bool
@@ -145,7 +145,7 @@ def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) 
 
 @all_threads()
 def advance(state: State, pairs: Pairs, turn: Turn) -> State:
-    """Return the checkpoint after `turn.epochs` more; an empty one is the start of training."""
+    """Return the checkpoint after `turn.epochs` more epochs; an empty state starts the training."""
     rng = torch.Generator().manual_seed(turn.training.seed)
     network = _initialise(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
     adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
@@ -175,7 +175,7 @@ def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: 
 
 
 def _initialise(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
-    """Return a network as PyTorch initialises linear layers, but drawn from `rng`."""
+    """Return a network with PyTorch's initialisation of linear layers, drawn from `rng`."""
     network = _make_empty(width, words)
     nn.init.constant_(network.scale, FIRST_SCALE)
     for linear in (network.hidden, network.out):
@@ -186,7 +186,7 @@ def _initialise(width: int, words: int, rng: torch.Generator) -> VsepNetwork:
 
 
 def _make_empty(width: int, words: int) -> VsepNetwork:
-    """Return a network without values, so that torch's global generator is left as it was."""
+    """Return a network without values, which leaves torch's global generator unchanged."""
     with torch.device("meta"):
         network = VsepNetwork(width, words)
     return network.to_empty(device="cpu")

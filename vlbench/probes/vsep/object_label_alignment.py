@@ -1,17 +1,18 @@
-"""Object-label alignment: does a region fit the word that names it? arXiv:2107.12021, 4.1, 4.2.
+"""Object-label alignment of regions with the words that name them. arXiv:2107.12021, 4.1, 4.2.
 
-`accuracy` is the fraction of regions that fit their own word best among the words of their image.
-The word of a static encoder (one that gives words the same vectors in any text) is the name of the
-fine-grained class; `accuracy_caption_form`, only for such encoders, has the words as captions
-write them, in training and in test. `accuracy_hungarian` gives each word to one region,
-`accuracy_no_layer_norm` leaves layer normalisation out (table 1), `accuracy_template` has the class
-in "A photo of a {label}" in place of the caption, and `template_drop` is the accuracy lost by that
+`accuracy` is the fraction of regions whose own word is the most similar word of their image. For a
+static encoder (whose word vectors do not depend on the text), the word is the name of the
+fine-grained class; `accuracy_caption_form`, only for static encoders, uses the word forms of
+captions, in training and in test. `accuracy_hungarian` assigns each word to one region,
+`accuracy_no_layer_norm` omits layer normalisation (table 1), `accuracy_template` uses the class in
+"A photo of a {label}" instead of the caption, and `template_drop` is the resulting drop in accuracy
 (table 3). The floor `shuffled_words` is a network trained on pairs whose words were shuffled.
 
-`selectivity`, where it is asked for, is how much better a network does than one of a control task
-(Hewitt and Liang 2019, arXiv:1909.03368): there each word is moved, in training and in test, from
-the mean of its class to that of another class, drawn once, so that a network can only memorise
-which. What the caption adds to its words stays with them, as in the task itself.
+`selectivity`, if requested, is the accuracy minus the accuracy of a network at a control task
+(Hewitt and Liang 2019, arXiv:1909.03368). In the control task each word vector is moved, in
+training and in test, from the mean of its class to the mean of another class, drawn once, so that a
+network can only memorise the assignment. The contribution of the caption to a word vector is
+unchanged.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from vlbench.results import Outcome, Positive, Score
 def choose_on_train(data: Data, options: Mapping[str, Any]) -> Trials:
     """Yield the same data with the train splits' images of several objects as test images.
 
-    Networks are trained on images of one object. Yields nothing if a train split is tested on.
+    Networks are trained on images of one object. Yields nothing if a train split is also tested on.
     """
     splits: Splits = options.get("splits", TRAIN_AND_TEST)
     if not {*splits.train} & {*splits.test}:
@@ -76,16 +77,17 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
     training: VsepTraining = PAPER_TRAINING,
     selectivity: bool = False,
 ) -> Outcome:
-    """Return how often a region fits its own word best, in images of each number of `objects`.
+    """Return how often a region's own word is most similar, for each number of `objects`.
 
-    Networks are trained on images of one object, and tested on the others. For each of the `layers`
-    networks are trained anew, and each takes a pass over the captions. The interval of
-    `selectivity` leaves out the draw of the control, which is one for all seeds. Raises TooFewRows
-    where a set of images is empty, CannotDo where the model has no vector for any word.
+    Networks are trained on images of one object, and tested on the others. For each of the
+    `layers`, networks are trained separately, after a pass over the captions. The interval of
+    `selectivity` does not include the draw of the control task, which is the same for all seeds.
+    Raises TooFewRows if a set of images is empty, and CannotDo if the model has no vector for any
+    word.
 
     Args:
-        regions: detector or region encoder that gives regions their vectors; None: the data have
-            region vectors.
+        regions: detector or region encoder that computes region vectors; None: the data have region
+            vectors.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
             detected regions.
         objects: numbers of objects in a test image, each 2 or more, each with its own score.
@@ -93,7 +95,7 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
             images test.
         training: `epochs`, `batch_size`, and `seeds` trainings, from `seed` on; scores are means
             over them.
-        selectivity: whether `selectivity` is scored, which costs one more training.
+        selectivity: whether `selectivity` is scored, which needs another training.
         layers: names of layers of the word encoder to score, or `all`; None scores the output.
     """
     encoders = ObjectEncoders(model, regions, boxes)
@@ -113,10 +115,10 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return the same with the region encoder under test, and a word encoder as companion.
+    """Return the same scores for a region encoder under test, with a word encoder as companion.
 
     Args:
-        words: word encoder that gives words their vectors.
+        words: word encoder that computes word vectors.
         floor: other region encoder, such as one of colours, whose accuracy is a floor; None: no
             such floor.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
@@ -196,7 +198,7 @@ def _measure(
 def _difference(
     metric: str, objects: Objects, paired: Tensor, *, higher_is_better: bool = True
 ) -> Measured:
-    """Return the mean of paired differences of credits [T, I, n], which can be negative."""
+    """Return the mean of paired differences of credits [T, I, n], which may be negative."""
     _, images, n = paired.shape
     sums = np.stack([paired.mean(0).sum(1), np.full(images, n)], 1)
     score = Score(
@@ -213,11 +215,12 @@ def _difference(
 
 
 def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
-    """Return the same objects, each word moved from the mean of its class to that of another class.
+    """Return the objects with each word moved from its class's mean to another class's mean.
 
-    Classes change places by a permutation without fixed points, drawn by the seed. Means are over
-    the objects of all sets. A word drawn from another caption would bring that caption's part of
-    its vector along, by which the words of one image then differ, where in the task they do not.
+    Classes are exchanged by a permutation without fixed points, drawn by the seed. Means are over
+    the objects of all sets. A word taken from another caption would carry the contribution of that
+    caption, so that the words of an image would differ in a way that they do not differ in the
+    task.
     """
     rng, every = np.random.default_rng(seed), [sets.train, *sets.tests.values()]
     owned: dict[str, list[Tensor]] = {}

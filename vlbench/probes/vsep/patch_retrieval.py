@@ -1,15 +1,15 @@
-"""Image patch retrieval within a category: whose word is it? arXiv:2107.12021, section 4.4.
+"""Image patch retrieval within a category, by a word in context. arXiv:2107.12021, section 4.4.
 
-Of the images of two objects, up to 100 with one of a category are drawn. The word of each, in its
-caption, ranks the regions of that category of all of them. IR@k (`retrieval`) is how often its own
-region is among the first k: the mean over categories, then over draws. `n` is the number of
-categories; the standard error treats draws and categories as varying. A category with fewer images
-uses all of them (the counts say how many do), which enters the chance k / images; a category with a
-single image has nothing to rank, and is left out. A static encoder, whose word is the name of the
-fine-grained class in all captions, can only score chance but for the classes of a category (man,
-woman). Departure, with `within: word`: images are drawn of each class of a category, so that such
-an encoder scores exactly chance, and what is above it is the caption's.
-Tied regions share their ranks.
+Up to 100 images of two objects are drawn per category, each with an object of the category. The
+word of each object, in its caption, ranks the regions of this category in all drawn images. IR@k
+(`retrieval`) is how often its own region is among the first k: the mean over categories, then over
+draws. `n` is the number of categories; the standard error treats draws and categories as random. A
+category with fewer images uses all of them (the counts have the number of such categories), and its
+chance level is k / images; a category with a single image is left out. For a static encoder the
+word is the name of the fine-grained class in all captions, so that it can exceed chance only by
+distinguishing classes of a category (man, woman). Departure, with `within: word`: images are drawn
+per class of a category, so that a static encoder is exactly at chance, and scores above chance come
+from the caption. Tied regions share their ranks.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ OBJECTS = 2
 
 
 class Pools(NamedTuple):
-    """Up to `size` images are drawn of each category, `draws` times; `k` first regions count.
+    """Up to `size` images are drawn per category, `draws` times; the first `k` regions count.
 
-    `within` "word", they are drawn of each word of a category.
+    If `within` is "word", they are drawn per word of a category.
     """
 
     k: Sequence[Positive] = (1, 5)
@@ -75,22 +75,22 @@ def patch_retrieval(
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return how often a word's own region is among the first k of its category, or of its word.
+    """Return how often a word's own region is in the first k of its category, or of its word.
 
-    The network is that of `object_label_alignment`. Raises TooFewRows where no category has two
+    The network is the same as in `object_label_alignment`. Raises TooFewRows if no category has two
     images of two objects.
 
     Args:
-        regions: detector or region encoder that gives regions their vectors; None: the data have
-            region vectors.
+        regions: detector or region encoder that computes region vectors; None: the data have region
+            vectors.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
             detected regions.
         pools: ranks `k`, 1 or more; up to `size` images of each category, or of each word (`within:
             word`), in `draws` draws.
         splits: `train` splits, whose images of one object train, and `test` splits, whose other
             images test.
-        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, take turns in the draws;
-            `seed` also draws the pools.
+        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, alternate over the
+            draws; `seed` also draws the pools.
     """
     return _retrieve(ObjectEncoders(model, regions, boxes), data, engine, pools, splits, training)
 
@@ -106,18 +106,18 @@ def patch_retrieval_regions(
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return the same with the region encoder under test, and a word encoder as companion.
+    """Return the same scores for a region encoder under test, with a word encoder as companion.
 
     Args:
-        words: word encoder that gives words their vectors.
+        words: word encoder that computes word vectors.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
             detected regions.
         pools: ranks `k`, 1 or more; up to `size` images of each category, or of each word (`within:
             word`), in `draws` draws.
         splits: `train` splits, whose images of one object train, and `test` splits, whose other
             images test.
-        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, take turns in the draws;
-            `seed` also draws the pools.
+        training: `epochs`, `batch_size`; `seeds` networks, from `seed` on, alternate over the
+            draws; `seed` also draws the pools.
     """
     return _retrieve(ObjectEncoders(words, model, boxes), data, engine, pools, splits, training)
 
@@ -157,7 +157,7 @@ def _retrieve(
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
-    """Return the objects of each draw and each pool, numbered through all images."""
+    """Return the objects of each draw and pool, numbered over all images."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(chain(*objects.named)):
         places.setdefault(_pool(name, pools.within), []).append(place)
@@ -172,7 +172,7 @@ def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
 
 
 def _pool(name: Named, within: str) -> str:
-    """Return what the objects of a pool share."""
+    """Return the name that the objects of a pool share."""
     return name.category if within == "category" else f"{name.category}/{name.word}"
 
 
@@ -182,7 +182,7 @@ def retrieve(
     drawn: Sequence[Sequence[Tensor]],
     k: Sequence[int],
 ) -> NDArray[np.float64]:
-    """Return IR@k of each draw and category, [k, draws, categories]; networks take turns."""
+    """Return IR@k per draw and category, [k, draws, categories]; networks alternate over draws."""
     recalls = np.empty((len(k), len(drawn), len(drawn[0])))
     for i, net in enumerate(nets):
         recalls[:, i :: len(nets)] = _retrieve_by(net, objects, drawn[i :: len(nets)], k)
@@ -192,7 +192,7 @@ def retrieve(
 def _retrieve_by(
     net: TrainedVsep, objects: Objects, drawn: Sequence[Sequence[Tensor]], k: Sequence[int]
 ) -> NDArray[np.float64]:
-    # Each object that is drawn is mapped once.
+    # Each drawn object is mapped once.
     used, places = torch.unique(torch.cat([*chain(*drawn)]), return_inverse=True)
     regions = net.directions(objects.regions.flatten(0, 1)[used])
     words = directions(objects.words.flatten(0, 1)[used].double(), layer_normed=net.layer_norm)

@@ -1,15 +1,16 @@
-"""Alignment of unseen objects: do they fit unknown words? arXiv:2107.12021, section 4.3.
+"""Alignment of unseen objects with unseen words. arXiv:2107.12021, section 4.3.
 
-Networks are trained without the held-out categories, and tested on images with at least one of
-them. `accuracy` is over all regions, `accuracy_unseen` and `accuracy_seen` over the held-out and
-the other ones: n x accuracy = (n - 1) x accuracy_seen + accuracy_unseen where each image has one
-unseen object; the counts say how many have more. Departure: with the region encoder under test, all
-have exactly one, beside which there is a seen word to be mistaken for. `mutual_exclusivity` is the
-fraction of the wrongly labelled regions whose object is unseen. It is high where unseen objects get
-seen words, which is the opposite of the bias that the statistic is named after. Its chance is their
-fraction of all regions, as if errors were uniform.
-A train image is also left out where its word names a held-out category in some other image, or is
-one of `excluded_words`: words that the list of names has for a held-out category and another one.
+Networks are trained without the held-out categories, and tested on images with at least one
+held-out object. `accuracy` is over all regions, `accuracy_unseen` over regions of held-out
+categories, and `accuracy_seen` over the other regions: n x accuracy = (n - 1) x accuracy_seen +
+accuracy_unseen if each image has one unseen object; the counts have the number of images with more.
+Departure: with the region encoder under test, each image has exactly one unseen object, so that
+there is a seen word to confuse it with. `mutual_exclusivity` is the fraction of wrongly labelled
+regions whose object is unseen. It is high if unseen objects get seen words, which is the opposite
+of the bias that the statistic is named after. Its chance level is the fraction of unseen regions
+among all regions, as if errors were uniform. A train image is also left out if its word names a
+held-out category in another image, or is in `excluded_words`: words that the list of names has for
+both a held-out category and another category.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return how often regions of held-out and of other categories fit their own word best.
+    """Return how often a region's own word is most similar, for held-out and other categories.
 
-    Raises UnknownNameError for a held-out category that the data lack, TooFewRows where no image is
-    left to train or test on.
+    Raises UnknownNameError for an unknown held-out category, and TooFewRows if no image is left to
+    train or test on.
 
     Args:
         held_out: categories that no network is trained on; test images have at least one object of
-            them.
-        excluded_words: words whose train images are left out too: they name a held-out category and
-            another one.
-        regions: detector or region encoder that gives regions their vectors; None: the data have
-            region vectors.
+            these categories.
+        excluded_words: words whose train images are also left out, because they name both a
+            held-out category and another category.
+        regions: detector or region encoder that computes region vectors; None: the data have region
+            vectors.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
             detected regions.
         objects: numbers of objects in a test image, each 2 or more, each with its own score.
@@ -99,14 +100,14 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
     splits: Splits = TRAIN_AND_TEST,
     training: VsepTraining = PAPER_TRAINING,
 ) -> Outcome:
-    """Return the same with the region encoder under test, and a word encoder as companion.
+    """Return the same scores for a region encoder under test, with a word encoder as companion.
 
     Args:
         held_out: categories that no network is trained on; test images have exactly one object of
-            them.
-        words: word encoder that gives words their vectors.
-        excluded_words: words whose train images are left out too: they name a held-out category and
-            another one.
+            these categories.
+        words: word encoder that computes word vectors.
+        excluded_words: words whose train images are also left out, because they name both a
+            held-out category and another category.
         boxes: `source` of the boxes for a region encoder, gold or detected; least `confidence` of
             detected regions.
         objects: numbers of objects in a test image, each 2 or more, each with its own score.
@@ -123,7 +124,7 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
 
 
 class HeldOut(NamedTuple):
-    """Categories that no network is trained on, and further words that it is not trained on.
+    """Categories and further words that no network is trained on.
 
     A test image has 1 to `most` objects of the categories.
     """
@@ -134,7 +135,7 @@ class HeldOut(NamedTuple):
 
 
 class RegionResults(NamedTuple):
-    """The choices of objects' regions, [T, I, n], which are unseen, bool [I, n], and the floor."""
+    """The choices of regions, [T, I, n], which regions are unseen, bool [I, n], and the floor."""
 
     objects: Objects
     choice: Choice
@@ -147,13 +148,13 @@ class RegionResults(NamedTuple):
         return self.choice.credit
 
     def parts(self) -> dict[str, Tensor]:
-        """Return the regions, bool [I, n], of each accuracy that is over any."""
+        """Return the regions, bool [I, n], of each accuracy that has any regions."""
         every = torch.ones_like(self.unseen)
         masks = {"accuracy": every, "accuracy_unseen": self.unseen, "accuracy_seen": ~self.unseen}
         return {metric: mask for metric, mask in masks.items() if mask.any()}
 
     def measured(self, score: Score, mask: Tensor) -> Measured:
-        """Return a score with the regions that it is over, bool [I, n]."""
+        """Return a score with its regions `mask`, bool [I, n], as items."""
         chosen = self.choice.chosen
         return measured_regions(score, self.objects, self.credit, chosen=chosen, kept=mask)
 
@@ -185,7 +186,7 @@ def _align(
 
 
 def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
-    """Return the train images whose object is not held out, by its category or by its word."""
+    """Return the train images whose object is not held out by category or by word."""
     images = [*sets.train.named, *(row for s in sets.tests.values() for row in s.named)]
     named = {name for row in images for name in row}
     words = {name.word.lower() for name in named if name.category in held_out.categories}
@@ -201,7 +202,7 @@ def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
 
 
 def _with(objects: Objects, held_out: HeldOut) -> Objects:
-    """Return the images with a held-out object, but not with too many."""
+    """Return the images with at least one and at most `most` held-out objects."""
     unseen = _unseen(objects, held_out.categories).sum(1)
     kept = ((unseen > 0) & (unseen <= held_out.most)).nonzero().flatten().tolist()
     if not kept:
@@ -222,7 +223,7 @@ def _results(
 
 
 def _accuracies(results: RegionResults) -> list[Measured]:
-    """Return the accuracy over all, over unseen, and, if there are any, over seen regions."""
+    """Return the accuracy over all regions, unseen regions, and seen regions if there are any."""
     n, measured = results.unseen.shape[1], []
     for metric, mask in results.parts().items():
         score = Score(
@@ -241,7 +242,7 @@ def _accuracies(results: RegionResults) -> list[Measured]:
 def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[Measured]:
     """Return the fraction of wrongly labelled regions that are unseen.
 
-    Labels of all networks count together; nothing if one of them labels none wrongly.
+    Labels of all networks are pooled; empty if a network makes no errors.
     """
     wrong = torch.cat([(1 - r.credit).sum(-1) for r in results], 1)
     if not wrong.sum(1).all():

@@ -34,10 +34,10 @@ from vlbench.probes.question_generation.rating.sheets import (
 )
 from vlbench.schema import read
 
-# Holds one folder of filled sheets per rater.
+# Contains one folder of filled sheets per rater.
 FILLED = "filled"
 
-# The least and the greatest rating, and the most that two can differ by.
+# The least and the greatest rating, and the largest difference.
 RANGE = (float(ANSWERS[0]), float(ANSWERS[-1]))
 MOST = RANGE[1] - RANGE[0]
 
@@ -132,10 +132,10 @@ def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
 
 
 class MeanRating(NamedTuple):
-    """The mean rating of a system's questions on a sheet, and its difference from human ones.
+    """The mean rating of a system's questions on a sheet, and its difference from human questions.
 
-    Intervals come from a jackknife over images with raters held fixed; the difference is paired by
-    image, and None for the human questions themselves.
+    Intervals come from a jackknife over images with fixed raters; the difference is paired by
+    image, and None for human questions.
     """
 
     sheet: str
@@ -159,7 +159,7 @@ def mean_ratings(ratings: Ratings) -> list[MeanRating]:
 
 
 def _estimate(sums: Floats, each: Floats, least: float, greatest: float) -> Estimate:
-    """Return a mean rating, or a difference of two, of sums over the raters of each image."""
+    """Return a mean rating, or a difference of two, from sums over the raters per image."""
     estimate = clustered_ratio(sums, each)
     if estimate.stderr:
         return estimate
@@ -169,7 +169,7 @@ def _estimate(sums: Floats, each: Floats, least: float, greatest: float) -> Esti
 def agreement(answers: NDArray[np.int64]) -> float | None:
     """Return the ordinal alpha of answers [raters, ...]: 1 is full agreement, 0 is chance.
 
-    None where all answers are equal: alpha is undefined without variation.
+    None if all answers are equal: alpha is undefined without variation.
     """
     units = answers.reshape(len(answers), -1).T
     scale = np.array([int(answer) for answer in ANSWERS])
@@ -177,12 +177,12 @@ def agreement(answers: NDArray[np.int64]) -> float | None:
 
 
 def ordinal_alpha(counts: NDArray[np.int64]) -> float | None:
-    """Return Krippendorff's alpha, given how many raters gave each unit each value, in their order.
+    """Return Krippendorff's alpha from the number of raters per unit and (ordered) value.
 
-    `counts` is [units, values]; units with fewer than two ratings are left out. Alpha is
-    1 - (n - 1) sum(o_ck d_ck) / sum(n_c n_k d_ck): o_ck counts the pairs of ratings of a unit,
-    over its ratings less one, n_c is the sum of row c, n that of all, and d_ck the square of
-    n_c / 2 + n_k / 2 + all between. None where all ratings are equal.
+    `counts` is [units, values]; units with fewer than two ratings are left out. Alpha is 1 - (n -
+    1) sum(o_ck d_ck) / sum(n_c n_k d_ck): o_ck counts the pairs of ratings of a unit, divided by
+    its number of ratings minus 1; n_c is the sum of row c, n is the sum over all rows, and d_ck is
+    the square of n_c / 2 + n_k / 2 + all n between c and k. None if all ratings are equal.
     """
     counts = counts[counts.sum(1) > 1]
     weighted = counts / (counts.sum(1, keepdims=True) - 1)

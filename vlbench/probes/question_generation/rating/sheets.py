@@ -1,8 +1,8 @@
-"""Sheets for raters, one per criterion, and the key that says which question is whose.
+"""Sheets for raters, one per criterion, and the key with the system of each question.
 
-As in arXiv:2002.10832, section "Human Evaluation": a Likert scale from 1 to 5 for readability (from
-the question alone), caption relevance (from the caption alone), image relevance (from the image
-alone).
+As in arXiv:2002.10832, section "Human Evaluation": a Likert scale from 1 to 5 for readability
+(given only the question), caption relevance (given only the caption), image relevance (given only
+the image).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vlbench.errors import TooFewRows, UnknownNameError, counted, require_known
 from vlbench.files import harmless, write_whole
 from vlbench.results import Result
 
-# The artifact with the questions of a row, and the columns of it that are read.
+# The artifact with the questions of a row, and the columns that are read.
 QUESTIONS = "questions"
 COLUMNS = ("id", "digest", "step", "floor", "seed", "caption", "question", "references")
 
@@ -46,7 +46,7 @@ HERE = Path(__file__).parent
 # Pixels of an image's longest side; small images are enlarged to half of it by a whole factor.
 SIDE = 400
 
-# The folder that raters get.
+# The folder for raters.
 FOR_RATERS = "sheets"
 
 
@@ -67,12 +67,11 @@ def sample_questions(
     images: int,
     seed: int,
 ) -> list[SampledImage]:
-    """Return a random sample of images, each with one question per step and a human one.
+    """Return a random sample of images, each with one question per step and a human question.
 
-    `questions` are the COLUMNS of the table that the row keeps. With several training seeds, the
-    questions are those of the first seed. The human question is a random one of the image's
-    references. Raises UnknownNameError for a step without questions, and TooFewRows for too few
-    images.
+    `questions` are the COLUMNS of the table stored with the row. If there are several training
+    seeds, the first is used. The human question is drawn at random from the image's references.
+    Raises UnknownNameError for a step without questions, and TooFewRows for too few images.
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps must be different steps, without '{HUMAN}': {steps}")
@@ -116,7 +115,7 @@ def hide_origin(text: str) -> str:
 
 
 class Sheet(NamedTuple):
-    """A criterion: its name, what is shown beside a question, what is asked, the scale's ends."""
+    """A criterion: its name, the context shown, the question to raters, and ends of the scale."""
 
     name: str
     beside: str
@@ -208,7 +207,7 @@ def sheet_csv(sheet: Sheet, lines: Sequence[Line]) -> bytes:
 def cells_of(sheet: Sheet, line: Line) -> list[str]:
     """Return the cells of a line before its answer.
 
-    A text that a spreadsheet would take for a formula is prefixed with an apostrophe.
+    A text that a spreadsheet would read as a formula is prefixed with an apostrophe.
     """
     besides = [line.beside] if sheet.beside else []
     texts = (harmless(" ".join(text.split())) for text in (*besides, line.question))
@@ -250,7 +249,7 @@ def write_sheets(
 ) -> int:
     """Write each sheet as CSV and HTML, the images, and the key; return the lines per sheet.
 
-    `images` are by digest. Raises UnknownNameError where the folder already has a key.
+    `images` are keyed by digest. Raises UnknownNameError if the folder already has a key.
     """
     if (folder / KEY).exists():
         raise UnknownNameError(
