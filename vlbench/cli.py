@@ -5,6 +5,7 @@ Help and listings import no torch, so whatever does is imported by the command t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -37,6 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _fail("standard output is closed; open it, or send it to /dev/null")
     settle_streams()
+    if "_ARGCOMPLETE" in os.environ:
+        from vlbench.commands.completion import complete
+
+        complete()
     words = normalise_argv(sys.argv[1:] if argv is None else argv)
     if renamed := RENAMED.get(tuple(words[:2])):
         old, new = " ".join(words[:2]), " ".join(renamed)

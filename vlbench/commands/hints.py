@@ -19,23 +19,29 @@ ALSO = {"--format": "--json", "--json": "--format", "--to": "--file", "--file": 
 class HintingParser(argparse.ArgumentParser):
     """A parser whose errors name what was probably meant.
 
-    `inner` holds the whole command for each word that is one only behind another word. `module` is
-    a command's, which is imported, and adds its options, when the command's word is typed.
+    `commands` holds the parser of each command, and `inner` the whole command for each word that
+    is a command only behind another word. `module` is the module of a command, which is imported
+    and adds its options when the command's word is typed.
     """
 
     def __init__(self, *given: Any, module: str = "", **options: Any) -> None:
         super().__init__(*given, **options)
+        self.commands: dict[str, HintingParser] = {}
         self.inner: dict[str, str] = {}
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments, and the words that are none."""
+        self.load_options()
+        return super().parse_known_args(args, namespace)
+
+    def load_options(self) -> None:
+        """Import the command's module, and add its options, once."""
         name, self._module = self._module, ""
         if name:
             command = import_module(name)
             command.add_options(self)
             self.set_defaults(answer=command.answer, parser=self)
-        return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments; a word that no command knows is an error with a hint."""

@@ -104,12 +104,13 @@ def parser_of() -> HintingParser:
     return parser
 
 
-def _add_commands(parser: argparse.ArgumentParser, known: Sequence[Command]) -> None:
+def _add_commands(parser: HintingParser, known: Sequence[Command]) -> None:
     words = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in known:
         about = command.about
         module = "" if command.inner else command.module
         added = words.add_parser(command.word, help=about, description=about, module=module)
+        parser.commands[command.word] = added
         if command.inner:
             _add_commands(added, command.inner)
         else:
