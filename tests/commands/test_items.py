@@ -13,6 +13,7 @@ from planted_boards import result, score
 from sources import make_images, make_source
 
 from vlbench.boards.items import Item, joined, unweighted, won
+from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
 from vlbench.commands.items import images_of, questions_of
@@ -108,11 +109,15 @@ def test_conditions_that_are_not_there_are_named_with_what_is(boards, capsys):
     assert "accuracy has no such conditions; give one of shots=1" in capsys.readouterr().err
 
 
+def found_images(source, *digests, task="few_shot_colours"):
+    return images_of(load_catalog([source]), task, digests, Options(include_path=[source]))
+
+
 def test_images_are_found_by_their_content(tmp_path):
     source = make_source(tmp_path)
     test = image_folder(root=tmp_path / "images").splits["test"]["image"]
     digest = test.examples().digests[4]
-    found = images_of("few_shot_colours", [digest, digest], Options(include_path=[source]))
+    found = found_images(source, digest, digest)
     assert found == {digest: test[4]}
     assert isinstance(found[digest], Image.Image)
 
@@ -124,7 +129,7 @@ def test_the_second_image_of_twins_is_found_by_its_content(tmp_path, monkeypatch
     load = SimpleNamespace(loader=lambda: Data(splits={"test": twins}), loader_arguments={})
     monkeypatch.setattr("vlbench.run.task.resolve_task", lambda *_: load)
     digest = test.examples().digests[3]
-    found = images_of("few_shot_colours", [digest], Options(include_path=[source]))
+    found = found_images(source, digest)
     assert found == {digest: test[3]}
 
 
@@ -140,7 +145,7 @@ def test_a_question_is_found_by_the_id_of_its_item_and_its_image(tmp_path):
 
 def test_a_task_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UnknownNameError, match="few_shot_colors"):
-        images_of("few_shot_colors", [], Options(include_path=[make_source(tmp_path)]))
+        found_images(make_source(tmp_path), task="few_shot_colors")
 
 
 def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path, capsys):

@@ -16,7 +16,7 @@ from PIL.Image import Image
 
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.items import Item, joined, score_items, unweighted, won, worst
-from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
@@ -198,7 +198,7 @@ def _write_viewer(
 
     task = arguments.task
     with set_up_for_data(arguments) as options:
-        data = _data_of(task, options)
+        data = _data_of(load_catalog(options.include_path), task, options)
         places = _places_of(task, data, [first.shown for first, *_ in examples])
         # One by one: thousands of large images do not fit in memory.
         images = {digest: thumbnail(_image(*place), SIDE) for digest, place in places.items()}
@@ -210,20 +210,21 @@ def _write_viewer(
     return f"wrote {file}: {counted(len(examples), 'item')}, {size}; open it in a browser"
 
 
-def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
+def images_of(
+    catalog: Catalog, task: str, digests: Sequence[str], options: Options
+) -> dict[str, Image]:
     """Return the image of each digest, from the data that a task reads here.
 
     Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
     others than those of the items.
     """
-    places = _places_of(task, _data_of(task, options), digests)
+    places = _places_of(task, _data_of(catalog, task, options), digests)
     return {digest: _image(*place) for digest, place in places.items()}
 
 
-def _data_of(task: str, options: Options) -> Data:
+def _data_of(catalog: Catalog, task: str, options: Options) -> Data:
     from vlbench.run.task import resolve_task
 
-    catalog = load_catalog(options.include_path)
     if task not in catalog.tasks:
         raise unknown("task", task, catalog.tasks)
     resolved = resolve_task(catalog, task, True, options)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlbench.catalog.catalog import load_all_findings, load_catalog
+from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_data, add_output, add_trust, set_up_for_data
 from vlbench.errors import UnknownNameError, VlbenchError, counted
@@ -36,8 +36,9 @@ def add_options(page: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="DIR",
-        help="show the images that models get wrong most often, if the data are here or, for "
-        "your own images, in DIR; check their licences before you publish the page",
+        help="show the images that models get wrong most often, of all data that are here and, for "
+        "your own images, in DIR; check their licences before you publish the page (drawings are "
+        "always shown)",
     )
     add_data(page)
     add_trust(page)
@@ -61,10 +62,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
         built = build(arguments.output, catalog)
     with _without_gc():
-        page, absent = read_page(arguments.output, catalog, findings), list[str]()
-        if arguments.images is not None:
-            arguments.images = arguments.images or None
-            page, absent = _with_images(page, arguments)
+        page, absent = _with_images(
+            read_page(arguments.output, catalog, findings), catalog, arguments
+        )
         content = render(page)
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
@@ -78,25 +78,38 @@ def answer(arguments: argparse.Namespace) -> Answer:
     return Answer(wrote, [*problems, *absent])
 
 
-def _with_images(page: Page, arguments: argparse.Namespace) -> tuple[Page, list[str]]:
-    """Return the page with the images of its worst items, and why some tasks have none."""
-    from vlbench.commands.items import images_of
+def _with_images(
+    page: Page, catalog: Catalog, arguments: argparse.Namespace
+) -> tuple[Page, list[str]]:
+    """Return the page with the images of its worst items, and why tasks have no images.
+
+    Only drawings are shown, if the data that made them are here, unless `--images` asks for all.
+    """
     from vlbench.report.page.thumbnails import digests_of, thumbnail
 
-    groups, absent = dict(page.groups), []
+    asked, arguments.images = arguments.images is not None, arguments.images or None
+    wanted, thumbnails, absent = {}, dict[str, dict[str, str]](), []
+    for section in (one for one in page.sections if asked or one.is_embedded):
+        try:
+            if digests := digests_of(section, arguments.output):
+                wanted[section.name] = digests
+        except VlbenchError as error:
+            absent.append(f"{section.name}: no images: {error}")
+    if not wanted:
+        return page, absent
+    from vlbench.commands.items import images_of
+
     with set_up_for_data(arguments) as options:
-        for title, sections in groups.items():
-            shown = []
-            for section in sections:
-                known = {}
-                try:
-                    if digests := digests_of(section, arguments.output):
-                        images = images_of(section.name, [*digests.values()], options)
-                        known = {name: thumbnail(images[d]) for name, d in digests.items()}
-                except VlbenchError as error:
-                    absent.append(f"{section.name}: no images: {error}")
-                shown.append(section._replace(thumbnails=known))
-            groups[title] = shown
+        for task, digests in wanted.items():
+            try:
+                images = images_of(catalog, task, [*digests.values()], options)
+                thumbnails[task] = {name: thumbnail(images[d]) for name, d in digests.items()}
+            except VlbenchError as error:
+                absent += [f"{task}: no images: {error}"] if asked else []
+    groups = {
+        title: [one._replace(thumbnails=thumbnails.get(one.name, {})) for one in sections]
+        for title, sections in page.groups.items()
+    }
     return page._replace(groups=groups), absent
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from vlbench.boards.artifacts import read_table
+from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.items import images_of
 from vlbench.commands.parser import (
@@ -97,7 +98,8 @@ def _write(arguments: argparse.Namespace) -> Answer:
     questions = read_table(arguments.output, row, QUESTIONS, COLUMNS)
     shown = sample_questions(row, questions, steps, images=arguments.sampled, seed=seed)
     with set_up_for_data(arguments) as options:
-        images = images_of(row.task, [one.digest for one in shown], options)
+        digests = [one.digest for one in shown]
+        images = images_of(load_catalog(options.include_path), row.task, digests, options)
     count = write_sheets(folder, row, shown, images, seed)
     return Answer(
         (
