@@ -153,6 +153,23 @@ def test_boards_give_rows_frames_a_pivot_and_items(digits):
         vlbench.load(folder / "cache")
 
 
+def test_a_notebook_shows_a_card_of_each_item_with_its_image(digits, tmp_path):
+    folder, _ = digits
+    boards = vlbench.load(folder / "results")
+    viewer = boards.view_items(TASK, "raw-pixels", wrong=True)
+    viewer.save(tmp_path / "wrong.html")
+    page = (tmp_path / "wrong.html").read_text("utf-8")
+    credit = boards.items(TASK, "raw-pixels")
+    credit = credit[(credit["metric"] == "accuracy") & (credit["at"] == '{"shots": 5}')]
+    wrong = credit.groupby("id")["credit"].mean() < 1
+    assert page.count('"id": ') == wrong.sum() > 0
+    assert viewer._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    both = boards.view_items(TASK, "raw-pixels", against="constant").page.decode()
+    assert both.count('"id": ') == len(wrong)
+    with pytest.raises(UnknownNameError, match="few_shot_digits"):
+        boards.view_items("few_shot_digit", "raw-pixels")
+
+
 def test_two_models_are_compared_by_their_items(digits):
     folder, _ = digits
     found = vlbench.compare("raw-pixels", "constant", TASK, output=folder / "results")

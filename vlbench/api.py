@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from vlbench import bench
 from vlbench.boards.artifacts import read_items, read_table, read_tensor
 from vlbench.boards.board import Board, folder_boards
+from vlbench.boards.items import Item, best_first, joined, score_items, unweighted, worst
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
@@ -33,14 +34,18 @@ from vlbench.data.records import Data
 from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, DataError, SpecError, UnknownNameError, unknown
-from vlbench.files import default_cache, temporary_folder
+from vlbench.files import default_cache, temporary_folder, write_whole
 from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
+from vlbench.report.page.thumbnails import thumbnail
+from vlbench.report.page.viewer import SIDE, render_viewer
+from vlbench.report.texts import score_name
 from vlbench.results import Outcome, Result, Score, matching
 from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
+from vlbench.run.item_images import data_of, image_at, places_of, questions_of
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
@@ -400,6 +405,38 @@ def _probe(name: str) -> Callable[..., Outcome]:
     return function
 
 
+class ItemViewer(NamedTuple):
+    """A viewer of items as an HTML page in UTF-8, which a notebook shows in a frame."""
+
+    page: bytes
+
+    def save(self, file: str | Path) -> None:
+        """Write the page, which needs no server."""
+        write_whole(Path(file), self.page)
+
+    def _repr_html_(self) -> str:
+        source = escape(self.page.decode(), quote=True)
+        return f'<iframe srcdoc="{source}" width="100%" height="640" style="border: 0"></iframe>'
+
+
+def item_viewer(
+    title: str,
+    models: Sequence[str],
+    examples: Sequence[Sequence[Item]],
+    score: Score,
+    task: str,
+    catalog: Catalog,
+    options: Options,
+) -> bytes:
+    """Return the viewer of items of a score, one item of each model per example, as HTML."""
+    data = data_of(catalog, task, options)
+    places = places_of(task, data, [first.shown for first, *_ in examples])
+    # One by one: thousands of large images do not fit in memory.
+    images = {digest: thumbnail(image_at(*place), SIDE) for digest, place in places.items()}
+    lower = not score.higher_is_better
+    return render_viewer(title, models, examples, images, questions_of(data), lower=lower)
+
+
 class Boards:
     """The boards of a folder."""
 
@@ -440,10 +477,45 @@ class Boards:
 
         `data` is the name of the data whose row is meant, if the model has several.
         """
+        row = row_of(self._board(task).results, task, model, data)
+        return read_items(self.folder, row).to_pandas()
+
+    def _board(self, task: str) -> Board:
         if task not in self.boards:
             raise unknown("board", task, self.boards)
-        row = row_of(self.boards[task].results, task, model, data)
-        return read_items(self.folder, row).to_pandas()
+        return self.boards[task]
+
+    def view_items(
+        self,
+        task: str,
+        model: str,
+        *,
+        against: str = "",
+        wrong: bool = False,
+        data: str = "",
+        **options: Unpack[Keywords],
+    ) -> ItemViewer:
+        """Return a card of each item of a model's primary score, with its image, for a notebook.
+
+        With `wrong` only the items without full credit, the worst first. With `against` the items
+        that both models have, first those that `model` gets right more often. The options say
+        where the data are, as in `evaluate`. Raises DataError if the data are not here.
+        """
+        names = [model, against] if against else [model]
+        rows = [row_of(self._board(task).results, task, name, data) for name in names]
+        metric, at = unweighted(rows[0]), rows[0].primary["at"]
+        (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
+        items, *theirs = (score_items(read_items(self.folder, row), metric, at) for row in rows)
+        examples: list[tuple[Item, ...]] = [(item,) for item in items]
+        if wrong:
+            examples = [(one,) for one in worst(items, higher_is_better=score.higher_is_better)]
+        if against:
+            pairs = joined(rows[0], rows[1], items, theirs[0])
+            examples = [*best_first(pairs, higher_is_better=score.higher_is_better)]
+        title = f"{' against '.join(names)} on {task}: {score_name(metric, at)}"
+        with bench.set_up(_options(options), reach_hub=False) as (complete, _):
+            catalog = load_catalog(complete.include_path)
+            return ItemViewer(item_viewer(title, names, examples, score, task, catalog, complete))
 
     def __repr__(self) -> str:
         """Return how many boards and rows there are."""
@@ -454,7 +526,7 @@ class Boards:
 
 
 def load(folder: str | Path = "results") -> Boards:
-    """Return the boards of a folder: rows, frame, pivot, items."""
+    """Return the boards of a folder: rows, frame, pivot, items, and a viewer of items."""
     return Boards(folder)
 
 

@@ -12,14 +12,14 @@ from PIL import Image
 from planted_boards import result, score
 from sources import make_images, make_source
 
-from vlbench.boards.items import Item, joined, unweighted, won
+from vlbench.boards.items import Item, best_first, joined, unweighted
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
-from vlbench.commands.items import images_of, questions_of
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, examples_of_items, value_column
 from vlbench.errors import UnknownNameError
+from vlbench.run.item_images import images_of, questions_of
 from vlbench.run.options import Options
 
 RUN = ["--model", "mean-colour,blind", "--tasks", "few_shot_colours"]
@@ -195,10 +195,11 @@ def test_pairs_come_by_their_difference_and_where_lower_is_better_by_its_opposit
 
     mine = [item("a", 0.5), item("b", 1.0), item("c", 0.0), item("d", 1.0, "other")]
     theirs = [item("c", 1.0), item("b", 0.0), item("a", 0.25), item("d", 0.0)]
-    pairs = joined(mine, theirs)
+    row = result("x")
+    pairs = joined(row, row, mine, theirs)
     assert [(a.id, b.credit) for a, b in pairs] == [("a", 0.25), ("b", 0.0), ("c", 1.0)]
-    assert [a.id for a, _ in won(pairs)] == ["b", "a"]
-    assert [a.id for a, _ in won(pairs, higher_is_better=False)] == ["c"]
+    assert [a.id for a, _ in best_first(pairs)] == ["b", "a", "c"]
+    assert [a.id for a, _ in best_first(pairs, higher_is_better=False)] == ["c", "a", "b"]
 
 
 def test_rows_that_are_not_comparable_are_not_set_beside_each_other(boards, capsys, tmp_path):

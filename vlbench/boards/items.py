@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vlbench.boards.joins import Items, Placed
-from vlbench.errors import UnknownNameError
+from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import at_text
 from vlbench.results import Result
 
@@ -155,20 +155,33 @@ def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]
     return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])
 
 
-def joined(items: Sequence[Item], others: Sequence[Item]) -> list[tuple[Item, Item]]:
-    """Return the items of one model with those of another, of the same id and content."""
+def joined(
+    row: Result, other: Result, items: Sequence[Item], others: Sequence[Item]
+) -> list[tuple[Item, Item]]:
+    """Return the items of a row with those of another, of the same id and content.
+
+    Raises DataError for rows that are not comparable, and for rows that share no item.
+    """
+    if row.comparable != other.comparable:
+        raise DataError(
+            f"{row.model} and {other.model} are not comparable on {row.task}: their data, regions "
+            "or parameters differ"
+        )
     theirs = {(item.id, item.digest): item for item in others}
-    return [(a, theirs[key]) for a in items if (key := (a.id, a.digest)) in theirs]
+    both = [(a, theirs[key]) for a in items if (key := (a.id, a.digest)) in theirs]
+    if not both:
+        raise DataError(
+            f"{row.model} and {other.model} share no item of {row.task}: their data differ"
+        )
+    return both
 
 
-def won(
+def best_first(
     pairs: Sequence[tuple[Item, Item]], *, higher_is_better: bool = True
 ) -> list[tuple[Item, Item]]:
-    """Return the pairs whose first item is better, those that differ most first."""
+    """Return pairs of items, those whose first item is better by most first."""
     sign = 1 if higher_is_better else -1
-    gains = [(sign * (a.credit - b.credit), (a, b)) for a, b in pairs]
-    better = [one for one in gains if one[0] > 0]
-    return [pair for _, pair in sorted(better, key=lambda one: -one[0])]
+    return sorted(pairs, key=lambda pair: sign * (pair[1].credit - pair[0].credit))
 
 
 def _item(same: Sequence[Mapping[str, Any]]) -> Item:

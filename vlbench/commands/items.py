@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from PIL.Image import Image
+from typing import Any
 
 from vlbench.boards.artifacts import read_items
-from vlbench.boards.items import Item, joined, score_items, unweighted, won, worst
-from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.boards.items import Item, best_first, joined, score_items, unweighted, worst
+from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import (
@@ -28,20 +25,12 @@ from vlbench.commands.parser import (
     add_trust,
     set_up_for_data,
 )
-from vlbench.data.records import Data, Split, examples_of_items
-from vlbench.errors import DataError, UnknownNameError, counted, printed, unknown
+from vlbench.errors import UnknownNameError, counted, printed, unknown
 from vlbench.files import safe_name, write_whole
-from vlbench.metrics.items import DIGITS
 from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
-
-if TYPE_CHECKING:  # imports torch
-    from vlbench.run.options import Options
-
-# The names of the columns that items are identified by: twins have an `image_2`, too.
-IDENTIFYING = re.compile(r"image(_\d+)?|picture(_\d+)?|named")
 
 
 def add_options(items: argparse.ArgumentParser) -> None:
@@ -132,22 +121,16 @@ def _beside_another(
     """Return the items that a model gets right more often than another, most of all first."""
     other = arguments.against
     folder, rival = _row(arguments, other, notes)
-    if rival.comparable != row.comparable:
-        why = "their data, regions or parameters differ"
-        raise DataError(f"{row.model} and {other} are not comparable on {row.task}: {why}")
     _, theirs = _items(folder, rival, score.metric, score.at)
-    both = joined(items, theirs)
-    if not both:
-        raise DataError(f"{row.model} and {other} share no item of {row.task}: their data differ")
-    pairs = won(both, higher_is_better=score.higher_is_better)
-    of = f"{len(pairs):,} of {counted(len(both), 'item')}"
+    higher = score.higher_is_better
+    ranked = best_first(joined(row, rival, items, theirs), higher_is_better=higher)
+    pairs = [(a, b) for a, b in ranked if a.credit != b.credit and (a.credit > b.credit) == higher]
+    of = f"{len(pairs):,} of {counted(len(ranked), 'item')}"
     title = printed(f"{_title(row, score)}: better than {other} at {of}")
     if arguments.json:
         lines = [{row.model: a._asdict(), other: b._asdict()} for a, b in pairs]
         return Answer([json.dumps(lines, indent=1)], notes)
     if arguments.show:
-        better = {a.id for a, _ in pairs}
-        ranked = [*pairs, *(pair for pair in both if pair[0].id not in better)]
         told = _write_viewer(title, [row.model, other], ranked, score, arguments)
         return Answer([title, told], notes)
     columns = ["item", "credit", "other's", row.model, other, "target"]
@@ -193,78 +176,12 @@ def _write_viewer(
     """Write the items of models about each example with its image, and say so."""
     if not examples:
         return "there is nothing to show"
-    from vlbench.report.page.thumbnails import thumbnail
-    from vlbench.report.page.viewer import SIDE, render_viewer
+    from vlbench.api import item_viewer
 
-    task = arguments.task
+    task, catalog = arguments.task, load_catalog(arguments.include_path)
     with set_up_for_data(arguments) as options:
-        data = _data_of(load_catalog(options.include_path), task, options)
-        places = _places_of(task, data, [first.shown for first, *_ in examples])
-        # One by one: thousands of large images do not fit in memory.
-        images = {digest: thumbnail(_image(*place), SIDE) for digest, place in places.items()}
-    lower = not score.higher_is_better
-    page = render_viewer(title, models, examples, images, questions_of(data), lower=lower)
+        page = item_viewer(title, models, examples, score, task, catalog, options)
     file = Path(f"{task}-{'-against-'.join(map(safe_name, models))}.html")
     write_whole(file, page)
     size = f"{len(page) / 1e6:.1f} MB"
     return f"wrote {file}: {counted(len(examples), 'item')}, {size}; open it in a browser"
-
-
-def images_of(
-    catalog: Catalog, task: str, digests: Sequence[str], options: Options
-) -> dict[str, Image]:
-    """Return the image of each digest, from the data that a task reads here.
-
-    Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
-    others than those of the items.
-    """
-    places = _places_of(task, _data_of(catalog, task, options), digests)
-    return {digest: _image(*place) for digest, place in places.items()}
-
-
-def _data_of(catalog: Catalog, task: str, options: Options) -> Data:
-    from vlbench.run.task import resolve_task
-
-    if task not in catalog.tasks:
-        raise unknown("task", task, catalog.tasks)
-    resolved = resolve_task(catalog, task, True, options)
-    data: Data = resolved.loader(**resolved.loader_arguments)
-    return data
-
-
-def _places_of(task: str, data: Data, digests: Sequence[str]) -> dict[str, tuple[Split, str, int]]:
-    """Return the split, column and row of the image of each digest."""
-    found: dict[str, tuple[Split, str, int]] = {}
-    for split in data.splits.values():
-        for name in filter(IDENTIFYING.fullmatch, split.columns):
-            places = {digest: i for i, digest in enumerate(split[name].examples().digests)}
-            known = [d for d in digests if d[:DIGITS] in places and d not in found]
-            found |= {digest: (split, name, places[digest[:DIGITS]]) for digest in known}
-    absent = [digest for digest in digests if digest not in found]
-    if absent:
-        raise DataError(
-            f"{task}: {len(absent)} of {len(digests)} items are not among the images of the data "
-            "here: either the row was made with other data, or its items are not images, which "
-            "--show cannot draw"
-        )
-    return found
-
-
-def questions_of(data: Data) -> dict[tuple[str, str], str]:
-    """Return the question of each item of questions, by its id and the digest of its image."""
-    questions: dict[tuple[str, str], str] = {}
-    for split in data.splits.values():
-        if {"image", "question"} <= {*split.columns}:
-            own = examples_of_items(split, "question", [()] * len(split))
-            questions |= zip(zip(own.ids, own.images, strict=True), split["question"], strict=True)
-    return questions
-
-
-def _image(split: Split, name: str, i: int) -> Image:
-    """Return the image of an example by a column. Raises DataError where it has none."""
-    _, _, suffix = name.partition("_")
-    of_image, of_picture = (f"{kind}_{suffix}".rstrip("_") for kind in ("image", "picture"))
-    image = split[of_image][i] if of_image in split.columns else split[of_picture][i].image
-    if image is None:
-        raise DataError("the data here have regions but no images; fetch the images")
-    return image  # type: ignore[no-any-return]

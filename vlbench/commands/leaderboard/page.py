@@ -97,7 +97,7 @@ def _with_images(
             absent.append(f"{section.name}: no images: {error}")
     if not wanted:
         return page, absent
-    from vlbench.commands.items import images_of
+    from vlbench.run.item_images import images_of
 
     with set_up_for_data(arguments) as options:
         for task, digests in wanted.items():

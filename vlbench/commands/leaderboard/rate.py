@@ -9,7 +9,6 @@ from pathlib import Path
 from vlbench.boards.artifacts import read_table
 from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.items import images_of
 from vlbench.commands.parser import (
     add_data,
     add_data_name,
@@ -91,6 +90,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 def _write(arguments: argparse.Namespace) -> Answer:
     """Write the sheets, and say what to do next."""
+    from vlbench.run.item_images import images_of
+
     folder, seed = arguments.folder, arguments.seed
     task, model = arguments.of
     row = named_row(arguments.output, task, model, arguments.data)
