@@ -58,7 +58,7 @@ def figure_png(figure: Any, **options: Any) -> bytes:
     content, smaller = BytesIO(), BytesIO()
     figure.savefig(content, format="png", pil_kwargs={"compress_level": 0}, **options)
     drawn = PIL.Image.open(content).convert("RGB")
-    drawn.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(smaller, "PNG", optimize=True)
+    drawn.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(smaller, "PNG")
     return smaller.getvalue()
 
 

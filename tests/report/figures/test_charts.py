@@ -1,12 +1,16 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from canvases import beyond, overlapping
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
 from PIL import Image
 
 from vlbench.drawing.layouts import grid
-from vlbench.drawing.looks import Look, looks, style
+from vlbench.drawing.looks import CHANCE, FLOOR, MARKS, Look, looks, style
 from vlbench.report.figures.charts import Panel, Point, chart, erase, save, styled
 
 LOOKS = looks(["m", "low", "high", "other"])
@@ -26,19 +30,28 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].texts]
 
 
-def levels(axes, kind, *, across=True):
-    """Return where the lines of a kind are, along the axis of scores."""
-    found = [line for line in axes.lines if line.get_linestyle() == kind]
-    return [list(line.get_xdata() if across else line.get_ydata()) for line in found]
+def levels(axes, line, *, across=True):
+    """Return where the lines of chance or of the floors are, along the axis of scores."""
+    if not across:
+        alike = [own for own in axes.lines if own.get_linestyle() == line["linestyle"]]
+        return [list(own.get_ydata()) for own in alike]
+    lines = [one for one in axes.collections if isinstance(one, LineCollection)]
+    own = [one for one in lines if {*map(to_hex, one.get_color())} == {line["color"]}]
+    return [path.vertices[:, 0].tolist() for one in own for path in one.get_paths()]
 
 
-def drawn_as(found):
-    """Return the looks of the lines that have marks of models."""
-    marked = [line for line in found if line.get_marker() in LOOKS_OF_MARKS]
-    return [Look(line.get_color(), line.get_marker(), hollow=False) for line in marked]
-
-
-LOOKS_OF_MARKS = {look.mark for look in LOOKS.values()}
+def drawn_as(axes):
+    """Return the looks of the marks of models."""
+    styles = {mark: MarkerStyle(mark) for mark in MARKS}
+    marks = {k: s.get_path().transformed(s.get_transform()).vertices for k, s in styles.items()}
+    return [
+        Look(to_hex(colour), mark, hollow=False)
+        for one in axes.collections
+        if isinstance(one, PathCollection)
+        for mark, shape in marks.items()
+        for colour in one.get_facecolors()
+        if np.array_equal(one.get_paths()[0].vertices, shape)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +105,8 @@ def test_each_dot_has_its_own_chance_and_floor_and_the_legend_names_them():
         "high": [Point(0, 0.9, None, 0.15, ("majority_class", 0.3))],
     }
     figure = chart("title", [Panel(title="", x="", y="accuracy", models=points)], LOOKS)
-    assert levels(figure.axes[0], "--") == [[0.1, 0.1], [0.15, 0.15]]
-    assert levels(figure.axes[0], ":") == [[0.2, 0.2], [0.3, 0.3]]
+    assert levels(figure.axes[0], CHANCE) == [[0.1, 0.1], [0.15, 0.15]]
+    assert levels(figure.axes[0], FLOOR) == [[0.2, 0.2], [0.3, 0.3]]
     assert legend(figure) == ["chance", "hardest floor: majority class or shuffled words"]
 
 
@@ -103,8 +116,8 @@ def test_along_a_number_chance_is_a_line_and_floors_that_differ_are_a_band():
         "high": [Point(x, 0.9, None, 0.1, ("shuffled_words", 0.3)) for x in (1, 2)],
     }
     figure = chart("title", [Panel(title="", x="k", y="accuracy", models=points)], LOOKS)
-    assert levels(figure.axes[0], "--", across=False) == [[0.1, 0.1]]
-    assert levels(figure.axes[0], ":", across=False) == [[0.3, 0.3]]
+    assert levels(figure.axes[0], CHANCE, across=False) == [[0.1, 0.1]]
+    assert levels(figure.axes[0], FLOOR, across=False) == [[0.3, 0.3]]
     floors = "hardest floor: shuffled words"
     assert legend(figure) == ["high", "low", "chance", floors, "their range over the models"]
     low, high = figure.axes[0].collections[-1].get_datalim(figure.axes[0].transData).intervaly
@@ -127,8 +140,8 @@ def test_a_model_looks_the_same_in_figures_of_other_models():
     first = chart("title", [dots(high=0.1, low=0.2)], LOOKS).axes[0]
     along = Panel(title="", x="k", y="accuracy", models={"low": [Point(1, 0.5, None)]})
     second = chart("title", [along], LOOKS).axes[0]
-    assert drawn_as(first.lines) == [LOOKS["low"], LOOKS["high"]][::-1]
-    assert drawn_as(second.lines) == [LOOKS["low"]]
+    assert {*drawn_as(first)} == {LOOKS["low"], LOOKS["high"]}
+    assert drawn_as(second) == [LOOKS["low"]]
 
 
 def test_a_hollow_mark_is_white_inside():
