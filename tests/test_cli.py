@@ -75,6 +75,9 @@ def test_images_of_ones_own_are_read_by_the_tasks_that_are_named(source, tmp_pat
     told = capsys.readouterr().err
     assert "--images: no task here reads one folder per class, as clustering_images," in told
     assert "--data-dir TASK=DIR" in told
+    words += ["--tasks", "knn_images", "--data-dir", f"knn_images={tmp_path}"]
+    assert main(words) == 2
+    assert "knn_images: two folders of images" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("source")
@@ -200,12 +203,17 @@ def test_an_output_that_cannot_be_written_exits_with_1(source, tmp_path, capsys)
         (["--model-args", "shift"], "'shift' has no '='"),
         (["--model-args", "shft=1"], "did you mean 'shift'"),
         (["--device", "gpu"], "no device 'gpu' here"),
-        (["--model", "nowhere.py:Model"], "no file nowhere.py"),
     ],
 )
 def test_an_error_in_the_command_exits_with_2_and_a_hint(source, capsys, words, message):
     assert run(source, *words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_exits_with_2(source, capsys):
+    words = ["--model", "nowhere.py:Model", "--tasks", "few_shot_colours"]
+    assert main([*words, "--include-path", str(source)]) == 2
+    assert "no file nowhere.py" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--batch-size", "0"], ["--limit", "-1"], ["--nonsense"]])

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(arguments, "config", None):
             from vlbench.commands.run import insert_config
 
-            arguments = parser_of().parse_args(insert_config(arguments, words))
+            arguments = parser_of().parse_args(insert_config(arguments, words), once=False)
         arguments.typed = words
         if told := which_boards(arguments, words):
             print(f"vlbench: {told}", file=sys.stderr)

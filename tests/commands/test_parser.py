@@ -9,6 +9,7 @@ from vlbench.cli import main
 from vlbench.commands import parser
 from vlbench.commands.parser import commands_in, data_dirs, normalise_argv, parser_of
 from vlbench.commands.run import insert_config
+from vlbench.errors import UnknownNameError
 
 (FOLDER,) = map(Path, commands.__path__)
 
@@ -146,3 +147,29 @@ def test_whole_numbers_begin_at_0_and_positive_ones_at_1():
     assert (parser.whole_number("0"), parser.positive("1")) == (0, 1)
     with pytest.raises(argparse.ArgumentTypeError, match="whole number from 1, not '0'"):
         parser.positive("0")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--images", "a", "--images=b"], "--images is given twice; give it once\n"),
+        (["-m", "a", "--model", "b"], "--model is given twice; give it once, its values separated"),
+        (["ls", "tasks", "--include-path", "a", "--include-path", "a"], ""),
+    ],
+)
+def test_an_option_with_one_value_is_refused_if_it_is_typed_twice(words, told, capsys):
+    parser = parser_of()
+    if told:
+        with pytest.raises(SystemExit):
+            parser.parse_args(normalise_argv(words))
+    else:
+        parser.parse_args(words)
+    assert told in capsys.readouterr().err
+
+
+def test_a_folder_that_is_given_twice_is_refused():
+    assert data_dirs(["x", "x", "coco=y"]) == {"": Path("x"), "coco": Path("y")}
+    with pytest.raises(UnknownNameError, match="two folders for coco: y and z"):
+        data_dirs(["coco=y", "coco=z"])
+    with pytest.raises(UnknownNameError, match="two folders for all data: x and z"):
+        data_dirs(["x", "z"])

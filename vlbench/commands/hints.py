@@ -43,14 +43,20 @@ class HintingParser(argparse.ArgumentParser):
             command.add_options(self)
             self.set_defaults(answer=command.answer, parser=self)
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments; a word that no command knows is an error with a hint."""
+    def parse_args(self, args: Any = None, namespace: Any = None, *, once: bool = True) -> Any:
+        """Return the arguments; a word that no command knows is an error with a hint.
+
+        With `once`, an option whose last value would replace the first is an error if it is typed
+        twice.
+        """
         words = list(sys.argv[1:] if args is None else args)
         arguments, unknown = self.parse_known_args(words, namespace)
         if unknown:
             own = getattr(arguments, "parser", self)
             problem = f"unrecognized arguments: {' '.join(unknown)}"
             self.error("; ".join([problem, *_hints(own, unknown)]))
+        if once and (twice := _typed_twice(getattr(arguments, "parser", self), words)):
+            self.error(twice)
         if hasattr(arguments, "parser"):
             del arguments.parser
         return arguments
@@ -62,6 +68,21 @@ class HintingParser(argparse.ArgumentParser):
         near = [self.inner[choice[1]]] if choice and choice[1] in self.inner else near
         hint = f"; did you mean {near[0]}?" if near else ""
         super().error(printed(message) + hint)
+
+
+def _typed_twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Return which option with one value is typed twice; empty if there is none."""
+    single = {
+        option: action
+        for action in parser._actions  # noqa: SLF001 - argparse has no other list of its options
+        for option in action.option_strings
+        if type(action).__name__ == "_StoreAction" and action.nargs is None
+    }
+    typed = [single.get(word.partition("=")[0]) for word in words]
+    for action in (one for i, one in enumerate(typed) if one and one in typed[:i]):
+        several = ", its values separated by commas" if ",..." in str(action.metavar) else ""
+        return f"{action.option_strings[-1]} is given twice; give it once{several}"
+    return ""
 
 
 def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:

@@ -287,9 +287,18 @@ def whole_number(text: str, least: int = 0) -> int:
 
 
 def data_dirs(words: Sequence[str]) -> dict[str, Path]:
-    """Return folders by the name before `=`; without one, under the empty name."""
-    pairs = [word.partition("=") for word in words]
-    return {key if equals else "": Path(value if equals else key) for key, equals, value in pairs}
+    """Return folders by the name before `=`, or under the empty name if there is no `=`.
+
+    Raises UnknownNameError for a name with two folders.
+    """
+    folders: dict[str, Path] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        name, folder = (key, value) if equals else ("", word)
+        if folders.setdefault(name, Path(folder)) != Path(folder):
+            both = f"{folders[name]} and {folder}"
+            raise UnknownNameError(f"--data-dir: two folders for {name or 'all data'}: {both}")
+    return folders
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

@@ -290,7 +290,12 @@ def _read_data(
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     names = (spec.name, *loader_names(spec.data["loader"]))
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
-    if root is None and spec.is_on_images:
+    if options.images and spec.is_on_images:
+        if root is not None:
+            raise UnknownNameError(
+                f"{spec.name}: two folders of images, {options.images} by --images and {root} by "
+                "--data-dir; give one of them"
+            )
         root = options.images
     if root is not None:
         given["root"] = str(root.absolute())
