@@ -1,6 +1,6 @@
 """`vlbench items`: list what a model said of each example of a task, and what was right.
 
-Beside another model, only the examples count that it gets right more often.
+With `--against`, only the examples that the model gets right more often than another model.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from vlbench.results import Result, Score, matching
 if TYPE_CHECKING:  # imports torch
     from vlbench.run.options import Options
 
-# The names of the columns that items are identified by: twins have an `image_2`, too.
+# The names of the columns that identify items; tasks on pairs also have `image_2`.
 IDENTIFYING = re.compile(r"image(_\d+)?|picture(_\d+)?|named")
 
 
 def add_options(items: argparse.ArgumentParser) -> None:
-    """Add the row, the score, and what is shown of it."""
+    """Add the options for the row, the score, and the selection of items."""
     items.add_argument("task", metavar="TASK")
     items.add_argument("model", type=row_name, metavar="MODEL")
     items.add_argument("--metric", help="the score's name (default: the task's primary score)")
@@ -104,9 +104,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[Path, Result]:
-    """Return a model's row and its folder of boards, and note one that is not the output.
+    """Return a model's row and its folder of boards; add a note if that is not the output.
 
-    Raises UnknownNameError without such a row.
+    Raises UnknownNameError if there is no such row.
     """
     folder = folder_of(arguments.output, model, arguments.task)
     notes += [lent(model)] if folder != arguments.output else []
@@ -116,7 +116,7 @@ def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[P
 def _items(
     folder: Path, row: Result, metric: str, at: Mapping[str, Any]
 ) -> tuple[Score, list[Item]]:
-    """Return a score of a row and its items. Raises UnknownNameError for one without items."""
+    """Return a score of a row and its items. Raises UnknownNameError if the score has no items."""
     items = score_items(read_items(folder, row), metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
     return score, items
@@ -129,7 +129,7 @@ def _beside_another(
     arguments: argparse.Namespace,
     notes: list[str],
 ) -> Answer:
-    """Return the items that a model gets right more often than another, most of all first."""
+    """Return the items that a model gets right more often than another, the clearest first."""
     other = arguments.against
     folder, rival = _row(arguments, other, notes)
     if rival.comparable != row.comparable:
@@ -159,7 +159,7 @@ def _beside_another(
 
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the conditions asked for; by default the primary score's, or the only ones."""
+    """Return the requested conditions; by default those of the primary score, or else the first."""
     known = [dict(score.at) for score in row.scores if score.metric == metric]
     if not known:
         raise unknown("score", metric, {score.metric for score in row.scores})
@@ -190,7 +190,7 @@ def _write_viewer(
     score: Score,
     arguments: argparse.Namespace,
 ) -> str:
-    """Write the items of models about each example with its image, and say so."""
+    """Write the items of models for each example with its image; return a message."""
     if not examples:
         return "there is nothing to show"
     from vlbench.report.page.thumbnails import thumbnail
@@ -200,7 +200,7 @@ def _write_viewer(
     with set_up_for_data(arguments) as options:
         data = _data_of(task, options)
         places = _places_of(task, data, [first.shown for first, *_ in examples])
-        # One by one: thousands of large images do not fit in memory.
+        # One at a time: thousands of large images do not fit in memory.
         images = {digest: thumbnail(_image(*place), SIDE) for digest, place in places.items()}
     lower = not score.higher_is_better
     page = render_viewer(title, models, examples, images, questions_of(data), lower=lower)
@@ -211,10 +211,10 @@ def _write_viewer(
 
 
 def images_of(task: str, digests: Sequence[str], options: Options) -> dict[str, Image]:
-    """Return the image of each digest, from the data that a task reads here.
+    """Return the image of each digest, from the data that a task reads on this machine.
 
-    Raises UnknownNameError for a task that is not there, and DataError where the data are absent or
-    others than those of the items.
+    Raises UnknownNameError for an unknown task, and DataError if the data are absent or differ from
+    the data of the items.
     """
     places = _places_of(task, _data_of(task, options), digests)
     return {digest: _image(*place) for digest, place in places.items()}
@@ -250,7 +250,7 @@ def _places_of(task: str, data: Data, digests: Sequence[str]) -> dict[str, tuple
 
 
 def questions_of(data: Data) -> dict[tuple[str, str], str]:
-    """Return the question of each item of questions, by its id and the digest of its image."""
+    """Return the question of each item of questions, by its id and its image digest."""
     questions: dict[tuple[str, str], str] = {}
     for split in data.splits.values():
         if {"image", "question"} <= {*split.columns}:
@@ -260,7 +260,7 @@ def questions_of(data: Data) -> dict[tuple[str, str], str]:
 
 
 def _image(split: Split, name: str, i: int) -> Image:
-    """Return the image of an example by a column. Raises DataError where it has none."""
+    """Return the image of an example by a column. Raises DataError if the example has no image."""
     _, _, suffix = name.partition("_")
     of_image, of_picture = (f"{kind}_{suffix}".rstrip("_") for kind in ("image", "picture"))
     image = split[of_image][i] if of_image in split.columns else split[of_picture][i].image
