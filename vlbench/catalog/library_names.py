@@ -186,7 +186,7 @@ def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
         from vlbench.adapter_kit.library_models import require_torchvision  # noqa: PLC0415 - too
 
         require_torchvision(name, weights)
-    # The tag determines what a local file that replaces the weights has as input and classes.
+    # The tag gives the preprocessing and the classes of a local file that replaces the weights.
     tagged = {"weights": weights} | ({} if random else {"tag": weights}) if slash else {}
     params = {"architecture": name} | tagged
     return Meant("torchvision_cnn:TorchvisionCnn", params, text)

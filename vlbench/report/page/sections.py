@@ -29,7 +29,7 @@ from vlbench.results import Result, Score, matching
 # The largest number of figures of single models that are shown for a task.
 MOST_OF_ROWS = 12
 
-# The most bytes of a figure; the largest figures have a tenth of this.
+# The most bytes of a figure: ten times the largest known figures.
 MOST_FIGURE = 4 << 20
 
 # The entries of a task's file that are shown elsewhere on the page.
