@@ -44,7 +44,7 @@ MODEL_HEADS = (
     "released",
     "about",
 )
-# Models of adapters that have none in models.yaml.
+# Models of adapters that are not in models.yaml.
 BY_ADDRESS = ("openai:NAME@http://localhost:8000/v1", "recorded:.")
 DATA_HEADS = ("data set", "GB to fetch", "images", "licence", "who can have it")
 
@@ -90,14 +90,14 @@ def anchor(kind: str, name: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a text for a cell of a table, in which no character means anything to Markdown."""
+    """Return a text for a cell of a table, with all characters that Markdown interprets escaped."""
     return re.sub(r"([|<>*_\[\]])", r"\\\1", str(value)) or "-"
 
 
 def prose(docstring: str | None) -> str:
-    """Return a docstring without `Args:` as Markdown: only what is in backquotes is marked.
+    """Return a docstring without `Args:` as Markdown: only text in backquotes is marked up.
 
-    `Example:`, which ends a docstring, becomes a block of code.
+    An `Example:` at the end of a docstring becomes a block of code.
     """
     text, _, example = split_args(docstring)[0].partition("\n\nExample:\n")
     parts = re.split(r"(`[^`]*`)", text)
@@ -106,7 +106,7 @@ def prose(docstring: str | None) -> str:
 
 
 def arguments(params: Mapping[str, str], texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the table of what YAML may give a function, or `--model-args` an adapter."""
+    """Yield the table of parameters of a function in YAML, or of an adapter in `--model-args`."""
     rows = [
         [f"`{key}`", *(one.replace("|", r"\|") for one in (f"`{kind}`", prose(texts.get(key))))]
         for key, kind in params.items()
@@ -142,7 +142,7 @@ def _by_module(kind: str, inside: str = "") -> Iterator[tuple[str, list[dict[str
 
 
 def _task(spec: TaskSpec) -> list[str]:
-    """Return the line of a task; chance and floors are of its shipped board, or of its probe."""
+    """Return the line of a task; chance and floors come from its shipped board, or its probe."""
     at = "".join(f", {key} {value}" for key, value in spec.primary_score["at"].items())
     scores = _primary_scores(spec.name)
     chance, floors = (_chance(scores), _floors(scores)) if scores else levels(spec)
@@ -158,7 +158,7 @@ def _task(spec: TaskSpec) -> list[str]:
 
 
 def _rows(task: str) -> Sequence[Result]:
-    """Return the rows of a task's shipped board; none without a board."""
+    """Return the rows of a task's shipped board; empty if it has no board."""
     return boards()[task].results if task in boards() else ()
 
 
@@ -174,7 +174,7 @@ def _chance(scores: Sequence[Score]) -> str:
 
 
 def _floors(scores: Sequence[Score]) -> str:
-    """Return each floor of the board; the rows of models that read other splits have others."""
+    """Return each floor of the board; floors differ for models that read other splits."""
     values: dict[str, list[float]] = defaultdict(list)
     for score in scores:
         for name, value in score.floors.items():
@@ -184,7 +184,7 @@ def _floors(scores: Sequence[Score]) -> str:
 
 
 def _span(values: Iterable[float], unit: str) -> str:
-    """Return the value that rows share, or the least and the greatest."""
+    """Return the value that rows share, or the smallest and the largest."""
     ordered = sorted(values)
     return " to ".join(dict.fromkeys(number(v, unit) for v in (ordered[0], ordered[-1])))
 
@@ -265,7 +265,7 @@ def _model(row: Mapping[str, Any], weights: str) -> list[str]:
 
 
 def _capabilities(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield the page of capabilities: methods, the models that have them, the probes that ask."""
+    """Yield the page of capabilities: methods, models that have them, probes that need them."""
     yield "# Capabilities\n\nA model can do what it has the methods for.\n"
     models = list_things("models", [])
     asked = {_name_of(task.probe).partition(":")[2]: needs_of(task.spec) or "" for task in tasks}
@@ -282,7 +282,7 @@ def _capabilities(tasks: Sequence[Task]) -> Iterator[str]:
 
 
 def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield the page of loaders, with what is recorded of their data sets."""
+    """Yield the page of loaders, with the facts recorded about their data sets."""
     yield "# Data sets\n\nHow to lay out their files is under [data](../data.md).\n"
     for module, rows in _by_module("data"):
         yield f"## `{module}`\n\n{prose(import_module(module).__doc__)}\n"
@@ -302,7 +302,7 @@ def _data_sets(tasks: Sequence[Task]) -> Iterator[str]:
 
 
 def _metrics(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield the page of metrics: what rows on shipped boards and docstrings say of each."""
+    """Yield the page of metrics, described by rows on shipped boards and by docstrings."""
     yield f"# Metrics\n\n{ABOUT_METRICS}\n"
     scores: dict[str, list[Score]] = defaultdict(list)
     probes: dict[str, dict[str, Task]] = defaultdict(dict)
@@ -329,12 +329,12 @@ def _facts(score: Score) -> str:
 
 
 def _sentences(metric: str, task: Task) -> Iterator[str]:
-    """Yield what the docstrings of a task's probe and its module say of a metric."""
+    """Yield the sentences on a metric in the docstrings of a task's probe and its module."""
     for docstring in (sys.modules[task.probe.__module__].__doc__, task.probe.__doc__):
         for sentence in re.split(
             r"(?<=\.)(?<!al\.)\s+(?=[A-Z`])", " ".join(split_args(docstring)[0].split())
         ):
-            # A name of one word, such as `recall`, is also a word.
+            # The name of a metric may also be an ordinary word, such as `recall`.
             name = metric if "_" in metric else f"`{metric}`"
             if re.search(rf"(?<!\w){name}(?!\w)", sentence):
                 yield prose(sentence)

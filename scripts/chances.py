@@ -1,6 +1,6 @@
 """Chance and floors of a task's primary score, as its probe computes them, if no row is shipped.
 
-What depends on the data of a run is said in words: the run's row has the number.
+Values that depend on the data of a run are described in words: the run's row has the number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from vlbench.catalog.specs import TaskSpec
 from vlbench.data.scenes.world import CATEGORIES, NOUNS, SEEN_CATEGORIES, SEEN_NOUNS
 
-# The number of classes of each loader whose data sets always have as many.
+# The number of classes of each loader whose data sets always have this number.
 CLASSES = {
     "cifar10": 10,
     "cifar100": 100,
@@ -47,7 +47,7 @@ def levels(spec: TaskSpec) -> tuple[str, str]:
 
 
 def _classes(spec: TaskSpec) -> int | None:
-    """Return how many classes a task has; None if its images tell."""
+    """Return the number of classes of a task; None if only its images determine it."""
     loader = str(spec.data["loader"]).rpartition(":")[2]
     chosen = spec.params.get("categories")
     if isinstance(chosen, Mapping):
@@ -75,7 +75,7 @@ def _one_unseen(spec: TaskSpec) -> str:
 
 
 def _success(spec: TaskSpec) -> str:
-    """Return how often a random class is another than the right one."""
+    """Return the probability that a random class is not the right one."""
     classes, goal = _classes(spec), spec.primary_score["at"]["goal"]
     if goal == "untargeted":
         return f"{classes - 1:,}/{classes:,}" if classes else "1 - 1 / classes"

@@ -24,12 +24,12 @@ from vlbench.catalog.findings import FindingsSpec
 from vlbench.run.options import Options
 from vlbench.run.task import resolve_task
 
-# What a model or a data set says that somebody has to fetch by hand.
+# The phrase in the message about a model or a data set that must be downloaded by hand.
 BY_HAND = "put it at"
 
 
 class Tried(NamedTuple):
-    """A model or a data set, whether it loads, and the last thing that it said."""
+    """A model or a data set, whether it loads, and its last line of output."""
 
     kind: str
     name: str
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def report(found: Sequence[Tried]) -> str:
-    """Return what failed, what is fetched by hand, and how many load, as Markdown."""
+    """Return what failed, what must be downloaded by hand, and how many load, as Markdown."""
     failed = [one for one in found if not one.ok]
     by_hand = [one for one in failed if BY_HAND in one.said]
     broken = [one for one in failed if one not in by_hand]
@@ -88,7 +88,7 @@ def _data(catalog: Catalog, options: Options) -> Iterator[tuple[str, str, list[s
 
 
 def _papers(papers: Mapping[str, FindingsSpec]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each paper that has experiments, with the command that runs the smallest of them."""
+    """Yield each paper that has experiments, with the command that runs its smallest experiment."""
     for name, paper in papers.items():
         if paper.experiments:
             words = ["papers", name, "--rows", "1", "--download", "--no-cache"]

@@ -1,7 +1,8 @@
-"""The pictures of docs/gallery.md, made by the commands that stand beside them.
+"""The pictures of docs/gallery.md, made by the commands beside them.
 
-The site's build draws those of shipped boards into docs/generated/gallery/. The script runs small
-models for about ten minutes, and writes what they draw, made smaller, into docs/gallery/.
+The site's build draws the pictures of shipped boards into docs/generated/gallery/. The script runs
+small models for about ten minutes, and writes smaller versions of their pictures into
+docs/gallery/.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BOARD_COMMANDS = (
     "vlbench leaderboard build",
     "vlbench leaderboard scatter few_shot_scenes transfer_scenes -o scatter.svg",
 )
-# Pictures, and what the commands call them.
+# Pictures, and their names in the commands.
 BOARD_PICTURES = {
     "few_shot_fashion_mnist.svg": "leaderboards/figures/few_shot_fashion_mnist.svg",
     "robustness_cifar10_200.svg": "leaderboards/figures/robustness_cifar10_200.svg",
@@ -70,12 +71,12 @@ RUN_PICTURES = {
     "attention.png": "attention.png",
     "scenes.png": "scenes.png",
 }
-# The width in pixels and the colours of a picture that is committed.
+# The width in pixels and the number of colours of a committed picture.
 WIDTH, COLOURS = 900, 128
 
 
 def draw_boards(folder: Path) -> None:
-    """Write the pictures of shipped boards into a folder, those that changed."""
+    """Write the changed pictures of shipped boards into a folder."""
     with TemporaryDirectory() as name:
         own = Path(name, "leaderboards")
         own.mkdir()
@@ -86,7 +87,7 @@ def draw_boards(folder: Path) -> None:
 
 
 def draw_runs(folder: Path) -> None:
-    """Run small models, and write the pictures of them into a folder."""
+    """Run small models, and write their pictures into a folder."""
     with TemporaryDirectory() as name:
         rows = drawn_rows("scenes", "test", 1, Path(name, "drawn"))
         rows["image"][0].save(Path(name, "photo.png"))

@@ -1,4 +1,4 @@
-"""Writes build/gpu.md: what the tests marked gpu and benchmarks/gpu.py show on this machine's GPU.
+"""Writes build/gpu.md: the results of tests marked gpu and of benchmarks/gpu.py on this machine.
 
 make gpu
 """
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def machine() -> list[str]:
-    """Return what a reader of the numbers must know of the machine and the code."""
+    """Return the facts on the machine and the code that a reader of the numbers needs."""
     of_gpu = torch.cuda.get_device_properties(0)
     return [
         f"{torch.cuda.device_count()} x {of_gpu.name}, {of_gpu.total_memory / 2**30:.0f} GiB",

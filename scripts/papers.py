@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/papers/: a page for each paper, made from its file of findings, its tasks and boards.
 
-It has to run again after findings, tasks or boards have changed.
+Run it again after findings, tasks or boards have changed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from vlbench.results import Score
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, BOARDS, README = ROOT / "docs" / "papers", ROOT / "leaderboards", ROOT / "README.md"
 
-# What stands around the number in the README.
+# Markers around the number in the README.
 START, END = "<!-- measured -->", "<!-- /measured -->"
 
-# What each paper prints, which task repeats it, or why none does.
+# What each paper prints, and the task that repeats it, or why no task does.
 PRINTED = PAGES / "tables_and_figures.yaml"
 
 ABOUT_RUNS = """A task is run if its board is shipped. The models of these boards are not the
 paper's."""
 
-# A comment of a task's file that says how it departs from the paper.
+# A comment of a task's file on a departure from the paper.
 DEPARTURE = re.compile(r"^ *# Departure: (.+(?:\n *# (?!Departure).+)*)", re.MULTILINE)
 
 
@@ -50,14 +50,14 @@ def page(paper: FindingsSpec, catalog: Catalog) -> str:
 
 
 class Measured(NamedTuple):
-    """How many values the papers and other sources publish, and how many shipped boards have."""
+    """How many values the papers and other sources publish, and how many are on shipped boards."""
 
     papers: tuple[int, int]
     others: tuple[int, int]
 
 
 def measured(catalog: Catalog) -> Measured:
-    """Return how many published values there are, and of how many a shipped board has our own."""
+    """Return the number of published values, and the number with our value on a shipped board."""
     papers = load_all_findings(catalog).values()
     ids = {paper.paper for paper in papers}
     references = [one for paper in papers for one in reproduce(paper, catalog, BOARDS).references]
@@ -68,7 +68,7 @@ def measured(catalog: Catalog) -> Measured:
 
 
 def recorded(catalog: Catalog) -> int:
-    """Return how many published values are scored on boards here from answers that are recorded."""
+    """Return the number of published values scored on shipped boards from recorded answers."""
     count = 0
     for file in sorted(BOARDS.glob("*.json")):
         of = {row.model for row in read_board(file).results if row.is_recorded}
@@ -78,7 +78,7 @@ def recorded(catalog: Catalog) -> int:
 
 
 def with_number(text: str) -> str:
-    """Return the text of the README with how many published values boards here have measured."""
+    """Return the README with the current number of published values measured on shipped boards."""
     catalog = load_catalog()
     papers, others = measured(catalog)
     others_measured = f"of {others[0]} of other sources, {others[1]} are"

@@ -18,12 +18,12 @@ from vlbench.data.scenes.rows import CONFIGURATIONS, PAIRED, SEEN, places
 from vlbench.data.scenes.storage import write_once
 from vlbench.data.scenes.world import VERSION
 
-# What the shipped tasks ask for.
+# Configurations that the shipped tasks use.
 SEED = 0
 
 
 def main(file: Path) -> None:
-    """Write the digests of the drawn columns, and what they were drawn with."""
+    """Write the digests of the drawn columns, and the versions they were drawn with."""
     with tempfile.TemporaryDirectory() as folder:
         digests = {
             f"{name}-{split}": write_once(

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prints the test files that reach a changed file, one per line: what `scripts/check` runs.
+"""Prints the test files that reach a changed file, one per line; `scripts/check` runs them.
 
-A test file reaches what it imports, directly or not, as `vlbench.code.identity` finds it. Commands,
-probes and adapters are named, not imported: the test files of the mirrored place reach them. What
-is no Python is reached by the test files that say its name, and YAML by those of the catalog.
+A test file reaches what it imports, directly or not, as determined by `vlbench.code.identity`.
+Commands, probes and adapters are named, not imported: the test files at the mirrored path reach
+them. A file that is not Python is reached by the test files that contain its name, and YAML by the
+tests of the catalog.
 
-    scripts/reaching_tests.py [FILE ...]    without files: all that git says has changed
+    scripts/reaching_tests.py [FILE ...]    without files: all files that git reports as changed
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def reaching_tests(changed: set[Path]) -> list[Path]:
 
 
 def _changed() -> list[str]:
-    """Return the files that differ from the last commit, new ones too."""
+    """Return the files that differ from the last commit, including new files."""
     listed = ["git", "-C", str(ROOT), "ls-files", "--modified", "--others", "--exclude-standard"]
     staged = ["git", "-C", str(ROOT), "diff", "--name-only", "--cached"]
     texts = [subprocess.check_output(one, text=True) for one in (listed, staged)]  # noqa: S603
@@ -52,7 +53,7 @@ def _reaches(test: Path, changed: set[Path]) -> Iterator[bool]:
 
 
 def _mirrors(test: Path, file: Path) -> bool:
-    """Return whether a test file stands where the tests of a file do."""
+    """Return whether a test file is at the mirrored path of a file."""
     tops = [top for top in (ROOT / "vlbench", ROOT) if file.is_relative_to(top)]
     if not tops or file.suffix != ".py":
         return False

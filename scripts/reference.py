@@ -38,7 +38,7 @@ def pages() -> dict[str, str]:
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of each command, with its options, which it adds when it is called."""
+    """Yield the parser of each command, with its options, which it adds when called."""
     for action in parser._actions:  # noqa: SLF001 - argparse lists its options nowhere else
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in dict.fromkeys(action.choices.values()):
@@ -49,7 +49,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the arguments and options of a command that help shows, but --help itself."""
+    """Return the arguments and options of a command that help shows, except --help itself."""
     hidden = (argparse._SubParsersAction, argparse._HelpAction)  # noqa: SLF001
     known = [one for one in parser._actions if not isinstance(one, hidden)]  # noqa: SLF001
     return [one for one in known if one.help != argparse.SUPPRESS]
@@ -80,7 +80,7 @@ def _option(action: argparse.Action) -> list[str]:
 
 
 def promised_names() -> list[str]:
-    """Return `module:name` of what docs/plugins.md promises."""
+    """Return each `module:name` promised in docs/plugins.md."""
     text = PLUGINS.read_text("utf-8").partition("## Used by")[0]
     return sorted(set(PROMISED_NAME.findall(text)))
 
@@ -137,7 +137,7 @@ def _yaml_keys() -> Iterator[str]:
 
 
 def _keys(kind: Callable[..., Any]) -> list[list[str]]:
-    """Return for each key of a file what it holds, and its default."""
+    """Return for each key of a file its content and its default."""
     known = {} if typing.is_typeddict(kind) else parameters(kind)
     defaults = {name: _default(one.default) for name, one in known.items()}
     required = REQUIRED if kind is TaskSpec else getattr(kind, "__required_keys__", ())

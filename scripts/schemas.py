@@ -1,4 +1,4 @@
-"""JSON schemas of boards and of tasks' files, made from the types that vlbench reads them by."""
+"""JSON schemas of boards and of tasks' files, made from the types with which vlbench reads them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OF_JSON = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean"}
 OF_JSON |= {NoneType: "null"}
 
-# What a row says of itself that the head of its board says for it.
+# Keys of a row that the head of its board gives for all rows.
 OF_HEAD = ("task", "version", "paper", "primary")
 
 
 def schema_of(kind: Any) -> Schema:
-    """Return the schema of the plain values that vlbench reads as a type."""
+    """Return the schema of the plain values that vlbench reads for a type."""
     if allowed := limits(kind):
         return {**schema_of(bare(kind)), "minimum": allowed.start}
     options = alternatives(kind)
@@ -44,7 +44,7 @@ def schema_of(kind: Any) -> Schema:
 
 
 def _made_of(origin: Any, inside: Sequence[Any]) -> Schema:
-    """Return the schema of a type with types inside; any value fits a type that reads any."""
+    """Return the schema of a type, with the types inside it; `Any` accepts any value."""
     if origin is typing.Literal:
         return {"enum": [*inside]}
     if origin is tuple:
@@ -58,7 +58,7 @@ def _made_of(origin: Any, inside: Sequence[Any]) -> Schema:
 
 
 def record(function: Any, filled: Iterable[str] = ()) -> Schema:
-    """Return the schema of the arguments of a function, or of a record, less those filled."""
+    """Return the schema of the arguments of a function, or of a record, except `filled` ones."""
     kinds = {name: kind for name, kind in hints(function, extras=True).items() if name != "return"}
     if typing.is_typeddict(function):
         required = set(function.__required_keys__)
@@ -74,7 +74,7 @@ def record(function: Any, filled: Iterable[str] = ()) -> Schema:
 def board_schema() -> Schema:
     """Return the schema of a board's file."""
     row, head = record(Result, OF_HEAD), record(_Head)
-    # A row has every key; rows of summaries may lack those with defaults.
+    # A row has every key; rows of summaries may leave out keys with defaults.
     head["properties"]["rows"] = {"type": "array", "items": row}
     head["required"] = [*head["required"], "rows"]
     return {"$schema": DIALECT, "title": "A board of vlbench", **head}
@@ -83,7 +83,7 @@ def board_schema() -> Schema:
 def task_schema(catalog: Catalog) -> Schema:
     """Return the schema of a task's file; params and data are those of shipped functions.
 
-    A probe or loader of the reader's own may take anything.
+    A user's probe or loader may take any arguments.
     """
     keys = record(TaskSpec, ELSEWHERE)
     keys |= {"patternProperties": {"^x-": {}}}
@@ -93,7 +93,7 @@ def task_schema(catalog: Catalog) -> Schema:
 
 
 def _rules(catalog: Catalog, own: Schema) -> list[Schema]:
-    """Return for each shipped probe and loader of a task what its arguments are."""
+    """Return the arguments of each shipped probe and loader."""
     rules: dict[str, Schema] = {}
     for name, spec in catalog.tasks.items():
         if spec.group:
@@ -110,13 +110,13 @@ def _rules(catalog: Catalog, own: Schema) -> list[Schema]:
 
 
 def _spellings(loader: str) -> list[str]:
-    """Return how a task's file may name a loader: `images` alone is that of several."""
+    """Return how a task's file may name a loader; the bare name `images` belongs to several."""
     whole, _, bare = loader_names(loader)
     return [whole] if bare == "images" else [whole, bare]
 
 
 def _rule(when: Schema, key: str, arguments: Schema, own: Schema) -> Schema:
-    """Return the rule for the arguments at a key; what extends another task may leave some out."""
+    """Return the rule for the arguments at a key; a task with `extends` may leave some out."""
     required = arguments.pop("required", [])
     then: Schema = {"properties": {key: arguments}}
     if required:

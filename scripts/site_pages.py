@@ -1,6 +1,6 @@
-"""An extension of Sphinx: writes docs/generated/ before a build, and two schemas into the site.
+"""A Sphinx extension: writes docs/generated/ before a build, and two schemas into the site.
 
-Links that lead to a place in the repository are made to lead to one on the site.
+Links to files of the repository are changed to links to pages of the site.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ def _write(file: Path, text: str) -> None:
 
 
 def follow(file: Path, content: list[str]) -> None:
-    """Make links lead to the site: of a page of docs/, or of a file that such a page includes."""
+    """Change links in a page of docs/, or a file that it includes, to pages of the site."""
     if file.parent == DOCS or ".." in file.parts:
         content[0] = LINK.sub(lambda link: _on_site(file.parent, link), content[0])
 
 
 def _on_site(folder: Path, link: re.Match[str]) -> str:
-    """Return a link to a page as one from docs/, to another file as it is, to a folder as text."""
+    """Return a link to a page as from docs/, to another file unchanged, and to a folder as text."""
     text, name, place = link.groups("")
     target = (folder / name).resolve()
     if target.is_dir():
         return text
-    if not target.is_file():  # a page that is made at build
+    if not target.is_file():  # a page made by the build
         return link[0]
     page = DOCS / f"{target.stem.lower()}.md"
     target = page if target.parent == DOCS.parent and page.is_file() else target

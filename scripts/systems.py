@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the table of docs/experiments.md: which system runs which tasks, and why not.
 
-The plan's own logic decides, from what a probe asks and what an adapter class offers; neither data
-nor weights are read.
+The plan's logic decides, from a probe's annotation and an adapter class; neither data nor weights
+are read.
 
     scripts/systems.py
 """
@@ -22,8 +22,8 @@ from vlbench.run.task import Task, resolve_task
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 START, END = "<!-- systems -->\n", "<!-- /systems -->\n"
 
-# The 15 of arXiv:2104.08313, of which `clip-rn50` is two, its text tower and its image tower; and
-# ten of the other four papers.
+# The 15 systems of arXiv:2104.08313 (`clip-rn50` counts as two: its text tower and its image
+# tower), and ten of the other four papers.
 SYSTEMS = (
     *("bert-base-uncased", "gpt2", "clip-rn50", "virtex", "icmlm", "tsm", "bit-m-r50x1", "rn50"),
     *("sin", "sin-in", "sin-in-fin", "ar-l2", "ar-linf4", "ar-linf8"),
@@ -34,7 +34,7 @@ SYSTEMS = (
 
 
 def make_table() -> str:
-    """Return the table in Markdown; systems with the same answers share a line."""
+    """Return the table in Markdown; systems with equal cells share a line."""
     catalog = load_catalog()
     tasks = tasks_by_family(catalog)
     lines: dict[tuple[str, ...], list[str]] = {}
@@ -57,7 +57,7 @@ def tasks_by_family(catalog: Catalog) -> dict[str, list[Task]]:
 
 
 def cells_of(catalog: Catalog, name: str, tasks: Mapping[str, Sequence[Task]]) -> tuple[str, ...]:
-    """Return for each family how many of its tasks a system runs, and what it has not."""
+    """Return for each family how many of its tasks a system runs, and the missing capabilities."""
     if catalog.models[name].unavailable:
         return tuple("weights unavailable" for _ in tasks)
     model = resolve_model(catalog, name, Options())
@@ -69,7 +69,7 @@ def cells_of(catalog: Catalog, name: str, tasks: Mapping[str, Sequence[Task]]) -
 
 
 def _cell(gaps: Sequence[str]) -> str:
-    """Return how many gaps are none, and the capabilities that the others name."""
+    """Return how many gaps are empty, and the capabilities missing in the others."""
     names = sorted({name for gap in gaps for name in re.findall(r"[A-Z]\w+", gap)})
     count = gaps.count("")
     if not names:

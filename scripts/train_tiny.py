@@ -1,4 +1,4 @@
-"""Train the small models of vlbench's own world, model_adapters/tiny/, from the first image on.
+"""Train the small models of vlbench's synthetic world, model_adapters/tiny/, from scratch.
 
 Run: python scripts/train_tiny.py [--only NAME ...] [--output DIR] [--steps-scale F] [--seed 0]
 """
@@ -53,7 +53,7 @@ ONLY_CROPS = "it reads only proposals of scenes, each 16 x 16 pixels and a box"
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """How a small model is trained and measured, and what its card says of it in words."""
+    """How a small model is trained and measured, and the words of its card."""
 
     folder: str
     train: Callable[[World, Path, Plan], Training]
@@ -66,15 +66,15 @@ class Model:
     reads_images: bool = True
     reads_texts: bool = False
     reads_questions: bool = False
-    # So many other worlds of `scenes` are learnt from beside train.
+    # The number of other worlds of `scenes` used for training besides train.
     others: int = 0
     categories: Sequence[str] = SEEN
-    # Whether there is something to measure on images of categories that it was not shown.
+    # Whether it is also measured on images of categories it was not trained on.
     answers_unseen: bool = True
 
 
-# In the order in which they are trained: tiny-rn-robust and tiny-vlm start from the weights of
-# tiny-rn, and tiny-captioner sees with tiny-eyes.
+# In the order of training: tiny-rn-robust and tiny-vlm start from the weights of tiny-rn, and
+# tiny-captioner sees through tiny-eyes.
 MODELS = {
     "tiny-clip": Model(
         folder="clip",
@@ -277,7 +277,7 @@ def main(words: Sequence[str] | None = None) -> None:
         plan = replace(model.plan, steps=steps, seed=options.seed)
         folder = options.output / model.folder
         folder.mkdir(parents=True, exist_ok=True)
-        # With few rows, of one world alone.
+        # With few rows, from a single world.
         worlds = model.others if options.limit is None else 0
         seen = of_categories(world.with_others(whole, worlds), model.categories)
         shown = {split: of_categories(rows, model.categories) for split, rows in held_out.items()}
@@ -297,7 +297,7 @@ def _card(
     split: World,
     measured: Mapping[str, Mapping[str, Measure]],
 ) -> dict[str, Any]:
-    """Return all that the card of a model says."""
+    """Return the content of a model's card."""
     parts = [getattr(split, name) for name in model.configurations]
     images = sum(len(part.labels) for part in parts) if model.reads_images else 0
     texts = sum(len(five) for part in parts for five in part.captions) if model.reads_texts else 0

@@ -38,17 +38,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function when it is asked for: `import vlbench` must not import torch."""
+    """Import a function on first use: `import vlbench` must not import torch."""
     if name in __all__:
         state = random.getstate()
         from vlbench import api  # noqa: PLC0415 - imports torch
 
-        # Libraries draw from the user's generator while they are imported.
+        # Libraries draw from the user's random generator while they are imported.
         random.setstate(state)
         return getattr(api, name)
     raise AttributeError(f"module 'vlbench' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    """Return the names that a notebook completes."""
+    """Return the names for completion in a notebook."""
     return [*__all__]

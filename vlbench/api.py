@@ -1,6 +1,6 @@
-"""vlbench from Python: what there is, models, runs, features and boards; `import vlbench` has all.
+"""vlbench from Python: tasks, models, runs, features and boards; also available in `vlbench`.
 
-For notebooks: what functions return shows itself in a line, or as a table.
+For notebooks: the returned objects are displayed in one line or as a table.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
-# Classes of which it has been said that nothing of them is stored.
+# Classes for which the user was told that nothing is stored.
 _SAID: set[str] = set()
 
-# Blocks of images that the intervals of a similarity leave out, as in the tasks.
+# Number of blocks of images for the jackknife of a similarity, as in the tasks.
 BLOCKS = 20
 
-# The probes that keep a matrix of distances.
+# Probes whose rows keep a matrix of distances.
 MATRICES = ("rsa", "rsa_text")
 
 Folders = str | Path | Sequence[str | Path]
 
 
 def list_tasks(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
-    """Return the names of tasks: of all, or of a tag, or those that a glob fits."""
+    """Return the names of all tasks, of those with a tag, or of those that match a glob."""
     tasks = _catalog(include_path).tasks
     return sorted(n for n, spec in tasks.items() if wanted in spec.tags or fnmatch(n, wanted))
 
 
 def list_models(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
-    """Return the names of models that can be had: of all, or those that a glob fits.
+    """Return the names of all available models, or of those that match a glob.
 
-    Any model of timm, open_clip, transformers or torchvision has a name besides, such as
+    Any model of timm, open_clip, transformers or torchvision also has a name, such as
     `timm:vit_small_patch14_dinov2.lvd142m`.
     """
     models = _catalog(include_path).models
@@ -87,11 +87,11 @@ def list_models(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
 
 
 def load_model(model: str, **options: Unpack[Keywords]) -> Any:
-    """Return a model's adapter, loaded: its methods are its capabilities.
+    """Return a model's loaded adapter: its methods are its capabilities.
 
     `model` is a name or FILE:Class. The keywords are `model_args`, `device`, `dtype`,
-    `include_path`, `offline` and `trust` of `evaluate`. Raises VlbenchError for a name that there
-    is not and weights that cannot be had.
+    `include_path`, `offline` and `trust` of `evaluate`. Raises VlbenchError for an unknown name and
+    for unavailable weights.
     """
     with loaded(model, _options(options)) as (resolved, live, _):
         return live.get(resolved).adapter
@@ -99,7 +99,7 @@ def load_model(model: str, **options: Unpack[Keywords]) -> Any:
 
 @contextmanager
 def loaded(model: Any, options: Options) -> Iterator[tuple[Model, LiveModels, Options]]:
-    """Yield a model resolved, what holds it live, and complete options; it is freed at the end."""
+    """Yield a resolved model, its live models, and complete options; free the model at the end."""
     with bench.set_up(options) as (complete, processes):
         resolved = resolve_model(load_catalog(options.include_path), model, complete)
         live = LiveModels(complete.settings(), processes)
@@ -113,7 +113,7 @@ class Results(list[Result]):
     """Results of a run, with their scores as a table."""
 
     def frame(self) -> pd.DataFrame:
-        """Return the scores as a pandas frame, one row a score."""
+        """Return the scores as a pandas frame, one row per score."""
         return frame(self)
 
     def _repr_html_(self) -> str:
@@ -129,18 +129,18 @@ def evaluate(
     progress: bool | Progress | None = None,
     **options: Unpack[Keywords],
 ) -> Results:
-    """Return a result for every task that `tasks` selects and whose data are here.
+    """Return a result for every task that `tasks` selects and whose data are available.
 
-    `model` is a name, FILE:Class, or an adapter object; several are a list, or names in one text,
-    separated by commas; so are several tasks. The keywords are those of the command line.
-    Boards are written only where `output` is given. Features are kept where the command line keeps
-    them; `cache_dir=None` keeps nothing, and of an object whose code no file defines, as in a cell
-    of a notebook, nothing is ever kept. `progress` is shown in a notebook and at a terminal unless
-    it is False. No processes are started: those that a launcher started share the work.
+    `model` is a name, FILE:Class, or an adapter object; several models are a list, or names
+    separated by commas; the same holds for tasks. The keywords are those of the command line.
+    Boards are written only if `output` is given. Features are kept in the same cache as on the
+    command line; `cache_dir=None` keeps nothing. Nothing is ever kept for an object whose code no
+    file defines, for example from a cell of a notebook. `progress` is shown in a notebook and at a
+    terminal unless it is False. No processes are started; processes of a launcher share the work.
 
-    Raises VlbenchError where the command line would exit with 2. A task whose file is broken and
-    that is not named is left out, with a warning. A model that does not load gives failed results,
-    which no board holds.
+    Raises VlbenchError if the command line would exit with 2. A task with a broken file is left out
+    with a warning, unless it is named. A model that does not load gives failed results, which are
+    not written to boards.
     """
     for one in model if isinstance(model, list | tuple) else [model]:
         _say_if_not_kept(one)
@@ -149,11 +149,11 @@ def evaluate(
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the scores of results as a pandas frame, one row a score.
+    """Return the scores of results as a pandas frame, one row per score.
 
-    `data` is the name of a result's data: its folder, or the published set. Each condition of a
-    score, such as `shots`, becomes a column, named `at_<name>` if the plain name is taken. A result
-    without scores has one row, with its status and its reason.
+    `data` is the name of a result's data: its folder, or the published data set. Each condition of
+    a score, such as `shots`, becomes a column, named `at_<name>` if the plain name is taken. A
+    result without scores has one row, with its status and its reason.
 
     Example:
         >>> score = Score("accuracy", 0.5, 4, at={"shots": 1})
@@ -196,9 +196,8 @@ def features(
     """Return a model's features float32 [N, D], with ids and labels.
 
     `source` is a task's name, whose `split` and `column` are encoded; a folder of images; or images
-    themselves, PIL images or arrays uint8 [H, W, 3], which may have `labels`. Or `texts` are
-    encoded. `layers` are those of the model that are wanted, by name or `all`. The model is named
-    as in `evaluate`.
+    (PIL images or arrays uint8 [H, W, 3]), which may have `labels`. Instead, `texts` may be given.
+    `layers` are the layers of the model, by name or `all`. The model is named as in `evaluate`.
     """
     if (source is None) == (texts is None):
         raise UnknownNameError("give images, a folder or a task's name, or `texts`")
@@ -225,7 +224,7 @@ def rdm(
     progress: bool | Progress | None = None,
     **options: Unpack[Keywords],
 ) -> pd.DataFrame:
-    """Return the square matrix of distances between the classes of a task of `rsa`, by name."""
+    """Return the square matrix of distances between the classes of an `rsa` task, by name."""
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
     with _shown(progress) as shown:
@@ -234,7 +233,7 @@ def rdm(
 
 
 class Rdm(NamedTuple):
-    """Distances float64 [C, C] between C classes, their names, and the category of each."""
+    """Distances float64 [C, C] between C classes, the classes' names, and their categories."""
 
     names: list[str]
     distances: NDArray[np.float64]
@@ -253,10 +252,10 @@ def extract_features(
 ) -> Features:
     """Return a model's features of examples, of a task's `column` in a `split`, or of a folder.
 
-    A text is a task's name, or else a folder, whose images are found at any depth, and whose labels
-    are the names of the folders that they lie in. `layers` are names, or only `all`. What the
-    store has is not computed again. Raises CannotDo for a model that does not encode such values,
-    UnknownNameError for what is neither a task nor a folder, and DataAbsent.
+    A text is a task's name, or else a folder, whose images are found at any depth and labelled by
+    their parent folders. `layers` are names, or only `all`. Features in the store are not computed
+    again. Raises CannotDo for a model that does not encode such values, UnknownNameError for a text
+    that is neither a task nor a folder, and DataAbsent.
     """
     with loaded(model, options) as (resolved, live, complete):
         source = examples
@@ -268,11 +267,11 @@ def extract_features(
 def extract_rdm(
     model: Any, source: str | Path, options: Options, *, progress: Progress | None = None
 ) -> Rdm:
-    """Return the square matrix of distances between classes that a task of `rsa` makes.
+    """Return the square matrix of distances between classes of an `rsa` task.
 
-    `source` is that task, or else a folder of images with a folder for each class, whose matrix is
-    that of `rsa_scenes`. Raises UnknownNameError for a task that makes none, CannotDo with the
-    reason why there is no result, and DataError for a folder of fewer than two classes.
+    `source` is the task, or else a folder of images with a folder for each class, whose matrix is
+    computed as in `rsa_scenes`. Raises UnknownNameError for a task without a matrix, CannotDo with
+    the reason if there is no result, and DataError for a folder with fewer than two classes.
     """
     if str(source) not in load_catalog(options.include_path).tasks:
         return _rdm_of_folder(extract_features(model, source, options, progress=progress))
@@ -326,9 +325,9 @@ def measure_similarity(
 ) -> list[Score]:
     """Return how similar two models' vectors of the same images are, as `similarity` scores it.
 
-    `source` is a task, of which the images of a split are read, or else a folder of images. Of
-    copies of an image only the first counts. Raises what `extract_features` raises, and TooFewRows
-    for fewer than 40 images.
+    `source` is a task, whose images of a split are read, or else a folder of images. Only the first
+    of several copies of an image counts. Raises what `extract_features` raises, and TooFewRows for
+    fewer than 40 images.
     """
     vectors, examples = list[torch.Tensor](), None
     for one in (model, companion):
@@ -351,12 +350,12 @@ def probe(
     seed: int = 0,
     **params: Any,
 ) -> Outcome:
-    """Return what a probe of image features finds in features [N, D] of one's own, with labels [N].
+    """Return the outcome of a probe of image features on given features [N, D] with labels [N].
 
-    `name` is that of a probe that asks only for images, such as few_shot, transfer, clustering,
-    knn or rsa; `params` are its own, as a task's file has them. `test` and `test_labels` are those
-    to test on; without them, a half of each class that the seed draws. Raises CannotDo for a probe
-    that asks for more than features, and SpecError for parameters that it does not take.
+    `name` is a probe that needs only images, such as few_shot, transfer, clustering, knn or rsa;
+    `params` are its parameters, as in a task's file. `test` and `test_labels` are the test set; by
+    default, a half of each class, drawn with the seed. Raises CannotDo for a probe that needs more
+    than features, and SpecError for parameters that it does not take.
 
     Example:
         >>> train, test = [[1, 0], [0, 1]], [[2, 1], [1, 2], [1, 3]]  # nearest: cat, dog, dog
@@ -441,7 +440,7 @@ class Boards:
     """The boards of a folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read them. Raises UnknownNameError for a folder without boards."""
+        """Read the boards. Raises UnknownNameError for a folder without boards."""
         self.folder = Path(folder)
         self.boards: dict[str, Board] = folder_boards(self.folder)
         if not self.boards:
@@ -449,17 +448,17 @@ class Boards:
 
     @property
     def rows(self) -> Results:
-        """All rows, those without scores too."""
+        """All rows, including rows without scores."""
         return Results(row for board in self.boards.values() for row in board.results)
 
     def frame(self) -> pd.DataFrame:
-        """Return all scores as a pandas frame, one row a score."""
+        """Return all scores as a pandas frame, one row per score."""
         return self.rows.frame()
 
     def pivot(self) -> pd.DataFrame:
         """Return the primary score of each model (rows) on each task (columns).
 
-        Of a task whose board has several data sets, each has a column, `TASK: DATA`. Raises
+        If a task's board has several data sets, each has a column, `TASK: DATA`. Raises
         UnknownNameError for a model with several rows of the same data.
         """
         scores = self.frame()
@@ -475,7 +474,7 @@ class Boards:
     def items(self, task: str, model: str, data: str = "") -> pd.DataFrame:
         """Return the credit of each example behind a model's scores on a task.
 
-        `data` is the name of the data whose row is meant, if the model has several.
+        `data` is the name of the data of the row, if the model has several rows.
         """
         row = row_of(self._board(task).results, task, model, data)
         return read_items(self.folder, row).to_pandas()
@@ -518,7 +517,7 @@ class Boards:
             return ItemViewer(item_viewer(title, names, examples, score, task, catalog, complete))
 
     def __repr__(self) -> str:
-        """Return how many boards and rows there are."""
+        """Return the number of boards and rows."""
         return f"<{len(self.boards)} boards with {len(self.rows)} rows in {self.folder}>"
 
     def _repr_html_(self) -> str:
@@ -531,11 +530,11 @@ def load(folder: str | Path = "results") -> Boards:
 
 
 def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -> pd.DataFrame:
-    """Return how two models of the boards in `output` differ, on a task or on all that they share.
+    """Return how two models of the boards in `output` differ, on a task or on all shared tasks.
 
-    One row a task: both scores, their difference with its 95 % interval, p, and p corrected for all
-    that is compared (Holm). The tests are paired by item. Raises UnknownNameError, with the reason,
-    where nothing can be compared.
+    Each task has a row: both scores, their difference with its 95 % interval, p, and p corrected
+    for everything compared (Holm). The tests are paired by item. Raises UnknownNameError, with the
+    reason, if nothing can be compared.
     """
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
@@ -565,7 +564,7 @@ def _catalog(include_path: Folders) -> Catalog:
 
 
 def _words(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the command line's cache, unless they say another or None."""
+    """Return options with the command line's cache, unless they contain `cache_dir`."""
     return {"cache_dir": default_cache(), **options}
 
 
@@ -574,7 +573,7 @@ def _options(options: Mapping[str, Any]) -> Options:
 
 
 def _shown(progress: bool | Progress | None) -> Any:
-    """Return what shows progress, as a context."""
+    """Return a context that shows progress."""
     if not isinstance(progress, bool) and progress is not None:
         return nullcontext(progress)
     watched = "ipykernel" in sys.modules or (sys.stdout is not None and sys.stdout.isatty())
@@ -583,7 +582,7 @@ def _shown(progress: bool | Progress | None) -> Any:
 
 
 def _say_if_not_kept(model: Any) -> None:
-    """Say once of a class that no file defines that nothing of it is kept."""
+    """Warn once for each class that no file defines that none of its features are kept."""
     kind = type(model)
     if isinstance(model, str) or kind.__qualname__ in _SAID or code_digest(kind) is not None:
         return
@@ -596,7 +595,7 @@ def _say_if_not_kept(model: Any) -> None:
 
 
 def _data_names(results: Sequence[Result]) -> list[str]:
-    """Return the name of the data of each result on its board; empty for one without scores."""
+    """Return the name of each result's data on its board; empty for a result without scores."""
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.task, []).append(result)

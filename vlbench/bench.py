@@ -1,4 +1,4 @@
-"""The entrance: sets a run up, runs its plan, writes boards; `evaluate` for Python."""
+"""Entry point: sets up a run, runs its plan and writes boards; `evaluate` for Python."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOGGER = logging.getLogger(__name__)
 
 @contextmanager
 def set_up(options: Options, *, reach_hub: bool = True) -> Iterator[tuple[Options, Processes]]:
-    """Set this process up for a model, and yield options with a cache folder, and the processes.
+    """Set this process up for a model; yield options with a cache folder, and the processes.
 
-    The device computes exact float32 (`devices.set_up`). Environment variables say whether the hub
-    can be reached, which is tried if `reach_hub`. Digests of files are remembered in the cache
-    folder. Without a cache folder a temporary one is used. Afterwards these variables and the
-    global generators of random numbers are as they were.
+    The device computes exact float32 (`devices.set_up`). Environment variables are set according to
+    whether the hub can be reached; a connection is tried if `reach_hub`. Digests of files are
+    remembered in the cache folder; a temporary folder is used if none is given. At the end, these
+    variables and the global random generators are restored.
     """
     with hub.restored(), _same_random_state(), temporary_folder() as temporary:
         hub.settle(offline=options.offline or not reach_hub)
@@ -65,17 +65,17 @@ def evaluate(
     progress: Progress | None = None,
     **options: Unpack[Keywords],
 ) -> list[Result]:
-    """Return a result for every task that `tasks` selects and whose data are here.
+    """Return a result for every task that `tasks` selects and whose data are available.
 
-    `model` is a name, FILE:Class, or an adapter object; several stand in a list, or names in one
-    text, separated by commas, as do several tasks. The keywords are those of `Options`. Boards are
-    written only where `output` is given. Without `cache_dir` nothing is kept: every call computes
-    features, and draws the world of `scenes`, anew. No processes are started, as the command line
-    does on several GPUs: those that a launcher started share the work.
+    `model` is a name, FILE:Class, or an adapter object; several models are a list, or names
+    separated by commas; the same holds for tasks. The keywords are those of `Options`. Boards are
+    written only if `output` is given. If `cache_dir` is not given, nothing is kept: every call
+    computes features, and draws the images of `scenes`, again. Unlike the command line on several
+    GPUs, no processes are started; processes of a launcher share the work.
 
-    Raises VlbenchError where the command line would exit with 2. A task whose file is broken and
-    that is not named is left out, with a warning. A model that does not load
-    gives failed results, which no board holds.
+    Raises VlbenchError if the command line would exit with 2. A task with a broken file is left out
+    with a warning, unless it is named. A model that does not load gives failed results, which are
+    not written to boards.
     """
     several = model.split(",") if isinstance(model, str) else model
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
@@ -96,11 +96,11 @@ def planned_run(
 
 
 def run(planned: Plan, processes: Processes, progress: Progress | None = None) -> Report:
-    """Run what the plan says, writing each board as soon as its task is done.
+    """Run a plan, and write each board as soon as its task is done.
 
-    All processes share the work of each model. Raises OutputError where a board cannot be written,
-    IdentityClash where a row of the same name stands for other weights, and SpecError where regions
-    have another width than a model reads.
+    All processes share the work of each model. Raises OutputError if a board cannot be written,
+    IdentityClash if a row of the same name has other weights, and SpecError if regions have another
+    width than a model reads.
     """
     options, settings = planned.options, planned.options.settings()
     assert options.cache_dir

@@ -1,7 +1,7 @@
-"""The cache folder: what lies there, of which models and data, when it was used, and its pruning.
+"""The cache folder: its entries, their models, data and last use, and their removal.
 
-Features, outputs, trainings and drawn worlds can all be computed again. Digests of files, and what
-earlier runs took, are small and stay.
+Features, outputs, trainings and drawn scenes can all be computed again. Digests of files, and the
+costs of earlier runs, are small and stay.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from vlbench.files import MOST_CONFIG, read_text, take_lock
 
-# The file beside stored values that says of what they are; its date is that of their last use.
+# The file beside stored values that describes them; its date is the date of their last use.
 ABOUT = "about.json"
 
-# What lies in a cache besides what the store has, by its folder.
+# The contents of a cache besides the store, by folder.
 FOLDERS = {
     "scenes": "drawings",
     "datasets": "data sets",
@@ -27,12 +27,12 @@ FOLDERS = {
     "answers": "answers of a server",
 }
 
-# Of values that an older vlbench has stored, nobody knows more.
+# Used for values stored by an older vlbench, of which nothing else is known.
 UNKNOWN = "unknown"
 
 
 class Entry(NamedTuple):
-    """A folder or a file that can be removed as a whole: bytes, and when a run last used it."""
+    """A folder or a file that can be removed as a whole: its bytes, and when a run last used it."""
 
     place: Path
     what: str
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 def entries(cache: Path) -> Iterator[Entry]:
-    """Yield what lies in a cache folder and can be computed again."""
+    """Yield the entries of a cache folder that can be computed again."""
     for place in cache.glob("features/??/*"):
         about = _about(place)
         models = [str(one) for one in about.get("models", [])]
@@ -57,9 +57,10 @@ def entries(cache: Path) -> Iterator[Entry]:
 def prune(
     there: Sequence[Entry], *, before: float | None, model: str | None, most: float | None
 ) -> list[Entry]:
-    """Return the entries to remove: those not used since `before`, and of a `model`, if given.
+    """Return the entries to remove: not used since `before` and of the `model`, as far as given.
 
-    With `most`, the bytes that may be left, they are the oldest of these that must go, and no more.
+    With `most`, the bytes that may be left, only as many of these as needed are returned, the
+    oldest first.
     """
     chosen = sorted(
         (
@@ -81,7 +82,7 @@ def prune(
 
 
 def remove(entry: Entry) -> bool:
-    """Remove an entry, and return whether it is gone: what a run holds locked stays."""
+    """Remove an entry, and return whether it is gone; an entry locked by a run stays."""
     with ExitStack() as held:
         beside = entry.place.parent.glob(f".{entry.place.name}.lock")
         for file in [*entry.place.glob("*.lock"), *beside]:
@@ -93,13 +94,13 @@ def remove(entry: Entry) -> bool:
             shutil.rmtree(entry.place, ignore_errors=True)
         else:
             entry.place.unlink(missing_ok=True)
-    with suppress(OSError):  # others lie there
+    with suppress(OSError):  # the folder has other entries
         entry.place.parent.rmdir()
     return not entry.place.exists()
 
 
 def _about(place: Path) -> dict[str, Any]:
-    """Return what the file beside stored values says; nothing where it is not there or broken."""
+    """Return the content of the file beside stored values; empty if it is missing or broken."""
     with suppress(OSError, ValueError, RecursionError):
         about = json.loads(read_text(place / ABOUT, MOST_CONFIG))
         if isinstance(about, dict) and isinstance(about.get("models", []), list):
@@ -108,7 +109,7 @@ def _about(place: Path) -> dict[str, Any]:
 
 
 def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Iterator[Entry]:
-    """Yield the entry of a place, unless another run has removed it meanwhile."""
+    """Yield the entry of a place, unless another run has removed it in the meantime."""
     stats = list(_stats(place))
     with suppress(FileNotFoundError):
         used = max((stat.st_mtime for stat in stats), default=place.stat().st_mtime)
@@ -116,7 +117,7 @@ def _entry(place: Path, what: str, models: Sequence[str], data: str) -> Iterator
 
 
 def _stats(place: Path) -> Iterator[os.stat_result]:
-    """Yield the status of each file of a place; a run may rename or remove some meanwhile."""
+    """Yield the status of each file of a place; a run may rename or remove some in the meantime."""
     below = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
     for file in [place] if place.is_file() else below:
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Capabilities: the Protocols that probes ask for, and the tuples that their methods exchange.
+"""Capabilities: the Protocols that probes require, and the tuples that their methods exchange.
 
-A model has a capability when its adapter class defines all its methods. `pixels` are float32
-[N, 3, H, W] in [0, 1]; normalisation belongs to the adapter. Spans are character offsets.
+A model has a capability if its adapter class defines all its methods. `pixels` are float32 [N, 3,
+H, W] in [0, 1]; normalisation belongs to the adapter. Spans are character offsets.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Regions(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a data set knows of one image."""
+    """The image and the regions that a data set has of one image; either may be None."""
 
     image: Image | None
     regions: Regions | None
 
 
 class Reply(NamedTuple):
-    """What was said of options that were shown in an `order`, by their numbers from 0.
+    """A reply to options that were shown in an `order`, given by their numbers from 0.
 
     `said` is a text, or a score for each option by its number; higher is likelier.
     """
@@ -46,7 +46,7 @@ class Reply(NamedTuple):
 class Asked(NamedTuple):
     """An item that a recording may have answers to: its image by name, and the texts of the data.
 
-    The texts are the options in the data's order; the question is empty where the data have none.
+    The texts are the options in the data's order; the question is empty if the data have none.
     """
 
     image: str
@@ -64,8 +64,8 @@ class TokenVectors(NamedTuple):
 class JointAttention(NamedTuple):
     """Attention float32 [layers, heads, T, R] of T text spans to R boxes ([R, 4], xyxy pixels).
 
-    `whole` is True where the softmax runs over the whole input, so that a row's sum is its
-    attention to the image, and False where it runs over the image alone.
+    `whole` is True if the softmax runs over the whole input, so that a row's sum is its attention
+    to the image, and False if it runs only over the image.
     """
 
     spans: list[tuple[int, int]]
@@ -78,7 +78,8 @@ class Parts(NamedTuple):
     """The number of attention heads of each layer, in order, and the kinds of positions.
 
     The kinds are "image", "text", and, for a model that generates, "end": the last position of the
-    prompt and those of an answer after it. Every other position that is not of the image is text.
+    prompt and the positions of an answer after it. Every other position outside the image is
+    "text".
     """
 
     heads: tuple[int, ...]
@@ -86,7 +87,7 @@ class Parts(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Attention of the positions of kind `source` to those of kind `target`, in some layers.
+    """Attention from positions of kind `source` to positions of kind `target`, in some layers.
 
     `layers` are the first layer, from 0, and the layer after the last.
     """
@@ -97,12 +98,12 @@ class Look(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What is taken away from a model.
+    """The parts to remove from a model.
 
     `heads` are pairs (layer, head), from 0: the output of these heads is 0. The attention weights
-    of `looks` are 0, and the others of a position still sum to 1. A position always attends to
-    itself. For a model that reads the picture by cross-attention, a look is the block's whole
-    output, which is 0; its attention is still shown.
+    of `looks` are 0, and the other weights of a position still sum to 1. A position always attends
+    to itself. If a model reads the picture by cross-attention, a look removes the whole output of
+    the block (it is 0); the attention is still returned.
     """
 
     heads: tuple[tuple[int, int], ...] = ()
@@ -124,14 +125,14 @@ class ImageEncoder(Protocol):
 
 @runtime_checkable
 class GridEncoder(ImageEncoder, Protocol):
-    """Turns images into grids of vectors, one per cell of what it sees."""
+    """Turns images into grids of vectors, one vector per cell."""
 
     def encode_grid(self, pixels: Tensor) -> Tensor:
         """Return float32 [N, D, rows, columns] for [N, 3, H, W] in [0, 1]."""
         ...
 
 
-# The last of the layers of a model: what `encode_images` returns.
+# The last layer of a model: the output of `encode_images`.
 OUTPUT = "output"
 
 
@@ -142,14 +143,14 @@ class LayerEncoder(ImageEncoder, Protocol):
     def layers(self) -> Sequence[str]:
         """Return the names of layers in order of depth; the last is `output`.
 
-        A name says how a layer is pooled, such as `block3_cls` or `stage2_mean`.
+        A name shows how a layer is pooled, such as `block3_cls` or `stage2_mean`.
         """
         ...
 
     def encode_images_at(self, pixels: Tensor, layers: Sequence[str]) -> Mapping[str, Tensor]:
         """Return float32 [N, D] of each of these layers for [N, 3, H, W] in [0, 1], in one pass.
 
-        That of `output` is what `encode_images` returns.
+        For `output`, it is the result of `encode_images`.
         """
         ...
 
@@ -174,7 +175,7 @@ class TextLayerEncoder(TextEncoder, Protocol):
     def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> Mapping[str, Tensor]:
         """Return float32 [N, D] of each of these layers, in one pass.
 
-        That of `output` is what `encode_texts` returns.
+        For `output`, it is the result of `encode_texts`.
         """
         ...
 
@@ -195,11 +196,11 @@ class DualEncoder(ImageEncoder, TextEncoder, SharedSpace, Protocol):
 
 @runtime_checkable
 class Classifier(Protocol):
-    """Names what an image shows, among classes of its own.
+    """Classifies images into its classes.
 
-    Outputs are paired with the classes of the data by their names. An adapter may say
-    `class_order`: "imagenet", "cifar10" or "cifar100", for outputs in the order that these data
-    sets have.
+    Outputs are paired with the classes of the data by their names. An adapter may have a
+    `class_order` ("imagenet", "cifar10" or "cifar100") if its outputs are in the order of that data
+    set.
     """
 
     def preprocess(self, image: Image) -> Tensor:
@@ -235,7 +236,7 @@ class TokenLayerEncoder(TokenEncoder, Protocol):
     def encode_tokens_at(
         self, texts: Sequence[str], layers: Sequence[str]
     ) -> Mapping[str, list[TokenVectors]]:
-        """Return what `encode_tokens` does at each of these layers, in one pass."""
+        """Return the result of `encode_tokens` at each of these layers, in one pass."""
         ...
 
 
@@ -259,29 +260,29 @@ class Detector(Protocol):
 
 @runtime_checkable
 class ImageTextScorer(Protocol):
-    """Says how well a text fits a picture."""
+    """Scores how well a text fits a picture."""
 
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return how well each text fits its picture, float32 [N]; higher fits better.
 
-        It is a probability, or of a model with two towers a cosine; an adapter whose score is
-        another number says which as its `score_kind`. Probabilities of a sure model round to 0 and
-        1, where none is higher than another: "logit", the log-odds of the published probability,
-        keeps them apart.
+        The score is a probability, or a cosine for a model with two towers; an adapter with another
+        score names it in its `score_kind`. Probabilities of a confident model round to 0 and 1, and
+        are then tied; "logit", the log-odds of the published probability, avoids these ties.
         """
         ...
 
 
-# What matching scores are: the log-odds of a probability; a logit that is trained to rank, and is
-# that of no probability; a log-likelihood.
+# Kinds of matching scores: the log-odds of a probability; a logit trained to rank, which belongs to
+# no probability; a log-likelihood.
 LOGIT, RANKING_LOGIT, LOG_LIKELIHOOD = "logit", "ranking_logit", "log_likelihood"
 PROBABILITY, COSINE = "probability", "cosine"
 
 
 def score_kind(model: Any) -> str:
-    """Return the adapter's own `score_kind`, else cosine for two towers, and probability.
+    """Return the adapter's `score_kind`; by default cosine for two towers, otherwise probability.
 
-    Scores of different kinds, and of different models unless they are probabilities, have no mean.
+    Scores of different kinds must not be averaged, nor scores of different models unless they are
+    probabilities.
     """
     own = getattr(model, "score_kind", "")
     return str(own) if own else COSINE if isinstance(model, SharedSpace) else PROBABILITY
@@ -294,15 +295,15 @@ def is_log_odds(kind: str) -> bool:
 
 @runtime_checkable
 class AnswerScorer(Protocol):
-    """Says how likely an answer is, after a picture and a question."""
+    """Scores how likely an answer is, given a picture and a question."""
 
     def score_answers(
         self, pictures: Sequence[Picture], questions: Sequence[str], answers: Sequence[str]
     ) -> Tensor:
         """Return the log-likelihood of each answer, float32 [N], at most 0.
 
-        It is the sum over the tokens of the answer. An adapter that can be asked without a picture
-        has `reads_text_alone = True`, and reads Picture(None, None) as no picture.
+        It is the sum over the tokens of the answer. An adapter that works without a picture has
+        `reads_text_alone = True`, and treats Picture(None, None) as no picture.
         """
         ...
 
@@ -314,28 +315,28 @@ class Answerer(Protocol):
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
         """Return the answer to each question, by greedy decoding.
 
-        `reads_text_alone` is that of `AnswerScorer`.
+        `reads_text_alone` has the same meaning as in `AnswerScorer`.
         """
         ...
 
 
 @runtime_checkable
 class Recording(Protocol):
-    """Answers that others recorded. No image is opened for it."""
+    """Answers recorded by others. It needs no images."""
 
     def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
-        """Return the replies to each item, none where nothing is recorded.
+        """Return the replies to each item, an empty list if nothing is recorded.
 
-        The items are all of a data set, in its order. `labels` says what names an option in a
-        reply: letters, numbers, brackets for "(1)", or words. After the call, `counts` has what of
-        the recording was not used, and why.
+        The items are all items of a data set, in its order. `labels` is how a reply names an
+        option: letters, numbers, brackets for "(1)", or words. After the call, `counts` has the
+        parts of the recording that were not used, with the reason.
         """
         ...
 
 
 @runtime_checkable
 class JointAttender(Protocol):
-    """Shows where each text token looks in the picture, head by head."""
+    """Returns where each text token attends in the picture, for each head."""
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each pair."""
@@ -344,18 +345,18 @@ class JointAttender(Protocol):
 
 @runtime_checkable
 class Intervenable(Protocol):
-    """Runs without some of its attention heads, or of what positions attend to."""
+    """Runs without some of its attention heads, or without attention between some positions."""
 
     def parts(self) -> Parts:
-        """Return the parts that can be taken away."""
+        """Return the parts that can be removed."""
         ...
 
     def cut(self, what: Cut) -> Self:
-        """Return the same model without some parts; of a cut model, without these too.
+        """Return the same model without some parts; for a cut model, without these parts, too.
 
-        It shares the weights, and this model stays whole. All its methods run without these parts.
-        Attention is still that of all heads: only the output of a head is taken away. Raises
-        SpecError for a part that the model does not have.
+        It shares the weights, and this model is unchanged. All its methods run without these parts.
+        The returned attention is still that of all heads: only the output of a head is removed.
+        Raises SpecError for a part that the model does not have.
         """
         ...
 
@@ -370,15 +371,15 @@ class MaskedLanguageModel(Protocol):
 
 
 def capabilities_in(module: types.ModuleType) -> list[type]:
-    """Return the capabilities that a module defines: its Protocols with methods of their own."""
+    """Return the capabilities that a module defines: its Protocols that define methods."""
     protocols = [v for v in vars(module).values() if isinstance(v, type) and _is_protocol(v)]
     return [one for one in protocols if one.__module__ == module.__name__ and methods(one)]
 
 
 def offered(adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()) -> list[type]:
-    """Return the capabilities that an adapter class has, less those named in `without`.
+    """Return the capabilities that an adapter class has, except those named in `without`.
 
-    Known are the capabilities of this module and `others`, such as those of a user's own source.
+    The known capabilities are those of this module and `others`, such as those of a user's source.
     """
     known = [*capabilities_in(sys.modules[__name__]), *others]
     return [one for one in known if has(adapter, one, without)]
@@ -389,15 +390,15 @@ def narrowed(adapter: type, without: Sequence[str]) -> type:
     can = offered(adapter)
     kept = {method for one in can if one.__name__ not in without for method in methods(one)}
     lost = {method for one in can if one.__name__ in without for method in methods(one)} - kept
-    # A method that is None is one that the class lacks, for Protocols as well.
+    # A method set to None counts as missing, for Protocols as well.
     own = {name: getattr(adapter, name) for name in ("__module__", "__qualname__", "__doc__")}
     return type(adapter.__name__, (adapter,), own | dict.fromkeys(lost)) if lost else adapter
 
 
 def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
-    """Return the number of texts that the model cuts, as `truncated_texts`; empty if unknown.
+    """Return the number of texts that the model truncates, as `truncated_texts`; empty if unknown.
 
-    It is known where the adapter has `context_length` and `count_tokens`.
+    It is known if the adapter has `context_length` and `count_tokens`.
     """
     if not (hasattr(model, "count_tokens") and hasattr(model, "context_length")):
         return {}
@@ -405,7 +406,7 @@ def count_truncated(model: Any, texts: Sequence[str]) -> dict[str, int]:
 
 
 def has(adapter: type, part: type, without: Sequence[str] = ()) -> bool:
-    """Return whether an adapter class has all methods of a capability that it is not `without`."""
+    """Return whether an adapter class has all methods of a capability that is not in `without`."""
     defined = all(callable(getattr(adapter, method, None)) for method in methods(part))
     return defined and part.__name__ not in without
 
@@ -416,7 +417,7 @@ def element(annotation: Any) -> Any:
 
 
 def parts(annotation: Any) -> list[type]:
-    """Return the Protocols with methods of their own that make up a capability."""
+    """Return the Protocols that make up a capability and define methods themselves."""
     lineage = annotation.__mro__ if isinstance(annotation, type) else ()
     return [c for c in lineage if _is_protocol(c) and methods(c)]
 
@@ -426,5 +427,5 @@ def _is_protocol(kind: type) -> bool:
 
 
 def methods(part: type) -> list[str]:
-    """Return the names of the methods that a Protocol has of its own."""
+    """Return the names of the methods that a Protocol defines itself."""
     return [name for name, value in vars(part).items() if name[0] != "_" and callable(value)]

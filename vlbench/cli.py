@@ -1,6 +1,6 @@
-"""The command line: parses argv, runs a command, prints its answer. The only place that exits.
+"""The command line: parses argv, runs a command, prints its answer. Only this module exits.
 
-Help and listings import no torch, so whatever does is imported by the command that needs it.
+Help and listings import no torch; the commands that need it import it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from vlbench.errors import (
 if TYPE_CHECKING:
     from vlbench.commands import Answer
 
-# 128 and the number of the signal that ends other programs when nobody reads them.
+# 128 plus the number of SIGPIPE, which ends other programs if their output is closed.
 UNREAD = 141
 
 

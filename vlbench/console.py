@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # `vlbench --help` needs no rich
 
 
 def open_console(*, quiet: bool = False) -> Console:
-    """Return the console; off a terminal its lines are as long as their text."""
+    """Return the console; if it is not a terminal, its lines are not wrapped."""
     from rich.console import Console  # noqa: PLC0415 - help needs no rich
 
     console = Console(highlight=False, emoji=False, quiet=quiet)

@@ -1,4 +1,4 @@
-"""Digests: what makes two contents the same, whatever file, path or date they come from."""
+"""Digests: identify content, whatever file, path or date it comes from."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-# The file where digests of files are remembered; None: nowhere.
+# The file in which digests of files are remembered; None: they are not remembered.
 memory: ContextVar[Path | None] = ContextVar("memory", default=None)
 
 PLAIN = {bool, int, float, str, type(None)}
 
-# A file changed this recently may change again without a new time stamp.
+# A file changed this recently may change again with the same time stamp.
 SETTLED_NS = 2_000_000_000
 
 # Characters of the checksum before a remembered digest.
@@ -35,8 +35,8 @@ ASKED = 500
 def digest(value: Any) -> str:
     """Return `sha256:...` of plain values, arrays and tensors, nested in lists and mappings.
 
-    For a path, the content of its file or folder is digested. Raises TypeError for anything else,
-    naming its type: what cannot be digested must not be taken for known.
+    For a path, the content of its file or folder is digested. Raises TypeError, with the type's
+    name, for any other value: a value that cannot be digested must not count as known.
     """
     try:
         text = json.dumps(_plain(value), sort_keys=True, allow_nan=True, separators=(",", ":"))
@@ -48,10 +48,10 @@ def digest(value: Any) -> str:
 def file_digests(
     paths: Sequence[Path | str], how: str, compute: Callable[[Path], str] | None = None
 ) -> list[str]:
-    """Return the digest of each file, remembered under device, inode, size, mtime and ctime.
+    """Return the digest of each file, remembered by device, inode, size, mtime and ctime.
 
-    A file that is rewritten with its size and date, as by `rsync -t`, has another ctime. `how`
-    names what `compute` digests (default: the bytes), since one file may have two digests.
+    A file rewritten with the same size and date, as by `rsync -t`, has another ctime. `how` names
+    what `compute` digests (default: the bytes), since a file may have several digests.
     """
     now = time.time_ns()
     stats = [os.stat(path) for path in paths]  # noqa: PTH116 - of a million paths, in half the time
@@ -104,11 +104,11 @@ def _plain(value: Any) -> Any:
             raise TypeError(f"cannot digest keys that are equal as texts: {list(value)}")
         return plain
     if isinstance(value, list | tuple | range):
-        # Long lists are mostly of plain values: their types are found much faster.
+        # Long lists mostly contain plain values, whose types are checked much faster at once.
         return list(value) if set(map(type, value)) <= PLAIN else [_plain(v) for v in value]
     if isinstance(value, Path):
         return {"content": path_digest(value)}
-    torch = sys.modules.get("torch")  # without it, nothing is a tensor
+    torch = sys.modules.get("torch")  # if it is not loaded, no value is a tensor
     if isinstance(value, np.ndarray) or (torch and isinstance(value, torch.Tensor)):
         return {"array": _array(value)}
     scalar = value.item() if isinstance(value, np.generic) else value
@@ -125,25 +125,25 @@ def _array(value: Any) -> str:
         raise TypeError(message)
     head = f"{array.dtype.descr}{array.shape}".encode()
     hasher = hashlib.sha256(head)
-    # As bytes where they lie: features of a large set do not fit into memory twice.
+    # Read in place: features of a large data set do not fit into memory twice.
     hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return hasher.hexdigest()
 
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """Return a tensor's numbers; bfloat16, which NumPy lacks, as the float32 that it equals."""
+    """Return a tensor as an array; bfloat16, which NumPy does not have, as the equal float32."""
     tensor = tensor.detach().cpu()
     numbers = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
     return np.asarray(numbers.numpy())
 
 
 def _recall(keys: Sequence[str]) -> dict[str, str]:
-    """Return the digests that are remembered, by key."""
+    """Return the remembered digests, by key."""
     file = memory.get()
     if file is None or not file.is_file():
         return {}
     digests: dict[str, str] = {}
-    # A memory that is broken or out of reach costs time, not the run.
+    # A broken or unreachable database costs time, but does not stop the run.
     with suppress(sqlite3.Error), closing(_open(file)) as base:
         for start in range(0, len(keys), ASKED):
             part = keys[start : start + ASKED]
@@ -151,7 +151,7 @@ def _recall(keys: Sequence[str]) -> dict[str, str]:
             query = f"SELECT key, digest FROM digests WHERE key IN ({marks})"  # noqa: S608 - marks
             for key, sealed in base.execute(query, part):
                 value = sealed[SEAL:] if isinstance(sealed, str) else ""
-                # A damaged value is computed again, as one of a release without seals is.
+                # A damaged value, or a value of a release without checksums, is computed again.
                 if sealed == _seal(key, value):
                     digests[key] = value
     return digests
@@ -169,7 +169,7 @@ def _remember(fresh: Mapping[str, str]) -> None:
 
 
 def _seal(key: str, value: str) -> str:
-    """Return a digest as it is remembered: after a checksum of `SEAL` characters."""
+    """Return the stored form of a digest: after a checksum of `SEAL` characters."""
     return f"{zlib.crc32(f'{key} {value}'.encode()):08x}{value}"
 
 

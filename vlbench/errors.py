@@ -1,18 +1,19 @@
 """Every error that vlbench raises on purpose, by what the reader has to fix.
 
 VlbenchError
-├── SpecError          a task, a models.yaml or an adapter's signature: fix the file
+├── SpecError          a task, a models.yaml or an adapter's signature is wrong: fix the file
 ├── UnknownNameError   a name that no source has: fix the command
 ├── DataError          an image or a table that cannot be read: fix the machine's data
-│   └── DataAbsent     a data set that is not there: fetch it
-│       └── PackageAbsent  a package that is not there: install it
-├── TooFewRows         a split is too small for what the task asks
+│   └── DataAbsent     a data set is missing: download it
+│       └── PackageAbsent  a package is missing: install it
+├── TooFewRows         a split is too small for the task
 ├── CannotDo           this model cannot do this task: skipped, with the reason
-├── WeightsError       weights cannot be had or loaded
-├── ServerError        a server that has the model gives no answer that can be used
-├── IdentityClash      another model is already on the board under this name ├── Exited
-somebody's code, such as an adapter's, would end the program ├── ProcessLost        another process
-of this run, perhaps on another machine, has ended └── OutputError        a result cannot be written
+├── WeightsError       weights are unavailable or do not load
+├── ServerError        the model's server gives no usable answer
+├── IdentityClash      another model is already on the board under this name
+├── Exited             user code, such as an adapter's, would end the program
+├── ProcessLost        another process of this run, perhaps on another machine, has ended
+└── OutputError        a result cannot be written
 """
 
 import shlex
@@ -27,16 +28,16 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
-# What the names of modules begin with that `plugins` makes of the files of sources.
+# Prefix of the names of modules that `plugins` makes from files of sources.
 SOURCE_PREFIX = "vlbench.code.plugins."
 
-# Of the names that there are, in a message.
+# The most names listed in an error message.
 MOST_NAMES = 30
 
 # Parts of the paths of installed packages.
 PACKAGES = ("site-packages", "dist-packages")
 
-# What importing somebody's file may raise: a broken file is a message, not a traceback.
+# Exceptions that importing a user's file may raise: a broken file gives a message, not a traceback.
 IMPORT_ERRORS = (
     *(ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError),
     *(RuntimeError, OSError, AssertionError, ArithmeticError),
@@ -49,11 +50,11 @@ def counted(count: int, noun: str) -> str:
 
 
 class VlbenchError(Exception):
-    """What went wrong, where, and the way out, in one message."""
+    """The problem, its place, and the way out, in one message."""
 
 
 class SpecError(VlbenchError):
-    """A file that says something vlbench cannot do; lists every problem found."""
+    """A file with invalid content; lists every problem found."""
 
 
 class UnknownNameError(VlbenchError):
@@ -61,11 +62,11 @@ class UnknownNameError(VlbenchError):
 
 
 class DataError(VlbenchError):
-    """Data that is there but cannot be used."""
+    """Data that are present but cannot be used."""
 
 
 class DataAbsent(DataError):  # noqa: N818 - the contract's name
-    """Data that is not there: what, where to get it, and where to put it."""
+    """Missing data: what, where to get them, and where to put them."""
 
     def __init__(self, what: str, where_to_get: str, where_to_put: str) -> None:
         super().__init__(f"{what} not found; get it from {where_to_get}; put it at {where_to_put}")
@@ -75,7 +76,7 @@ class DataAbsent(DataError):  # noqa: N818 - the contract's name
 
 
 class PackageAbsent(DataAbsent):
-    """A package that is not installed: what needs it, and the command that installs it here."""
+    """A package that is not installed: what needs it, and the command that installs it."""
 
     def __init__(self, what: str, *commands: str) -> None:
         python = shlex.quote(sys.executable)
@@ -85,7 +86,7 @@ class PackageAbsent(DataAbsent):
 
 
 class TooFewRows(VlbenchError):  # noqa: N818 - reads as the reason in a row
-    """A split has fewer rows than the task needs: at least `rows` of them, where that is known."""
+    """A split has fewer rows than the task needs: at least `rows`, if that is known."""
 
     def __init__(self, found: str, rows: int | None = None) -> None:
         super().__init__(
@@ -98,11 +99,11 @@ class CannotDo(VlbenchError):  # noqa: N818 - the contract's name
 
 
 class WeightsError(VlbenchError):
-    """Weights that cannot be had or loaded."""
+    """Weights that are unavailable or do not load."""
 
 
 class ServerError(VlbenchError):
-    """A server that has the model does not answer, or not with what was asked."""
+    """The model's server does not answer, or gives an unusable answer."""
 
 
 class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason
@@ -110,10 +111,10 @@ class IdentityClash(VlbenchError):  # noqa: N818 - reads as the reason
 
 
 class Exited(VlbenchError):  # noqa: N818 - says what happened
-    """Code of others raised SystemExit, or another BaseException that is no error."""
+    """A user's code raised SystemExit, or another BaseException that is not an error."""
 
 
-# What an interrupted run says and returns: 128 and the number of the signal.
+# The message and exit code of an interrupted run: 128 plus the number of the signal.
 INTERRUPTED = "Interrupted. Finished work is saved; rerun the command to resume."
 STOPPED = 130
 
@@ -127,7 +128,7 @@ class OutputError(VlbenchError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Return the error for a name that is not among the known ones, with the nearest of them."""
+    """Return the error for an unknown name, with the nearest known names."""
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed(names)}"
@@ -135,23 +136,23 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise UnknownNameError for the first of some names that is not among the known ones."""
+    """Raise UnknownNameError for the first name that is not known."""
     for name in names:
         if name not in known:
             raise unknown(kind, name, known)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names in order for a message, the first of very many."""
+    """Return sorted names for a message, at most MOST_NAMES of them."""
     known = sorted(names)
     more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
     return (", ".join(known[:MOST_NAMES]) or "none") + more
 
 
 def printed(text: str) -> str:
-    """Return a text for a terminal: control characters are spelled out, but for line breaks.
+    """Return a text for a terminal: control characters are escaped, except line breaks.
 
-    A carriage return before a line feed is part of one: lines of CSV end so.
+    A carriage return before a line feed is part of the line break, as in CSV.
     """
     lines = text.split("\r\n")
     return "\r\n".join(line if line.isprintable() else _spelled_out(line) for line in lines)
@@ -167,10 +168,10 @@ def spaced(name: str) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Return an error's message with its type, and the line that it is to be looked for in.
+    """Return an error's message with its type, and the line that probably caused it.
 
-    That is the last line of the user's own code, such as an adapter's, on the way to where it was
-    raised; without any, the line that raised it. Errors of vlbench have only their message.
+    That is the innermost line of user code, such as an adapter, in the traceback; if there is none,
+    the line that raised the error. Errors of vlbench have only their message.
     """
     if isinstance(error, VlbenchError):
         return str(error)
@@ -179,7 +180,7 @@ def described(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says, also where its class cannot say it."""
+    """Return an error's message, even if its class cannot print it."""
     try:
         return str(error)
     except Exception as other:  # noqa: BLE001 - somebody's own class of errors
@@ -188,7 +189,7 @@ def message_of(error: BaseException) -> str:
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Raise Exited in place of SystemExit and the like, which no `except Exception` would catch."""
+    """Raise Exited instead of SystemExit and the like, which `except Exception` does not catch."""
     try:
         yield
     except (Exception, KeyboardInterrupt):
@@ -198,12 +199,12 @@ def exits_as_errors() -> Iterator[None]:
 
 
 def ending(error: BaseException) -> Exited:
-    """Return the error to raise in place of one that would end the program."""
+    """Return the error to raise instead of one that would end the program."""
     return Exited(f"{described(error)} would end the program; raise another error")
 
 
 def place_of(error: BaseException) -> str:
-    """Return the file and line of an error, `adapter.py:12`; empty for one that was not raised."""
+    """Return the file and line of an error, `adapter.py:12`; empty if it was not raised."""
     raised = list(_frames(error))
     own = [place for place in raised if _is_own(place[0])]
     if not raised:
@@ -213,7 +214,7 @@ def place_of(error: BaseException) -> str:
 
 
 def defined_at(function: Callable[..., Any]) -> str:
-    """Return the file and line that a function begins at; its name, where it has no line."""
+    """Return the file and first line of a function; its name if it has no line."""
     while isinstance(function, partial):
         function = function.func
     code = getattr(unwrap(function), "__code__", None)
@@ -223,7 +224,7 @@ def defined_at(function: Callable[..., Any]) -> str:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames that an error came through and the line of each, the innermost last."""
+    """Yield the frames of an error's traceback and the line of each, the innermost last."""
     trace = error.__traceback__
     while trace:
         yield trace.tb_frame, trace.tb_lineno

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locks, names, cells of CSV, and the cache folder."""
+"""Files: written whole or not at all, locks, names, CSV cells, and the cache folder."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from vlbench.errors import OutputError, SpecError, UnknownNameError, printed
 if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
     from filelock import BaseFileLock
 
-# What models may be called.
+# The allowed names of models.
 LONGEST_NAME = 200
 WANTED_NAME = f"is not a name for a model; use 1 to {LONGEST_NAME} printable characters"
 
-# What a file system without locks answers; there, a lock lapses when its holder has been silent for
+# Errors of a file system without locks; there, a lock expires if its holder has not renewed it for
 # LAPSE seconds.
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK})
 LAPSE = 60.0
 
-# Bytes of a file that are read at once, by what it is; a larger one is refused before it is read.
+# The most bytes of a file that is read at once, by kind; a larger file is refused before reading.
 MOST_YAML = 1 << 20  # forty times models.yaml; PyYAML takes hundreds of bytes for each
 MOST_BOARD = 64 << 20  # 700 rows of the longest kind, which has 90 kB
 MOST_ARTIFACT = 256 << 20  # ten million items take a third of it
 MOST_CONFIG = 8 << 20  # ten times timm's, which names and describes 21,841 classes
-MOST_TEXT = 64 << 20  # names, words and captions, one after the other
-MOST_IMAGE = 256 << 20  # as many pixels as an image may have, not compressed
+MOST_TEXT = 64 << 20  # names, words and captions in one text
+MOST_IMAGE = 256 << 20  # the most pixels of an image, uncompressed
 MOST_ANNOTATIONS = 1 << 30  # COCO's instances of train2014 have 450 MB
 
-# How the names of files begin that are being written, and that killed runs leave behind.
+# Prefix of files being written, which killed runs leave behind.
 PART = ".part-"
 
-# How old a part is before no run can be writing it any more, in seconds.
+# The age in seconds at which no run can still be writing a part.
 DAY = 86_400.0
 
-# A store may hold a million files, so that a folder is swept once a day.
+# A store may have a million files, so a folder is swept only once a day.
 MARK = ".swept"
 
-# How the names of temporary folders begin, the file in each whose lock its process holds, and how
-# many seconds old that is before another process may try the lock.
+# Prefix of temporary folders, the file in each that its process locks, and the age in seconds of
+# that file before another process may try the lock.
 TEMPORARY = "vlbench-"
 IN_USE = ".vlbench-in-use"
 SETTLED = 60.0
 
 
 def default_cache() -> Path:
-    """Return where features and digests are kept unless an option says otherwise.
+    """Return the default folder for features and digests.
 
-    That is $VLBENCH_CACHE_DIR, or a folder below $XDG_CACHE_HOME or the user's home. Raises
+    It is $VLBENCH_CACHE_DIR, or a folder below $XDG_CACHE_HOME or the user's home. Raises
     UnknownNameError for a user without a home.
     """
     if named := os.environ.get("VLBENCH_CACHE_DIR"):
@@ -72,9 +72,9 @@ def default_cache() -> Path:
 
 
 def require_at_most(file: Path | int, most: int) -> int:
-    """Return how many bytes a file, or an open one by its descriptor, has; `most` for a pipe.
+    """Return the size in bytes of a file, or of an open file by descriptor; `most` for a pipe.
 
-    Raises OSError where it has more.
+    Raises OSError if it is larger than `most`.
     """
     status = os.stat(file)  # noqa: PTH116 - of a descriptor, too
     if status.st_size > most:
@@ -83,9 +83,9 @@ def require_at_most(file: Path | int, most: int) -> int:
 
 
 def read_bytes(file: Path, most: int) -> bytes:
-    """Return the content of a file. Raises OSError, also for one of more than `most` bytes."""
+    """Return the content of a file. Raises OSError, also for a file of more than `most` bytes."""
     with file.open("rb") as stream:
-        # Of what was opened: another process may have put a new file in its place since.
+        # The size of the opened file: another process may have replaced the file since.
         size = require_at_most(stream.fileno(), most)
         content = stream.read(size + 1)
     if len(content) > size:
@@ -96,16 +96,16 @@ def read_bytes(file: Path, most: int) -> bytes:
 def read_text(file: Path, most: int) -> str:
     """Return the text of a file in UTF-8, without a byte order mark.
 
-    Raises as `read_bytes`, and UnicodeDecodeError.
+    Raises what `read_bytes` raises, and UnicodeDecodeError.
     """
     return read_bytes(file, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_whole(file: Path, *parts: bytes, lasting: bool = True) -> None:
-    """Write a file of these parts that appears complete or not at all, its folders included.
+    """Write a file of these parts that appears complete or not at all; create its folders.
 
-    One that need not be `lasting` may be damaged where the machine, not the process, stops. Raises
-    OutputError, naming the file, where the disk or its rights do not allow it.
+    If it need not be `lasting`, it may be damaged if the machine (not the process) stops. Raises
+    OutputError, naming the file, if the disk or permissions do not allow it.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -127,10 +127,10 @@ def write_whole(file: Path, *parts: bytes, lasting: bool = True) -> None:
 
 
 def take_lock(file: Path, *, seconds: float = -1) -> BaseFileLock | None:
-    """Return the lock of a file, held, or None where others hold it for so long; -1: no limit.
+    """Return the acquired lock of a file; None if others hold it for `seconds`; -1: no limit.
 
-    It is free again when its holder releases it or ends, however it ends. Raises OSError where the
-    file cannot be made.
+    It is released when its holder releases it or ends, however it ends. Raises OSError if the file
+    cannot be created.
     """
     from filelock import FileLock, SoftFileLease, Timeout  # noqa: PLC0415 - see above
 
@@ -150,9 +150,9 @@ def take_lock(file: Path, *, seconds: float = -1) -> BaseFileLock | None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder that is gone afterwards; those that killed processes left are removed first.
+    """Yield a temporary folder, removed at the end; first remove folders of killed processes.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be created.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*/{IN_USE}"):
         _remove_unused(left)
@@ -162,14 +162,14 @@ def temporary_folder() -> Iterator[Path]:
     try:
         yield Path(folder.name)
     finally:
-        # While the lock is held, so that no other process removes it at the same time.
+        # Removed while locked, so no other process removes it at the same time.
         folder.cleanup()
         lock.release()
 
 
 def _remove_unused(mark: Path) -> None:
-    """Remove the folder of a mark whose lock no process holds; another user's is left alone."""
-    with suppress(OSError):  # another process may be removing it, too
+    """Remove the folder of a mark that no process has locked, unless it is another user's."""
+    with suppress(OSError):  # another process may be removing it at the same time
         status = mark.lstat()
         settled = time.time() - status.st_mtime > SETTLED
         is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
@@ -180,7 +180,7 @@ def _remove_unused(mark: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Hold the lock of a folder. Raises OutputError, naming `what` is written there."""
+    """Hold the lock of a folder. Raises OutputError, which states that `what` is written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder / ".lock")
@@ -210,21 +210,21 @@ def is_file_name(name: str) -> bool:
 
 
 def file_name(name: str) -> str:
-    """Return the name of what has a file of its own. Raises SpecError for one that is no file's."""
+    """Return a name that is used as a file name. Raises SpecError if it cannot be one."""
     if not is_file_name(name):
         raise SpecError(f"{name!r} is not a file name; it would be outside the folder")
     return name
 
 
-# The last four are the same signs in full width.
+# The last four are the same characters in full width.
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 def harmless(value: Any) -> Any:
-    """Return a cell of CSV; a text that a spreadsheet takes for a formula gets an apostrophe first.
+    """Return a cell of CSV; a text that a spreadsheet would read as a formula gets an apostrophe.
 
     Such a text begins with =, +, -, @, a tab or a line break; OWASP advises the apostrophe. Numbers
-    are left alone.
+    are not changed.
     """
     if not isinstance(value, str):
         return value
@@ -232,10 +232,10 @@ def harmless(value: Any) -> Any:
 
 
 def sweep(folder: Path) -> None:
-    """Remove half-written files of killed runs, more than a day old, below a folder."""
+    """Remove half-written files of killed runs below a folder if they are more than a day old."""
     if not folder.is_dir() or _age(folder / MARK) < DAY:
         return
-    with suppress(OSError):  # somebody else's folder may be read but not written
+    with suppress(OSError):  # another user's folder may be readable but not writable
         (folder / MARK).touch()
         for part in folder.rglob(f"{PART}*"):
             if _age(part) > DAY:

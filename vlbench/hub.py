@@ -1,7 +1,7 @@
-"""The hub of weights and data: whether it can be reached, and whether what came from it is whole.
+"""The hub of weights and data: whether it can be reached, and whether downloads are undamaged.
 
-One attempt tells, and not retries: the libraries try for 23 to 46 s before they give up. They read
-the environment variables that stop them when they are imported, so a run sets these first.
+A single connection is tried, since the libraries retry for 23 to 46 s before they give up. They
+read the environment variables that prevent this when they are imported, so a run sets these first.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from vlbench.errors import VlbenchError
 
 VARIABLE = "HF_HUB_OFFLINE"
 VARIABLES = (VARIABLE, "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
-# The modules that keep, from when they are imported, whether the first of them is set.
+# Modules that keep the value of the first variable from the time of their import.
 READERS = ("huggingface_hub.constants", "datasets.config")
-# Set beside them where no user, but a connection that failed, made this process offline.
+# Also set if a failed connection, not the user, made this process offline.
 UNREACHED = "VLBENCH_HUB_UNREACHED"
 ENDPOINT = "https://huggingface.co"
 
-# How systems say that a file cannot grow: the disk, a user's share of it, or the file is full.
+# Errors if a file cannot grow: the disk is full, the user's quota is used up, or the file is too
+# large.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-# How long ago, in seconds, a run may have fetched a file and been killed before it checked it.
+# A file downloaded within this many seconds may be unchecked, if its run was killed.
 UNCHECKED = 86_400.0
 
-# The hub names small files by git's SHA-1 and others by SHA-256. Mirrors may take any other name.
+# The hub names small files by git's SHA-1 and others by SHA-256. Mirrors may use any other name.
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}", re.IGNORECASE)
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore, when this context ends, what says to this process whether it is offline."""
+    """Restore, when this context ends, the variables that make this process offline."""
     names = (*VARIABLES, UNREACHED)
     before = {name: os.environ.get(name) for name in names}
     read = {name: sys.modules[name].HF_HUB_OFFLINE for name in READERS if name in sys.modules}
@@ -62,8 +63,8 @@ def restored() -> Iterator[None]:
 def settle(*, offline: bool = False) -> bool:
     """Return whether this process is offline; if so, set the libraries' environment variables.
 
-    `offline` decides, then HF_HUB_OFFLINE, whatever its value. Only without both is a connection
-    tried, once.
+    `offline` decides first, then HF_HUB_OFFLINE, whatever its value. Only if neither is set, a
+    connection is tried, once.
     """
     if not offline and VARIABLE not in os.environ and not reachable():
         os.environ[UNREACHED] = "1"
@@ -74,7 +75,7 @@ def settle(*, offline: bool = False) -> bool:
 
 
 def is_offline() -> bool:
-    """Return whether HF_HUB_OFFLINE says so, as the libraries read it."""
+    """Return whether HF_HUB_OFFLINE is set, as the libraries read it."""
     return os.environ.get(VARIABLE, "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
@@ -84,9 +85,10 @@ def why_offline() -> str:
 
 
 def reachable(*, seconds: float = 3.0) -> bool:
-    """Return whether HF_ENDPOINT, or the proxy on the way to it, takes a connection in time."""
+    """Return whether HF_ENDPOINT, or the proxy before it, accepts a connection in time."""
     connected = threading.Event()
-    # A thread, because looking up a name obeys no time limit, and each of many addresses its own.
+    # In a thread, since a name lookup has no time limit, and each of many addresses has a separate
+    # limit.
     attempt = threading.Thread(target=_connect, args=(connected, seconds), daemon=True)
     attempt.start()
     attempt.join(seconds)
@@ -99,7 +101,7 @@ def _connect(connected: threading.Event, seconds: float) -> None:
 
 
 def _address() -> tuple[str, int]:
-    """Return the host and port to knock at."""
+    """Return the host and port to connect to."""
     url = urlsplit(os.environ.get("HF_ENDPOINT") or ENDPOINT)
     proxy = urllib.request.getproxies().get(url.scheme)
     if proxy and not urllib.request.proxy_bypass(url.netloc):
@@ -108,7 +110,7 @@ def _address() -> tuple[str, int]:
 
 
 def why_failed(error: BaseException) -> str:
-    """Return why a download failed, in one line, and the way out where the disk is full."""
+    """Return why a download failed, in one line, and what to do if the disk is full."""
     causes = [error]
     while inner := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(inner)
@@ -116,21 +118,22 @@ def why_failed(error: BaseException) -> str:
     if full := next((cause for cause in of_system if cause.errno in FULL), None):
         way_out = "make room, or set HF_HOME to a folder on another disk, and run the command again"
         return f"{full.strerror}: {way_out}"
-    # Other errors are a library's word for any failure.
+    # Other errors are a library's error for any failure.
     told = of_system[0] if of_system else causes[-1]
     return " ".join(f"{type(told).__name__}: {told}".split())
 
 
 @contextmanager
 def checked_downloads(kind: type[VlbenchError]) -> Iterator[None]:
-    """Check what came from the hub in the last day when this context ends, each file once.
+    """Check the hub's downloads of the last day when this context ends, each file once.
 
-    huggingface_hub compares only sizes, and names each file of its cache by its ETag: its digest,
-    if the hub is no mirror. Raises an error of a kind for a file of another digest, and removes it.
+    huggingface_hub compares only sizes. It names each file of its cache by its ETag, which is its
+    digest, unless the hub is a mirror. Raises an error of type `kind` for a file with another
+    digest, after removing it.
     """
     try:
         yield
-    except Exception:  # of which the damage may be the cause
+    except Exception:  # the damage may be its cause
         _require_whole(kind)
         raise
     _require_whole(kind)
@@ -142,8 +145,8 @@ def _require_whole(kind: type[VlbenchError]) -> None:
 
 
 def _fresh_blobs() -> list[Path]:
-    """Return the files that the hub's cache got in the last day, and that have digests as names."""
-    if "huggingface_hub" not in sys.modules:  # so nothing was downloaded
+    """Return the files added to the hub's cache in the last day that are named by digests."""
+    if "huggingface_hub" not in sys.modules:  # nothing was downloaded
         return []
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - reads HF_HUB_OFFLINE
 
@@ -153,7 +156,7 @@ def _fresh_blobs() -> list[Path]:
 
 
 def _damage(blob: Path) -> str:
-    """Return what is wrong with a file of the hub's cache, and remove it; empty for a whole one."""
+    """Return what is wrong with a file of the hub's cache, and remove it; empty if undamaged."""
     # Some mirrors name a file by the SHA-1 of its bytes.
     for how in ("sha1", "git") if len(blob.name) == 40 else ("bytes",):
         (digest,) = file_digests([blob], how, WAYS[how])
@@ -162,7 +165,10 @@ def _damage(blob: Path) -> str:
     repository = blob.parents[1]
     links = (file for file in repository.glob("snapshots/**/*") if file.resolve() == blob.resolve())
     name = next(links, blob).relative_to(repository.parent)
-    for file in (blob.resolve(), blob):  # which may be a link to what several repositories share
+    for file in (
+        blob.resolve(),
+        blob,
+    ):  # it may be a link to a file that several repositories share
         file.unlink(missing_ok=True)
     return (
         f"the download {name} is damaged: its digest is {digest}, the hub's is {blob.name}; it "

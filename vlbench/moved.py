@@ -1,7 +1,7 @@
-"""Names that were promised and have moved: old ones work for one more release, with a warning.
+"""Moved public names: old names work for one more release, with a warning.
 
-`MOVED` is the one table. Python finds a module that is gone by the finder below, and YAML is
-resolved through `current`.
+`MOVED` is the only table. The finder below finds modules that no longer exist, and names in YAML
+are resolved by `current`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# `module:name` as it was and as it is; of an adapter, as models.yaml names it.
+# Old and new `module:name`; for an adapter, the name in models.yaml.
 MOVED: dict[str, str] = {}
 
 
 def current(name: str) -> str:
-    """Return the name that a moved `module:name` has now, with a FutureWarning."""
+    """Return the new name of a moved `module:name`, with a FutureWarning."""
     old, new = name.replace(":", "."), MOVED[name].replace(":", ".")
     message = f"{old} is now {new}; the old name goes with the next release"
     warnings.warn(message, FutureWarning, stacklevel=3)
@@ -28,18 +28,18 @@ def current(name: str) -> str:
 
 
 def modules(module: str) -> list[str]:
-    """Return the modules that now hold the names of a module that is gone; empty for any other."""
+    """Return the modules that now have the names of a removed module; empty for any other."""
     moved = (new for old, new in MOVED.items() if old.startswith(f"{module}:"))
     return sorted({new.partition(":")[0] for new in moved})
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules that are gone. It comes last, so that what is there is found first."""
+    """Finds removed modules. It comes last, so existing modules are found first."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to load a module that is gone, or a package that held one."""
+        """Return how to load a removed module, or a package that contained one."""
         del path, target
         if any(old.startswith((f"{fullname}:", f"{fullname}.")) for old in MOVED):
             return ModuleSpec(fullname, _Loader(), is_package=True)
@@ -47,10 +47,10 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Makes an empty module, which looks names up in the table when they are asked for."""
+    """Makes an empty module, which looks up names in the table on access."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Let the module answer with what has moved."""
+        """Let the module return the moved objects."""
 
         def moved(name: str) -> Any:
             old = f"{module.__name__}:{name}"

@@ -1,6 +1,6 @@
-"""Score, Outcome and Result: what a probe returns, and the row of a board that it becomes.
+"""Score, Outcome and Result: the output of a probe, and the row of a board made from it.
 
-The fields and their types are the schema that boards are read by.
+The fields and their types are the schema with which boards are read.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ else:
 # A count among the parameters of a probe: 1 or more.
 Positive: TypeAlias = Annotated[int, range(1, sys.maxsize)]
 
-# A whole number stays one on a board.
+# Whole numbers stay whole on a board.
 Number: TypeAlias = int | float
 
 At = Mapping[str, str | Number]
 
-# What is to become of a job, and how work ended; a row is ok, skipped or failed.
+# The decision about a job, and how work ended; a row is ok, skipped or failed.
 Status: TypeAlias = Literal["run", "kept", "skipped", "unavailable", "failed", "ok"]
 
-# The columns of a table of items (`vlbench.metrics.items` makes one), and the artifact it becomes.
+# The columns of a table of items (made by `vlbench.metrics.items`), and the name of its artifact.
 ITEM_COLUMNS = (
     *("id", "digest", "cluster", "metric", "at", "trial", "credit", "prediction", "target"),
 )
 ITEMS = "items"
 
-# Those of these columns that have few texts, and the bytes and values of a page of a table.
+# Columns of items with few distinct texts, and the bytes and values of a page of a table.
 CODED = ("metric", "at", "trial", "prediction", "target")
 PAGE = 1 << 24
 
-# How a model that generates is asked. Scores and similarities are what rows have without a word.
+# How a model that generates was prompted; rows do not name the usual ways, score and similarity.
 ASKED = ("likelihood", "letter", "words")
 
-# A fraction that exceeds 1 by less is 1.
+# A fraction that exceeds 1 by less than this counts as 1.
 ROUNDING = 1e-9
 
 # The least and the greatest value of a score; None if there is no such limit.
@@ -85,13 +85,13 @@ class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat; `no_chance` says why there is neither. `draws` has the value of each
-    trial of a mean. `halves` has the values on random halves of the items, or on bootstrap samples,
-    the same for all models, where items depend on each other or choose what is scored: they vary as
-    much as the score would with other items. `range` is given
-    where it is not that of the unit, as for a difference of two fractions. A probe of your own
-    states `unit="fraction"` if a score without chance is to be read in percent. Raises ValueError
-    where a number is not finite, and TypeError for what a board cannot hold.
+    working model should beat; `no_chance` is the reason if there is neither. `draws` has the value
+    of each trial of a mean. `halves` has the values on random halves of the items, or on bootstrap
+    samples, the same for all models, if items depend on each other or determine what is scored:
+    they vary as much as the score would with other items. `range` is given if it differs from the
+    range of the unit, as for a difference of two fractions. Your probe should set `unit="fraction"`
+    if a score without chance is a fraction. Raises ValueError if a number is not finite, and
+    TypeError for values that a board cannot contain.
     """
 
     metric: str
@@ -110,7 +110,7 @@ class Score:
     halves: Sequence[Number] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what a board cannot hold."""
+        """Reject values that a board cannot contain."""
         limits = (*(self.ci95 or ()), *(self.range or ()))
         optional = [x for x in (self.stderr, self.chance, *limits) if x is not None]
         conditions = [x for x in self.at.values() if not isinstance(x, str)]
@@ -146,8 +146,8 @@ class Score:
     def with_unit(self, *, is_fraction: bool) -> Score:
         """Return the score with its unit stated: "number" if it states none and is no fraction.
 
-        A chance above 0 tells a fraction, too: that of a correlation or a difference is 0. The
-        limits of a number that may be a fraction stay those of one.
+        A chance above 0 also marks a fraction: the chance of a correlation or a difference is 0. A
+        number that may be a fraction keeps the limits of a fraction.
         """
         if not isinstance(self.unit, _Unstated):
             return self
@@ -156,7 +156,7 @@ class Score:
         return replace(self, unit="number", range=self.limits if self.is_possible else None)
 
     def within_limits(self) -> Score:
-        """Return the score with an interval that is cut to its range."""
+        """Return the score with its interval cut to its range."""
         if self.ci95 is None or not self.is_possible:
             return self
         least, greatest = self.limits
@@ -166,7 +166,7 @@ class Score:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the value lies within its range."""
+        """Whether the value is within its range."""
         least, greatest = self.limits
         return (least is None or least <= self.value) and (
             greatest is None or self.value <= greatest
@@ -174,9 +174,10 @@ class Score:
 
 
 def score_row(score: Score) -> dict[str, Any]:
-    """Return a score as a board's file has it: its range only where it is not that of its unit.
+    """Return a score as in a board's file.
 
-    And halves, or why it has no chance, only if it has any.
+    The range is included only if it differs from the range of the unit; `halves` and `no_chance`
+    only if the score has them.
     """
     row = asdict(score)
     return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance", "halves"}}
@@ -195,8 +196,8 @@ class Outcome:
     """What a probe returns: scores, counts, artifacts to save, notes for the reader, and items.
 
     `items` has the credit of each example behind the scores that are means over examples.
-    `asked_by` says how a model that can be asked in several ways was: by similarity, score,
-    likelihood, letter or words.
+    `asked_by` is how a model that can be prompted in several ways was prompted: by similarity,
+    score, likelihood, letter or words.
     """
 
     scores: Sequence[Score]
@@ -207,7 +208,7 @@ class Outcome:
     asked_by: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what a board cannot hold."""
+        """Reject values that a board cannot contain."""
         _require_types(list(self.counts.values()), int)
         _require_texts([*self.counts, *self.artifacts])
         _require_types([*self.notes, self.asked_by], str)
@@ -223,18 +224,18 @@ class Outcome:
             raise ValueError(f"items do not have the columns {', '.join(sorted(absent))}")
 
     def __repr__(self) -> str:
-        """Return the first score, and how many there are, in one line."""
+        """Return the first score, and the number of scores, in one line."""
         first = _in_brief(self.scores[0] if self.scores else None)
         return f"<{len(self.scores)} scores; {first}>"
 
     def saved(self) -> dict[str, Artifact]:
-        """Return the artifacts to save, the items among them."""
+        """Return the artifacts to save, including the items."""
         items = {} if self.items is None else {ITEMS: self.items}
         return {**self.artifacts, **items}
 
 
 class SavedArtifact(TypedDict):
-    """What a row says of an artifact: its file, relative to the board, and its sha256."""
+    """The entry of an artifact in a row: its file, relative to the board, and its sha256."""
 
     file: str
     sha256: str
@@ -267,7 +268,7 @@ class Result:
 
     @property
     def primary_score(self) -> Score | None:
-        """The task's primary score; None where the row has no scores."""
+        """The task's primary score; None if the row has no scores."""
         matches = matching(self.scores, self.primary)
         return matches[0] if matches else None
 
@@ -278,17 +279,17 @@ class Result:
 
     @property
     def absent_rows(self) -> int:
-        """How many rows of the official data were missing, in all splits; n may count others."""
+        """The number of missing rows of the official data, in all splits; n may count others."""
         return self.counts.get("expected", 0) - self.counts.get("n", 0)
 
     @property
     def is_control(self) -> bool:
-        """Whether the adapter says that it knows nothing (`is_control`): no evidence, no rival."""
+        """Whether the adapter is a control, which ignores its inputs: no evidence, no rival."""
         return bool(self.provenance.get("control"))
 
     @property
     def marks(self) -> list[str]:
-        """What every view says beside the model's name: recorded, and how the model was asked."""
+        """The marks beside the model's name in every view: recorded, and how it was prompted."""
         how = str(self.provenance.get("asked_by", ""))
         said = ["recorded"] if self.is_recorded else []
         return said + ([f"by {how}" if how != "words" else "in words"] if how in ASKED else [])
@@ -306,15 +307,15 @@ class Result:
 
     @property
     def is_mostly_tied(self) -> bool:
-        """Whether more than half of the choices were tied: of the n, unless `choices` counts them.
+        """Whether more than half of the choices were tied: of `choices` if counted, otherwise of n.
 
-        A tied choice earns what guessing does, so that such a score says little of the model.
+        A tied choice scores at chance, so such a score shows little about the model.
         """
         choices = self.counts.get("choices", self.counts.get("n", 0))
         return 2 * self.counts.get("ties", 0) > choices
 
     def row(self) -> dict[str, Any]:
-        """Return the row as a board's file has it: plain values, every key."""
+        """Return the row as in a board's file: plain values, every key."""
         row = asdict(self)
         for key in ("task", "version", "paper", "primary"):
             del row[key]
@@ -322,7 +323,7 @@ class Result:
 
 
 def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) -> None:
-    """Raise SpecError where a task's primary does not name exactly one of the scores."""
+    """Raise SpecError unless a task's primary matches exactly one of the scores."""
     matches = matching(outcome.scores, primary)
     if len(matches) != 1:
         given = listed({f"{s.metric} at {dict(s.at)}" for s in outcome.scores})
@@ -332,19 +333,20 @@ def require_primary(outcome: Outcome, primary: Mapping[str, Any], where: str) ->
         raise SpecError(f"{where}: primary {dict(primary)} {problem}")
 
 
-# Counts of runs in a row that make its scores void, and why: the same few sentences of all images.
+# Counts in a row that make its scores void, with the reason: runs with the same few sentences for
+# all images.
 VOID = {"collapsed_runs": "its captioner collapsed to few sentences"}
 
 
 def counts_of(outcome: Outcome, primary: Mapping[str, Any], missing: int) -> dict[str, int]:
-    """Return a row's counts: `expected` exceeds `n` by the official rows that are missing."""
+    """Return a row's counts: `expected` is `n` plus missing official rows and unanswered items."""
     n = matching(outcome.scores, primary)[0].n
     known = {"n": n, "ties": 0, "truncated_texts": 0, "clusters": n, **outcome.counts}
     return {"expected": known["n"] + missing + known.get("unanswered", 0)} | known
 
 
 def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
-    """Return an artifact's file suffix and bytes: a tensor, a table, or a file to move."""
+    """Return an artifact's file suffix and bytes; it is a tensor, a table, or a file to move."""
     if isinstance(artifact, Path):
         return artifact.suffix, artifact.read_bytes()
     if hasattr(artifact, "detach"):
@@ -355,18 +357,18 @@ def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
 
 
 def _parquet(table: pa.Table) -> bytes:
-    """Return a table as Parquet, as small as it is fast to write and to read.
+    """Return a table as Parquet, small but fast to write and to read.
 
-    The columns of items that have few texts are coded by dictionaries. In others, whole texts let
-    zstd find what repeats from trial to trial, which the numbers of a dictionary hide; so it needs
-    all in one page. Of vlbench's own boards, items are a quarter smaller than as pyarrow has it;
-    level 17 takes seven times as long for a sixth less.
+    Columns of items with few distinct texts are dictionary-coded. In the other columns, zstd finds
+    what repeats from trial to trial only in whole texts (not in dictionary indices), and only
+    within a page, so all is in one page. Items of vlbench's boards are a quarter smaller than with
+    pyarrow's defaults; level 17 takes seven times as long for a sixth less.
     """
     import pyarrow as pa  # noqa: PLC0415 - only a run that has tables needs it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     sink = pa.BufferOutputStream()
-    # Versions of pyarrow that do not know this limit have none.
+    # Older versions of pyarrow have no such limit.
     limits = {"max_rows_per_page"} & {*signature(pq.ParquetWriter).parameters}
     pq.write_table(
         table,
@@ -375,7 +377,7 @@ def _parquet(table: pa.Table) -> bytes:
         compression_level=9,
         use_dictionary=[*CODED],
         data_page_size=PAGE,
-        # Who reads them needs neither, and in a table of a thousand items they are a tenth.
+        # Readers of items need neither, and they are a tenth of a table of a thousand items.
         write_statistics=False,
         store_schema=False,
         **dict.fromkeys(limits, PAGE),
@@ -384,8 +386,8 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _require_types(values: Sequence[Any], *kinds: type) -> None:
-    """Raise TypeError for values of other types, such as NumPy's numbers, which JSON lacks."""
-    if {*map(type, values)} <= {*kinds}:  # as they are of a board's million values
+    """Raise TypeError for values of other types, such as NumPy's numbers, not known to JSON."""
+    if {*map(type, values)} <= {*kinds}:  # fast path for the million values of a board
         return
     for value in values:
         if type(value) not in kinds:

@@ -1,9 +1,9 @@
-"""Plain values of YAML, JSON and the command line, read by the signature that they fill.
+"""Reads plain values of YAML, JSON and the command line according to a signature.
 
 The parameters of a function, or the fields of a NamedTuple, a frozen dataclass or a TypedDict, are
-the schema: their names, types and defaults. An int is a float, a bool is no int, a text is a path
-where a path is wanted, a mapping is a record, and a capability is the name of a model. Numbers are
-finite and texts such that UTF-8 can hold them.
+the schema: their names, types and defaults. An int counts as a float, and a bool is not an int. For
+a parameter of type Path a text becomes a path, for a record a mapping becomes the record, and for a
+capability a text is the name of a model. Numbers must be finite, and texts encodable as UTF-8.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from vlbench.errors import SpecError
 # The place of a value: ("rows", 3, "scores", 0, "ci95").
 Key: TypeAlias = tuple[str | int, ...]
 
-# Returns a value as a type has it, or raises Misfit.
+# Returns a value converted to a type, or raises Misfit.
 Reader: TypeAlias = Callable[[Any], Any]
 
 
 class ModelName(str):
-    """The name of a model, which a parameter annotated with a capability takes."""
+    """The name of a model, the value of a parameter annotated with a capability."""
 
     __slots__ = ()
 
 
-# What messages call a value of a type, and several of them.
+# The words for a value of a type in messages, singular and plural.
 WORDS: Mapping[Any, tuple[str, str]] = {
     str: ("a text", "texts"),
     int: ("a whole number", "whole numbers"),
@@ -49,29 +49,29 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     dict: ("a mapping", "mappings"),
 }
 
-# The types of the values that other types are made from.
+# The types of values that are converted to another type.
 MADE_FROM: Mapping[Any, set[Any]] = {
     float: {float, int},
     Path: {str, type(Path())},
     ModelName: {str, ModelName},
 }
 
-# How deep lists and mappings may lie in each other where any value is allowed: Python's recursion
-# limit would stop the copying of deeper ones.
+# The deepest nesting of lists and mappings if any value is allowed: copying deeper nesting would
+# exceed Python's recursion limit.
 DEEPEST = 50
 
-# The types that messages show as JSON writes them.
+# The types that messages show as JSON.
 JSON = {bool, int, float, NoneType}
 
-# Whole numbers are of 64 bits: libraries take no larger ones.
+# Whole numbers have 64 bits: libraries accept no larger numbers.
 LARGEST = 2**63 - 1
 
-# The problems of a list that are told.
+# The most problems of a list that are reported.
 MOST_PROBLEMS = 20
 
 
 class Problem(NamedTuple):
-    """What is wrong with the value at a key."""
+    """The problem of the value at a key."""
 
     key: Key
     message: str
@@ -88,11 +88,11 @@ class Misfit(SpecError):  # noqa: N818 - says what happened
         self.problems = problems
 
     def below(self, *key: str | int) -> Misfit:
-        """Return this error for the values of a key."""
+        """Return this error for values below a key."""
         return Misfit(*(Problem((*key, *inner), message) for inner, message in self.problems))
 
     def lines(self, where: Callable[..., str]) -> list[str]:
-        """Return each problem with its place in front, as `where(*key)` gives it."""
+        """Return each problem with its place in front, as returned by `where(*key)`."""
         return [f"{where(*problem.key)}: {problem}" for problem in self.problems]
 
 
@@ -106,7 +106,7 @@ def blamed_on(where: Callable[..., str], *key: str) -> Iterator[None]:
 
 
 def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:
-    """Return the error for a value that is not what was wanted."""
+    """Return the error for a value that is not `wanted`."""
     if isinstance(value, dict | list):
         shown = WORDS[type(value)][0]
     else:
@@ -115,7 +115,7 @@ def misfit(wanted: str, value: Any, *key: str | int) -> Misfit:
 
 
 def spelled(key: Key) -> str:
-    """Return a key as errors name it: `rows[3].scores[0].ci95`."""
+    """Return a key as in error messages: `rows[3].scores[0].ci95`."""
     names = (
         f".{k if k.isprintable() else ascii(k)}" if isinstance(k, str) else f"[{k}]" for k in key
     )
@@ -123,7 +123,7 @@ def spelled(key: Key) -> str:
 
 
 def read(kind: Any, value: Any) -> Any:
-    """Return a plain value as a type has it: a record, or an annotation. Raises Misfit."""
+    """Return a plain value converted to a type (a record or an annotation). Raises Misfit."""
     return _reader(kind)(value)
 
 
@@ -133,10 +133,10 @@ def read_arguments(
     filled: Iterable[str] = (),
     required: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the keyword arguments of a function, or the fields of a record, as it has them.
+    """Return the arguments of a function, or the fields of a record, converted to its types.
 
-    `filled` are those that come from elsewhere; `required` may not be left to their defaults.
-    Raises Misfit with every unknown and missing key and every value of another type.
+    `filled` are arguments that come from elsewhere; `required` arguments may not have their
+    defaults. Raises Misfit with every unknown and missing key and every value of another type.
     """
     return _fields(function, frozenset(filled), frozenset(required))(given)
 
@@ -150,7 +150,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     except (TypeError, ValueError) as error:
         raise SpecError(f"{function!r} has no signature to check: {error}") from error
     found = {name: p for name, p in known.items() if p.kind in named}
-    # As a text or as a type, which Python shows as `*SomeTypedDict`.
+    # Unpack may be a string, or a type that Python shows as `*SomeTypedDict`.
     shown = {name: str(p.annotation) for name, p in known.items() if p.kind is p.VAR_KEYWORD}
     for packed in [name for name, one in shown.items() if "Unpack[" in one or one[0] == "*"]:
         (kind,) = typing.get_args(typing.get_type_hints(function)[packed])
@@ -163,7 +163,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str, Any]:
     """Return the annotation of each parameter of a function or class, or of a record's fields.
 
-    Only with `extras` they keep what `Annotated` adds.
+    The additions of `Annotated` are kept only with `extras`.
     """
     target = function
     if isinstance(function, type) and not is_record(function):
@@ -186,7 +186,7 @@ def hints(function: Callable[..., Any], *, extras: bool = False) -> Mapping[str,
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what lists, mappings and records hold, under names with dots: `captioner.weights`."""
+    """Yield the leaves of lists, mappings and records, with dotted names: `captioner.weights`."""
     parts = _parts(value)
     if parts is None:
         yield name, value
@@ -195,7 +195,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def map_leaves(value: Any, change: Callable[[str, Any], Any], name: str = "") -> Any:
-    """Return a value with each of its leaves changed, given the leaf's name, as `leaves` has it."""
+    """Return a value with each leaf changed, given its name as in `leaves`."""
     parts = _parts(value)
     if parts is None:
         return change(name, value)
@@ -208,7 +208,7 @@ def map_leaves(value: Any, change: Callable[[str, Any], Any], name: str = "") ->
 
 
 def _parts(value: Any) -> Mapping[Any, Any] | None:
-    """Return what a mapping, a list, a tuple or a record holds; None for anything else."""
+    """Return the parts of a mapping, a list, a tuple or a record; None for any other value."""
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -228,14 +228,14 @@ def is_record(kind: Any) -> bool:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """Return A and B of `A | B`, or only the annotation."""
+    """Return A and B of `A | B`, or only the annotation itself."""
     if typing.get_origin(annotation) in {UnionType, typing.Union}:
         return list(typing.get_args(annotation))
     return [annotation]
 
 
 def words(kind: Any) -> str:
-    """Return what messages call the values of a type."""
+    """Return the words for values of a type in messages."""
     if allowed := limits(kind):
         return f"{words(bare(kind))} of at least {allowed.start}"
     kind = bare(kind)
@@ -256,7 +256,7 @@ def words(kind: Any) -> str:
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return the type of the values that a type is read from, other types as they are."""
+    """Return the type of the values from which a type is read; other types as they are."""
     kind = bare(kind)
     origin = typing.get_origin(kind) or kind
     if getattr(kind, "_is_protocol", False):
@@ -265,12 +265,12 @@ def _plain_type(kind: Any) -> Any:
 
 
 def bare(kind: Any) -> Any:
-    """Return a type without what `Annotated` adds."""
+    """Return a type without the additions of `Annotated`."""
     return typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
 
 
 def limits(kind: Any) -> range | None:
-    """Return the whole numbers that `Annotated` allows; None where it limits none."""
+    """Return the whole numbers that `Annotated` allows; None if it sets no limits."""
     added = getattr(kind, "__metadata__", ())
     return next((one for one in added if isinstance(one, range)), None)
 
@@ -307,7 +307,7 @@ def _bare_reader(kind: Any) -> Reader:
 def _fields(
     function: Any, filled: frozenset[str] = frozenset(), required: frozenset[str] = frozenset()
 ) -> Callable[[Mapping[Any, Any]], dict[str, Any]]:
-    """Return the function that reads the arguments of a function or record, less those filled."""
+    """Return the function that reads a function's or record's arguments, except those `filled`."""
     annotations = hints(function, extras=True)
     if typing.is_typeddict(function):
         names, required = [*annotations], function.__required_keys__ | required
@@ -337,7 +337,7 @@ def _fields(
 
 
 def _unknown(given: Iterable[Any], known: Iterable[str]) -> tuple[list[Problem], set[str]]:
-    """Return each unknown key, and the keys that they probably mean: those are not missing too."""
+    """Return each unknown key, and the keys probably meant, which are not reported as missing."""
     names, problems, meant = list(known), [], set()
     for name in given:
         if name not in names:
@@ -357,16 +357,17 @@ def _read_record(wanted: str, kind: Any, value: Any) -> Any:
     fields = _fields(kind)(value)
     try:
         return kind(**fields)
-    except (TypeError, ValueError) as error:  # what the record itself refuses
+    except (TypeError, ValueError) as error:  # the record itself refuses the values
         raise Misfit(Problem((), str(error))) from error
 
 
 def _read_union(
     wanted: str, by_type: Mapping[Any, Sequence[Reader]], readers: Sequence[Reader], value: Any
 ) -> Any:
-    """Return a value as the first alternative that it fits.
+    """Return a value read by the first alternative that it fits.
 
-    If some have its own type, only those count: a text is a text rather than a path.
+    If some alternatives have the value's type, only these count: a text is a text rather than a
+    path.
     """
     fitting = by_type.get(type(value), readers)
     for read_option in fitting:

@@ -1,8 +1,8 @@
-"""Threads of PyTorch, BLAS and OpenMP: all of them in a model's passes, one for a probe's own work.
+"""Threads of PyTorch, BLAS and OpenMP: all in a model's passes, a single thread in a probe's code.
 
-Threads that wait for the next of many small products take the processor meanwhile. How many compute
-depends on sizes only, so that every run has the same bytes. "All" is as many as there were before
-the probe: what the user has set.
+Threads that wait for the next of many small products would occupy the processor. The number of
+threads depends only on sizes, so every run gives the same bytes. "All" is the number of threads
+before the probe, as set by the user.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from threadpoolctl import ThreadpoolController
 
-# From so many multiplications on, a matrix product is faster with all threads.
+# Above this number of multiplications, a matrix product is faster with all threads.
 LARGE = 1e9
 
 PYTORCH = "PyTorch"
@@ -36,21 +36,21 @@ _THREADS: ContextVar[_Threads | None] = ContextVar("threads", default=None)
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute with one thread inside the block, in libraries that are loaded by now."""
+    """Compute with one thread inside the block, in libraries loaded so far."""
     with _compute(single=True):
         yield
 
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Compute with all threads inside the block: as many as there were before the probe."""
+    """Compute with all threads inside the block: as many as before the probe."""
     with _compute(single=False):
         yield
 
 
 @contextmanager
 def threads_for(*sizes: int) -> Iterator[None]:
-    """Compute a matrix product with all threads if it is large, with one if it is not.
+    """Compute a matrix product with all threads if it is large, otherwise with a single thread.
 
     The product of the `sizes` is its number of multiplications.
     """
@@ -72,7 +72,7 @@ def _compute(*, single: bool) -> Iterator[None]:
 
 
 def _set(threads: _Threads) -> None:
-    """Set the threads of all libraries; those that become single are remembered before."""
+    """Set the threads of all libraries; counts are remembered before they become 1."""
     count = torch.get_num_threads()
     if threads.is_single and count > 1:
         threads.all[PYTORCH] = count
@@ -90,5 +90,5 @@ def _set(threads: _Threads) -> None:
 
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """Return what sets the threads of the libraries in this process, which a module may load."""
+    """Return a controller of the libraries' threads; loading a module may add libraries."""
     return ThreadpoolController()

@@ -5,7 +5,7 @@ It exits with 1 if a row is changed or lost, and with 2 if a board cannot be rea
 
     scripts/publish/merged_changes.py PROPOSED PUBLISHED
 
-Names and reasons come from strangers: all are in code spans, where they mention and link nobody.
+Names and reasons are untrusted text: all are in code spans, where they make no mentions or links.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from vlbench.report.rows import ties_mark
 from vlbench.report.texts import condition, number
 from vlbench.results import Result, matching
 
-# The longest reason or conflict that is shown.
+# The longest reason or conflict that is printed.
 LONGEST = 400
 
 
 class Changes(NamedTuple):
-    """Lines of Markdown, and whether nothing published is changed or lost and all hashes fit."""
+    """Lines of Markdown, and whether no published row is changed or lost and all hashes match."""
 
     lines: Sequence[str]
     are_fine: bool
 
 
 def changes(folders: Sequence[Path], output: Path) -> Changes:
-    """Return what changes when the union of folders takes the place of the published boards.
+    """Return the changes if the union of folders replaces the published boards.
 
-    Raises SpecError for a malformed board, and UnknownNameError for a folder without any.
+    Raises SpecError for a malformed board, and UnknownNameError for a folder without boards.
     """
     proposed = read_folders(folders)
     published = read_folder(output) if output.exists() else []
     new, _, wrong = join(proposed)
-    # What is published may hold artifacts that only the proposed boards put right.
+    # Published boards may have artifacts that only the proposed boards correct.
     old, both = union(published), union([*proposed, *published])
     problems = sorted({*wrong, *both.conflicts, *_lost(old.boards, new.boards), *_hidden(proposed)})
     listed = {_title(b): [*_told_rows(b, old.boards)] for b in new.boards.values()}
@@ -66,7 +66,7 @@ def changes(folders: Sequence[Path], output: Path) -> Changes:
 
 
 def span(text: str) -> str:
-    """Return a text as a Markdown code span on one line, cut where it is long."""
+    """Return a text as a Markdown code span on one line, shortened if it is long."""
     line = " ".join(text.split()) or "-"
     line = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
@@ -75,9 +75,9 @@ def span(text: str) -> str:
 
 
 def _lost(old: Mapping[str, Board], new: Mapping[str, Board]) -> list[str]:
-    """Return the published rows that the new boards lack.
+    """Return the published rows that are not on the new boards.
 
-    A row without scores may make room for another of its model.
+    A row without scores may be replaced by another row of its model.
     """
     lost = []
     for name, board in old.items():

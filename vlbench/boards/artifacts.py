@@ -1,4 +1,4 @@
-"""Artifacts of rows, read only where they are the files that the rows were written with."""
+"""Reads a row's artifacts after checking their SHA-256."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vlbench.errors import DataError
 from vlbench.metrics.items import IMAGE, SCHEMA, STATISTICS
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
 
-# A rerun keeps the row, even where its files are gone or have changed.
+# A normal run keeps the existing row, even if its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"
 
 
@@ -31,8 +31,8 @@ def read_table(
 ) -> list[dict[str, Any]]:
     """Return the rows of a table that a board's row keeps.
 
-    Raises DataError where it is absent, outside the boards' folder, not the file that the row was
-    written with, or no table with these columns.
+    Raises DataError if the table is absent, outside the boards' folder, not the file that was
+    written with the row, or not a table with these columns.
     """
     table, content = _table(output, row, name, columns)
     try:
@@ -48,10 +48,10 @@ def read_table(
 def read_items(output: Path, row: Result) -> pa.Table:
     """Return the items that a board's row keeps, in the types of `vlbench.metrics.items.SCHEMA`.
 
-    Those of a corpus score have also `statistics`, a list of float64, and those whose digests are
-    of more than an image may have `image`, the image's own. Raises DataError as `read_table` does,
-    for more items than the row's `n` and draws allow, for other types, and for credit that is not
-    finite.
+    Items of a corpus score also have `statistics`, a list of float64. Items whose digest covers
+    more than an image may have `image`, the digest of the image. Raises DataError as `read_table`
+    does, and for more items than the row's `n` and draws allow, for other types, and for credit
+    that is not finite.
     """
     table, _ = _table(output, row, ITEMS, ITEM_COLUMNS, most=_most_items(row))
     file = row.artifacts[ITEMS]["file"]
@@ -76,7 +76,7 @@ def read_tensor(output: Path, row: Result, name: str) -> NDArray[Any]:
 
 
 def _most_items(row: Result) -> int:
-    """Return how many items a row may have: per draw of a score, the most that it counts."""
+    """Return the most items that a row can have: its largest count times all scores' draws."""
     each = max([*row.counts.values(), *(score.n for score in row.scores)], default=0)
     return each * sum(max(1, len(score.draws)) for score in row.scores)
 
@@ -84,7 +84,7 @@ def _most_items(row: Result) -> int:
 def _table(
     output: Path, row: Result, name: str, columns: Sequence[str], most: int = 0
 ) -> tuple[pa.Table, BytesIO]:
-    """Return a table kept by a board's row, of `most` rows or fewer (0: any), and its file."""
+    """Return a table that a row keeps, of at most `most` rows (0: any number), and its file."""
     content = BytesIO(read_bytes(output, row, name))
     try:
         rows = pq.read_metadata(content).num_rows
@@ -104,7 +104,7 @@ def _no_table(row: Result, name: str, error: object) -> DataError:
 
 
 def read_bytes(output: Path, row: Result, name: str) -> bytes:
-    """Return the file of an artifact that a board's row keeps. Raises DataError as `read_table`."""
+    """Return the file of a row's artifact. Raises DataError as `read_table` does."""
     if name not in row.artifacts:
         raise DataError(f"its row has no {name}")
     file = row.artifacts[name]["file"]

@@ -18,7 +18,7 @@ from vlbench.schema import Key, Misfit, misfit, read, read_arguments
 
 SCHEMA = 1
 
-# The keys that every row has, those of summaries too.
+# The keys that every row has, including rows of summaries.
 ALWAYS = ("comparable", "scores", "counts")
 _dumped = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 
@@ -36,7 +36,7 @@ class Board:
 
 @dataclass(frozen=True)
 class _Head:
-    """The keys of a board's file but `rows`. A summary has the `versions` of its tasks."""
+    """The keys of a board's file except `rows`. A summary has the `versions` of its tasks."""
 
     schema: int
     task: str
@@ -55,7 +55,7 @@ class _Primary:
 def read_board(file: Path) -> Board | None:
     """Return a board or a summary; None if there is no file.
 
-    Keys that the rows of a summary lack get the defaults of `Result`. Raises SpecError, naming the
+    Keys missing in the rows of a summary get the defaults of `Result`. Raises SpecError, naming the
     file and the key, for everything else that does not fit the schema.
     """
     try:
@@ -76,9 +76,9 @@ def read_board(file: Path) -> Board | None:
 
 
 def board_digest(file: Path) -> str:
-    """Return the sha256 of a board's file, or of one made of it; "" if there is no file.
+    """Return the sha256 of the file of a board or summary; "" if there is no file.
 
-    Raises SpecError for one that is too large to be read.
+    Raises SpecError for a file that is too large or cannot be read.
     """
     try:
         return hashlib.sha256(files.read_bytes(file, files.MOST_BOARD)).hexdigest()
@@ -95,7 +95,7 @@ def folder_boards(output: Path) -> dict[str, Board]:
 
 
 def board_file(output: Path, task: str) -> Path:
-    """Return the file of a task's board. Raises SpecError for a name that is no file's."""
+    """Return the file of a task's board. Raises SpecError for a name that no file can have."""
     return output / f"{files.file_name(task)}.json"
 
 
@@ -111,16 +111,16 @@ def board_bytes(board: Board) -> bytes:
 
 
 def _row_text(result: Result) -> str:
-    """Return a row, in which each score has a line: its numbers are written and change together."""
+    """Return the text of a row with a line for each score, whose numbers change together."""
     row = result.row()
     scores = ",".join(f"\n    {_dumped(score)}" for score in row["scores"])
     text = _dumped(row | {"scores": []}, indent=1).replace("\n", "\n  ")
-    # Within a text, a quotation mark has a backslash before it.
+    # Inside a JSON string a quotation mark follows a backslash, so this matches only the key.
     return text.replace('"scores": []', f'"scores": [{scores}\n   ]', 1) if scores else text
 
 
 def refuse_clash(output: Path, result: Result) -> None:
-    """Raise IdentityClash where an ok row of this identity has other weights or adapter source."""
+    """Raise IdentityClash if an ok row of this identity has other weights or adapter source."""
     board = read_board(board_file(output, result.task))
     for row in board.results if board else []:
         standing = row.status == "ok" and _identity(row) == _identity(result)
@@ -139,17 +139,17 @@ def write_result(
     *,
     overwrite: bool = False,
 ) -> Result:
-    """Put a result on its task's board, save its artifacts, and return it with their places.
+    """Add a result to its task's board, save its artifacts, and return it with their files.
 
     It replaces the row of the same identity, but a failed or skipped result never replaces an ok
-    row; a board that says so already is left alone. Rows of an older version of the task move to
-    the archive. Raises OutputError where it cannot be written, and IdentityClash as `refuse_clash`
-    does, unless it may `overwrite`.
+    row. A board that already contains the same is not written. Rows of an older version of the task
+    move to the archive. Raises OutputError if the board cannot be written, and IdentityClash as
+    `refuse_clash` does, unless `overwrite` is set.
     """
     file = board_file(output, result.task)
     with files.locked(output, "boards"):
         if result.status == "ok" and not overwrite:
-            # Again: another run may have written since this one looked.
+            # Checked again: another run may have written the board since the first check.
             refuse_clash(output, result)
         board = read_board(file)
         if board and _says(board, result):
@@ -179,7 +179,7 @@ def save_artifacts(
 ) -> dict[str, SavedArtifact]:
     """Save artifacts, and return the file of each, relative to the boards, and its sha256.
 
-    Where the place of a file is `taken` by another row, its sha256 is part of its name.
+    If another row has `taken` the name of a file, the sha256 is added to the name.
     """
     saved: dict[str, SavedArtifact] = {}
     folder = Path("artifacts") / files.file_name(task) / files.safe_name(model)
@@ -197,7 +197,7 @@ def save_artifacts(
 
 
 def require_writable(output: Path) -> None:
-    """Raise OutputError where boards cannot be written; called before anything is computed."""
+    """Raise OutputError if boards cannot be written; called before anything is computed."""
     with files.locked(output, "boards"):
         files.write_whole(output / ".writable", b"")
         (output / ".writable").unlink()
@@ -217,7 +217,7 @@ def _board(content: Mapping[str, Any]) -> Board:
 
 
 def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
-    """Return a row as a result. `head` holds what all rows share, `key` is the row's own place."""
+    """Return a row as a result. `head` has what all rows share, `key` is the row's place."""
     try:
         if not isinstance(row, dict):
             raise misfit("a mapping", row)
@@ -237,7 +237,7 @@ def _result(row: Any, head: Mapping[str, Any], key: Key) -> Result:
 
 
 def _says(board: Board, result: Result) -> bool:
-    """Return whether a board has just what it would have with a failed or skipped result."""
+    """Return whether a failed or skipped result would leave a board unchanged."""
     heads = [(one.task, one.version, one.paper, one.primary) for one in (board, result)]
     if result.status == "ok" or heads[0] != heads[1]:
         return False
@@ -247,7 +247,7 @@ def _says(board: Board, result: Result) -> bool:
 
 
 def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
-    """Return the files of the rows that a new one does not replace, archived ones among them."""
+    """Return the files of the rows that a new row does not replace, including archived rows."""
     boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
     rows = [(one.version, row) for one in boards if one for row in one.results]
     own = (new.version, _identity(new))
@@ -260,7 +260,7 @@ def _identity(row: Result) -> tuple[str, str]:
 
 
 def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
-    """Return the rows with the new one added or in place of another, sorted by identity."""
+    """Return the rows with the new row added or replacing another row, sorted by identity."""
     others = [row for row in rows if row.model != new.model]
     mine = [row for row in rows if row.model == new.model and row.status == "ok"]
     other_sets = [row for row in mine if _identity(row) != _identity(new)]
@@ -269,7 +269,7 @@ def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
 
 
 def _archive(output: Path, task: str, board: Board) -> None:
-    """Add a board's rows to those in the archive of its version."""
+    """Add a board's rows to the archive of its version."""
     file = output / "archive" / f"{task}.v{board.version}.json"
     archived = read_board(file)
     rows = list(archived.results) if archived else []

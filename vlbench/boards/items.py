@@ -1,4 +1,4 @@
-"""Items of one score, of one model or of several: those that are wrong most often first."""
+"""Items of a score, of one or several models, and the items that models get wrong most often."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import at_text
 from vlbench.results import Result
 
-# The end of the name of a mean over categories, whose items have weights.
+# Suffix of the name of a mean over categories, whose items have weights.
 WEIGHTED = "_macro"
 
-# Number of items kept, and of predictions kept per item.
+# Number of items kept, and number of predictions kept per item.
 MOST, MOST_PREDICTIONS = 10, 3
 
 
 @dataclass(frozen=True)
 class WrongItem:
-    """An example: its mean credit over `models`, and what they predicted how often.
+    """An example: its mean credit over `models`, and how often they predicted what.
 
-    The most frequent predictions are given, the most frequent first.
+    Only the most frequent predictions are kept, the most frequent first.
     """
 
     id: str
@@ -40,10 +40,10 @@ class WrongItem:
 
 
 class Answered(NamedTuple):
-    """What a model made of its N items, in little memory: those of hundreds are held at once.
+    """A model's N items in compact form: hundreds of models are in memory at once.
 
-    `credit` [N] is the mean over trials; `codes` are the places of its predictions in `texts`, a
-    negative number for none.
+    `credit` [N] is the mean over trials; `codes` are the indices of its predictions in `texts`,
+    negative for no prediction.
     """
 
     placed: Placed
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
 
 
 def answered(items: Items) -> Answered:
-    """Return what is needed of a model's items."""
+    """Return a model's items in compact form."""
     texts, codes = items.predictions.dictionary, items.predictions.indices
     small = np.min_scalar_type(-max(len(texts), 1))
     credit = np.nanmean(items.credit, 0) if len(items.credit) > 1 else items.credit[0]
@@ -61,15 +61,15 @@ def answered(items: Items) -> Answered:
 
 
 def worst_items(models: Sequence[Answered], *, lower: bool) -> list[WrongItem]:
-    """Return the items with the lowest mean credit, or the highest; by id where they are equal.
+    """Return the items with the lowest mean credit (highest if `lower` is better), ties by id.
 
-    Each model counts once. Only items count that all models have, and that not all of them got
-    right; where `lower` is better, right is a credit of 0.
+    Each model counts once. Only items that all models have, and that not all models got right, are
+    returned; if `lower` is better, a credit of 0 is right.
     """
     if not models:
         return []
     shared = sorted(set(models[0].placed.ids).intersection(*(one.placed.ids for one in models[1:])))
-    # A model's items need no reordering if they are exactly those that all models share.
+    # A model's items need no reordering if they are exactly the items that all models share.
     everywhere = [
         range(len(shared)) if one.placed.ids == shared else _places(one, shared) for one in models
     ]
@@ -86,7 +86,7 @@ def _places(one: Answered, names: Sequence[str]) -> list[int]:
 
 
 def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float) -> WrongItem:
-    """Return what models said of an item, which has a place among those of each."""
+    """Return an item with what models predicted; `places` has its index in each model's items."""
     predictions: Counter[str] = Counter()
     targets = []
     for one, place in zip(models, places, strict=True):
@@ -101,8 +101,9 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
 class Item(NamedTuple):
     """An example: its mean credit over trials, and the most frequent prediction, "" for none.
 
-    `said` is how many of the `trials` said so; a choice among tied candidates says nothing. `image`
-    is the digest of the image, "" if that is the digest of the item.
+    `said` is in how many of the `trials` the model made this prediction; a choice among tied
+    candidates counts as no prediction. `image` is the digest of the image, "" if that is the digest
+    of the item.
     """
 
     id: str
@@ -121,9 +122,9 @@ class Item(NamedTuple):
 
 
 def unweighted(row: Result) -> str:
-    """Return the primary metric, or of a weighted mean over categories that of the plain mean.
+    """Return the primary metric; for a weighted mean over categories, the metric of the plain mean.
 
-    The credit of a weighted item does not say whether it is right.
+    The credit of a weighted item does not show whether the item is right.
     """
     metric = str(row.primary["metric"])
     plain = metric.removesuffix(WEIGHTED)
@@ -133,7 +134,7 @@ def unweighted(row: Result) -> str:
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:
     """Return the items of one score, in the order in which they were tested.
 
-    Raises UnknownNameError, with the scores that have items, where it has none.
+    Raises UnknownNameError, which lists the scores that have items, if this score has none.
     """
     wanted = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["at"], at_text(at)))
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -149,7 +150,7 @@ def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Ite
 def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:
     """Return the items without full credit, the worst first.
 
-    Where lower is better, as for the success of an attack, full credit is 0.
+    If lower is better, as for the success of an attack, full credit is 0.
     """
     costs = {item.id: 1 - item.credit if higher_is_better else item.credit for item in items}
     return sorted((item for item in items if costs[item.id] > 0), key=lambda item: -costs[item.id])

@@ -1,4 +1,4 @@
-"""The items behind a score of two rows, joined on their ids, and their comparison."""
+"""Joins the items of a score of two rows by id, and compares them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from vlbench.metrics.items import BOTH, DIGITS, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
 from vlbench.results import Score
 
-# The columns that tell where a row of a table belongs.
+# The columns that determine the place of a table's row.
 PLACING = ["id", "digest", "target", "cluster", "trial"]
 
-# How far a score may lie from its items: scores of models with sums in float32 are rounded.
+# Allowed difference of a score from its items: models may sum scores in float32.
 ROUNDING = 1e-6
 
 
 class NoItemsError(DataError):
-    """A row that keeps items has none of this score."""
+    """A row keeps items, but none of this score."""
 
 
 class Placed(NamedTuple):
-    """Where the rows of a table of items belong: in which trial, and at which of the sorted ids."""
+    """The place of each row of a table of items: its trial, and its index in the sorted ids."""
 
     table: pa.Table
     ids: Sequence[str]
@@ -45,8 +45,8 @@ class Items(NamedTuple):
     """The N items of a model's score, sorted by id.
 
     `credit` is [T, N], T = 1 without trials, NaN for an item that a trial leaves out. `values` are
-    the same; or, with the formula of a corpus score, statistics [N, S]. `halves` are the score's
-    values on random halves of the items; without them, all that the score is.
+    the same, or, with the formula of a corpus score, statistics [N, S]. `halves` are the score's
+    values on random halves of the items; a score without halves has only its value.
     """
 
     model: str
@@ -64,11 +64,11 @@ class Items(NamedTuple):
 
 
 def items_of(model: str, table: pa.Table, score: Score, like: Items | None = None) -> Items:
-    """Return the items of a score among those of a model's row.
+    """Return the items of a score from the table of items of a model's row.
 
-    Those of another model, `like`, tell where the rows belong if they are rows of the same items.
-    Raises NoItemsError if there are none, and DataError if one occurs twice, or if they are not
-    those that the score was made of.
+    The places of `like`, another model's items, are reused if both tables have the same items.
+    Raises NoItemsError if there are no items, and DataError if an item occurs twice, or if the
+    items do not give the value of the score.
     """
     table = _of_score(table, score)
     if not table.num_rows:
@@ -94,9 +94,9 @@ def items_of(model: str, table: pa.Table, score: Score, like: Items | None = Non
 
 
 def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
-    """Compare a score of two models, the first less the second; a win is a better item.
+    """Compare a score of two models, first minus second; a win is an item with a better value.
 
-    Raises DataError, naming the item, where the models do not have the same ones.
+    Raises DataError, naming the item, if the models do not have the same items.
     """
     _require_joined(a, b)
     clusters = _cluster_numbers(tuple(a.placed.clusters))
@@ -113,9 +113,9 @@ def compare(a: Items, b: Items, *, higher_is_better: bool) -> Comparison:
 
 @lru_cache(maxsize=1)
 def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
-    """Return the number of each item's cluster; a leader's are the same against every model.
+    """Return the cluster number of each item [N]; if each item is in two clusters, both, [N, 2].
 
-    Items of two clusters each have both, [N, 2].
+    Cached, since the leader of a board has the same clusters against every model.
     """
     own = [f"item {i}" if c is None else f"cluster {c}" for i, c in enumerate(clusters)]
     both = [c.split(BOTH) for c in clusters if c and c.count(BOTH) == 1]
@@ -125,25 +125,26 @@ def _cluster_numbers(clusters: tuple[str | None, ...]) -> NDArray[np.intp]:
 
 
 def _of_score(table: pa.Table, score: Score) -> pa.Table:
-    """Return the items of a score; most tables have those of one alone."""
+    """Return the items of a score; most tables contain only one score."""
     for name, text in (("metric", score.metric), ("at", at_text(score.at))):
         column = table[name].combine_chunks()
         known = column.dictionary.to_pylist()
         if text not in known:
             return table.slice(0, 0)
         if column.null_count or len(known) > 1:
-            # The text of the table itself: any other imports pandas, which takes 0.4 s.
+            # Compared with a value of the column: any other value imports pandas, which takes 0.4
+            # s.
             table = table.filter(pc.equal(column, column.dictionary[known.index(text)]))
     return table
 
 
 def _numbers(column: pa.Array) -> NDArray[Any]:
-    """Return the values of a column without nulls; its `to_numpy` imports pandas, 0.4 s."""
+    """Return the values of a column without nulls; `to_numpy` would import pandas (0.4 s)."""
     return np.from_dlpack(column)
 
 
 def _place_rows(table: pa.Table, model: str) -> Placed:
-    """Return where the rows of a table belong."""
+    """Return the places of the rows of a table."""
     if table["id"].null_count:
         raise DataError(f"{model} has an item without an id")
     coded = table["id"].cast(pa.string()).combine_chunks().dictionary_encode()
@@ -179,7 +180,7 @@ def _require_joined(a: Items, b: Items) -> None:
     ]
     for what, mine, theirs in (part for part in parts if part[1] != part[2]):
         for name, first, second in zip(a.ids, mine, theirs, strict=True):
-            # A row may not say what is right: an older one, or a recording.
+            # Rows of older versions and recordings may not record the target.
             if first != second and (what != "target" or None not in (first, second)):
                 raise DataError(f"the item {name!r} of {a.model} and of {b.model} differ in {what}")
     if a.values.shape != b.values.shape or (np.isnan(a.values) != np.isnan(b.values)).any():
@@ -189,7 +190,7 @@ def _require_joined(a: Items, b: Items) -> None:
 
 
 def _corpus(table: pa.Table, score: Score) -> Corpus | None:
-    """Return the corpus score that items have statistics of, or None for a mean of credit."""
+    """Return the corpus score whose statistics the items have; None for a mean of credit."""
     if STATISTICS.name not in table.column_names:
         return None
     if table[STATISTICS.name].null_count == table.num_rows:

@@ -16,8 +16,8 @@ from vlbench.boards.board import Board, board_bytes, read_board
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
 from vlbench.results import Result
 
-# What equal rows may differ in: two installations that find the same scores are no contradiction,
-# and a folder of the same content may have another name.
+# Equal rows may differ in these keys: the same scores from another installation are no
+# contradiction, and a folder with the same content may have another name.
 OF_THE_INSTALLATION = ("vlbench", "libraries", "data_name")
 
 RAISE = "raise the version in one of the files"
@@ -27,7 +27,7 @@ One = TypeVar("One")
 
 
 class Source(NamedTuple):
-    """A board, its file, and the folder that its artifacts lie in."""
+    """A board, its file, and the folder that contains its artifacts."""
 
     folder: Path
     file: Path
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 
 class Union(NamedTuple):
-    """Boards by file, relative to their folder, and the contradictions found in making them."""
+    """Boards by file, relative to their folder, and contradictions between the merged rows."""
 
     boards: Mapping[str, Board]
     conflicts: Sequence[str]
@@ -60,10 +60,10 @@ class Keeper(NamedTuple):
 
 
 def union(sources: Sequence[Source]) -> Union:
-    """Return the union of boards: for each task the newest version, and the older ones' archives.
+    """Return the union of boards: for each task the newest version, and archives of older versions.
 
-    Of equal rows the one finished first is kept. A row without scores is kept only if its model has
-    no other.
+    Of equal rows, the first to finish is kept. A row without scores is kept only if its model has
+    no other row.
     """
     groups = grouped(sources, lambda source: (source.board.task, source.board.version))
     newest = dict(sorted(groups))
@@ -76,7 +76,7 @@ def union(sources: Sequence[Source]) -> Union:
 
 
 def keepers_of(boards: Iterable[Board]) -> dict[str, list[Keeper]]:
-    """Return the rows that keep each artifact's file, those of the newest version last."""
+    """Return the rows that keep each artifact's file, rows of the newest version last."""
     keepers = [
         Keeper(board.version, row, name)
         for board in sorted(boards, key=lambda board: (board.task, board.version))
@@ -87,9 +87,9 @@ def keepers_of(boards: Iterable[Board]) -> dict[str, list[Keeper]]:
 
 
 def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str]]:
-    """Return for each artifact's file the row that keeps it, and files that rows dispute.
+    """Return the row that keeps each artifact's file, and the files that rows dispute.
 
-    A newer version of a task takes the places of an older one's artifacts.
+    Artifacts of a newer version of a task replace those of an older version.
     """
     keepers = keepers_of(boards)
     disputed = [
@@ -103,7 +103,7 @@ def newest_keepers(boards: Iterable[Board]) -> tuple[dict[str, Keeper], list[str
 
 
 def computed(row: Result) -> dict[str, Any]:
-    """Return what must be the same in two rows of one identity."""
+    """Return what must be equal in two rows of the same identity."""
     known = {k: v for k, v in row.provenance.items() if k not in OF_THE_INSTALLATION}
     return {k: v for k, v in vars(row).items() if k != "run"} | {"provenance": known}
 
@@ -114,7 +114,7 @@ def board_name(board: Board, *, archived: bool) -> str:
 
 
 def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
-    """Return the union of boards of one task and version, and where they contradict each other."""
+    """Return the union of boards of one task and version, and their contradictions."""
     board = min((source.board for source in group), key=lambda one: _text([one.paper, one.primary]))
     heads = [(s.file, {"paper": s.board.paper, "primary": s.board.primary}) for s in group]
     conflicts = _contradictions(f"{board.task} (version {board.version})", heads, RAISE)
@@ -133,7 +133,7 @@ def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
 def _contradictions(
     what: str, facts: Sequence[tuple[Path, Mapping[str, Any]]], way_out: str
 ) -> list[str]:
-    """Return in what later files contradict the first about a task or a model."""
+    """Return how later files contradict the first about a task or a model."""
     file, first = facts[0]
     differing = [(other, [key for key in first if first[key] != x[key]]) for other, x in facts]
     return [
@@ -144,7 +144,7 @@ def _contradictions(
 
 
 def _first(rows: Sequence[tuple[Path, Result]]) -> Result:
-    """Return the row that was finished first; of several, the one with the smallest JSON."""
+    """Return the row that was finished first; if several were, the row with the smallest JSON."""
     ends = [str(row.run.get("finished", "")) for _, row in rows]
     first = [row for end, (_, row) in zip(ends, rows, strict=True) if end == min(ends)]
     return first[0] if len(first) == 1 else min(first, key=lambda row: _text(row.row()))
@@ -155,7 +155,7 @@ def _text(content: Any) -> str:
 
 
 def grouped(things: Iterable[One], key: Callable[[One], Any]) -> dict[Any, list[One]]:
-    """Return things by their key, in the order of each key's first."""
+    """Return things by their key; keys in the order of their first thing."""
     groups = defaultdict(list)
     for thing in things:
         groups[key(thing)].append(thing)
@@ -163,22 +163,22 @@ def grouped(things: Iterable[One], key: Callable[[One], Any]) -> dict[Any, list[
 
 
 class Merged(NamedTuple):
-    """The boards that were written, or the problems because of which nothing was."""
+    """The boards that were written, or the problems because of which nothing was written."""
 
     written: Mapping[Path, Board]
     problems: Sequence[str]
 
 
 def merge(folders: Sequence[Path], output: Path) -> Merged:
-    """Join the boards of folders, and of the output, in the output, and return what was written.
+    """Join the boards of folders and of the output, write them to the output, and return them.
 
-    Nothing is written where rows contradict each other, or where an artifact is not the file that
-    its row was written with. Killed at any moment, no file is half-written and no row is lost: the
-    same merge again completes it. Raises SpecError, UnknownNameError and OutputError.
+    Nothing is written if rows contradict each other, or if an artifact is not the file that was
+    written with its row. If the process is killed, no file is half-written and no row is lost:
+    repeating the merge completes it. Raises SpecError, UnknownNameError and OutputError.
     """
     given = read_folders(folders)
     if not output.exists() and (problems := join(given)[2]):
-        return Merged({}, problems)  # without making the folder
+        return Merged({}, problems)  # the folder is not created
     with files.locked(output, "boards"):
         standing = read_folder(output)
         whole, providers, problems = join([*given, *standing])
@@ -191,7 +191,7 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
         old = {name: (output / name).read_bytes() for name in contents if (output / name).is_file()}
         new = [name for name, content in contents.items() if old.get(name) != content]
-        # The archive comes first: it takes the rows that a newer board pushes out.
+        # The archive comes first: it takes the rows that a newer board replaces.
         for name in sorted(new, key=lambda name: "/" not in name):
             _put(output, name, contents[name])
         for name in {source.name for source in standing} - set(contents):
@@ -212,7 +212,7 @@ def _wanted(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
 
 
 def read_folders(folders: Sequence[Path]) -> list[Source]:
-    """Return the boards of folders. Raises UnknownNameError for a folder without any."""
+    """Return the boards of folders. Raises UnknownNameError for a folder without boards."""
     contents = {folder: read_folder(folder) for folder in folders}
     empty = [str(folder) for folder, sources in contents.items() if not sources]
     if empty:
@@ -221,10 +221,10 @@ def read_folders(folders: Sequence[Path]) -> list[Source]:
 
 
 def read_folder(folder: Path) -> list[Source]:
-    """Return the boards of a folder, archived ones too.
+    """Return the boards of a folder, including archived boards.
 
-    Raises UnknownNameError if there is no folder, and SpecError for a malformed board, a file
-    without its board's name, and an artifact outside the folder of its row's model.
+    Raises UnknownNameError if there is no folder, and SpecError for a malformed board, a file that
+    does not have its board's name, and an artifact outside the folder of its row's model.
     """
     if not folder.is_dir():
         raise UnknownNameError(f"{folder} is not a folder")
@@ -242,9 +242,10 @@ def read_folder(folder: Path) -> list[Source]:
 
 
 def join(sources: Sequence[Source]) -> tuple[Union, Mapping[tuple[str, str], Path], list[str]]:
-    """Return the union of boards, the folder that has each artifact, and all that is wrong.
+    """Return the union of boards, the folder that has each artifact, and all problems.
 
-    A folder is found by an artifact's file and sha256; of several, the last is taken.
+    Folders are given by an artifact's file and sha256; if several folders have it, the last is
+    used.
     """
     whole = union(sources)
     twice = newest_keepers(whole.boards.values())[1]
@@ -253,9 +254,9 @@ def join(sources: Sequence[Source]) -> tuple[Union, Mapping[tuple[str, str], Pat
 
 
 def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], list[str]]:
-    """Return a folder for each artifact by file and sha256, and what is wrong with artifacts.
+    """Return a folder for each artifact by file and sha256, and the problems of artifacts.
 
-    A file may be that of another row, which a killed merge put there before the row's board.
+    A file may belong to another row, if a killed merge put it there before the row's board.
     """
     providers, problems, absent = {}, [], {}
     everyone = keepers_of(source.board for source in sources)
@@ -278,7 +279,7 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
 
 
 def _is_in(folder: Path, keeper: Keeper) -> bool:
-    """Return whether a folder has the file that a row keeps, as the row was written with it."""
+    """Return whether a folder has the file that a row keeps, with the row's checksum."""
     try:
         read_bytes(folder, keeper.row, keeper.name)
     except DataError:
@@ -287,7 +288,7 @@ def _is_in(folder: Path, keeper: Keeper) -> bool:
 
 
 def _require_own(row: Result, key: str) -> None:
-    """Raise SpecError where a row keeps another model's files, or keeps files without scores."""
+    """Raise SpecError if a row keeps another model's files, or files without scores."""
     own = f"artifacts/{files.file_name(row.task)}/{files.safe_name(row.model)}/"
     for artifact in row.artifacts.values():
         if row.status != "ok" or not artifact["file"].startswith(own):
@@ -295,14 +296,14 @@ def _require_own(row: Result, key: str) -> None:
 
 
 def _put(folder: Path, name: str, content: bytes) -> None:
-    """Write a file of boards. Raises OutputError where a link leads out of their folder."""
+    """Write a file of boards. Raises OutputError if a link leads out of their folder."""
     if not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
         raise OutputError(f"cannot write {name}: a link leads out of the boards' folder")
     files.write_whole(folder / name, content)
 
 
 def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
-    """Return the rows of a board that are not among the old ones of its task and version."""
+    """Return the rows of a board that are not among `old` rows of its task and version."""
     rows = same_rows(board, old)
     models, known = {row.model for row in rows}, {identity(row) for row in rows}
     return [
@@ -313,11 +314,11 @@ def new_rows(board: Board, old: Mapping[str, Board]) -> list[Result]:
 
 
 def same_rows(board: Board, boards: Mapping[str, Board]) -> list[Result]:
-    """Return the rows of a board's task and version among other boards."""
+    """Return the rows of other boards with a board's task and version."""
     same = [b for b in boards.values() if (b.task, b.version) == (board.task, board.version)]
     return [row for one in same for row in one.results]
 
 
 def identity(row: Result) -> tuple[str, str, bool]:
-    """Return what two rows of a board may not share."""
+    """Return the key that must be unique among the rows of a board."""
     return row.model, row.comparable, row.status == "ok"

@@ -1,4 +1,4 @@
-"""What a row may say: no secret, no folder and no user's name of the machine that made it."""
+"""Removes private facts from rows: secrets, folders and user names of the machine."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from vlbench.schema import leaves, map_leaves
 
 HIDDEN = "<hidden>"
 
-# Characters that a row shows of a text, and those of a longer text that are cleaned at all: a
+# Characters of a text that a row shows, and characters of a longer text that are cleaned: a
 # server's answer may have millions, and a board is read whole.
 LONGEST, MOST_READ = 2_000, 20_000
 
-# An argument with one of these as a word of its name is a secret: `hf_token`, `api-key`, `pw`.
+# An argument whose name contains one of these words is a secret: `hf_token`, `api-key`, `pw`.
 WORDS = "token|key|apikey|secret|password|passwd|passphrase|passcode|pwd?|auth|credentials?"
-# An `address` is nobody's business either, but a message may speak of one.
+# The value of an argument `address` is hidden, too, but the word may occur in a message.
 SECRET_NAME = re.compile(rf"(?:^|[\W_])(?:{WORDS}|address)\d*(?:$|[\W_])", re.IGNORECASE)
 
-# The shortest value of an environment variable, or number, that a text may not hold.
+# Values of environment variables, and numbers, of at least these lengths are removed from a text.
 SHORTEST_VALUE, SHORTEST_NUMBER = 6, 4
 
-# What is a secret by its look: the tokens of Hugging Face, OpenAI, GitHub, GitLab, Slack, Amazon
+# Secrets recognised by their form: tokens of Hugging Face, OpenAI, GitHub, GitLab, Slack, Amazon
 # and Google, and JSON web tokens.
 SECRET_LOOK = re.compile(
     r"\b(?:hf_(?:[a-z]*(?=[A-Z0-9])[A-Za-z0-9]{8,}|[a-z]{16,})|sk-[\w-]*\d[\w-]{8,}|gh[opsur]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}"
     r"|xox[a-z]-[\w-]{8,}|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,}|eyJ[\w-]{8,}(?:\.[\w-]+){1,2})"
 )
 
-# Letters and digits in one piece, this long and with this entropy in bits per character, are no
-# word.
+# A run of letters and digits this long, with this entropy in bits per character, is not a word.
 PIECE = re.compile(r"[A-Za-z0-9+]{24,}")
 BITS = 3.8
 
@@ -48,10 +47,10 @@ NAMED = re.compile(
 BEARER = re.compile(r"(?i)(\b(?:bearer|authorization['\"]?:[ \t]*['\"]?\w+)[ \t]+)[\w.~+/=-]{8,}")
 LOGIN = re.compile(r"(?<=://)[^\s/]+@")
 
-# The address in the name of a model that a server has, `openai:NAME@http://HOST/v1`.
+# The address in the name of a model on a server, `openai:NAME@http://HOST/v1`.
 SERVER = re.compile(r"(\bopenai:\S*?)@https?://[^\s'\",;)\]}]+")
 
-# An absolute path of this or another machine, of which the last part is kept. In the repr of a text
+# An absolute path of this or another machine; only its last part is kept. In the repr of a string
 # each backslash is doubled.
 FILE_URL = re.compile(r"\bfile:/*(?=/|[A-Za-z]:)", re.IGNORECASE)
 HOME = re.compile(r"(?<![\w/.])(?:/(?:home|Users)/[^\s'\"/:,;)\]]+|/root)(?![\w/-])")
@@ -59,8 +58,8 @@ FOLDERS = re.compile(r"(?<![\w/.])(?:~[^\s'\"/]*|/[^\s'\"/]+)/(?:[^\s'\"/]+/)*")
 WINDOWS_HOME = re.compile(r"\b[A-Za-z]:[\\/]+Users[\\/]+[^\s'\"\\/:,;)\]]+(?![\w\\/-])")
 WINDOWS = re.compile(r"\b[A-Za-z]:[\\/]+(?:[^\s'\"\\/]+[\\/]+)+")
 
-# A folder that a server shares, `\\server\share` or `//server/share`, and a place in a store, such
-# as `s3://bucket`: who reads a row has no business with either. The last of further parts is kept.
+# A shared folder of a server, `\\server\share` or `//server/share`, and a place in a store, such as
+# `s3://bucket`; both are private. If further parts follow, the last is kept.
 SHARED = re.compile(
     r"(?:(?<![\w\\])\\{2,}|(?<![\w:/.])//)(?:\?[\\/]+UNC[\\/]+)?"
     r"[^\s'\"\\/]+[\\/]+[^\s'\"\\/]+((?:[\\/]+[^\s'\"\\/]+)*[\\/]+(?=[^\s'\"\\/]))?"
@@ -70,12 +69,12 @@ STORE = re.compile(
     r"[^\s'\",;)\]}/]+(?:/+[^\s'\",;)\]}/]+(?=/))*"
 )
 
-# Accounts that are nobody's name, and words besides.
+# Accounts that are not names of persons, and common words.
 NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "test", "data", "model", "image"})
 
 
 def shown(value: Any, name: str = "") -> Any:
-    """Return an argument as a row shows it; of a local path only the last part."""
+    """Return an argument as a row shows it; a local path is shortened to its last part."""
 
     def show(name: str, one: Any) -> Any:
         if _names_secret(name) and one is not None and not isinstance(one, bool):
@@ -88,17 +87,18 @@ def shown(value: Any, name: str = "") -> Any:
 
 
 def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a message without secrets, private places and the user's name, fit for UTF-8.
+    """Return a message without secrets, private places and user names, encodable as UTF-8.
 
-    `secrets` are texts to hide; so are the values of environment variables that are secrets by
-    their names, or that the message names. Only the first `MOST_READ` characters are kept.
+    `secrets` are texts to hide; values of environment variables are hidden, too, if the variable's
+    name marks a secret or the message contains that name. Only the first `MOST_READ` characters are
+    kept.
     """
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    # The longest first: one may begin with another.
+    # The longest first: a secret may begin with another secret.
     for secret in sorted({*secrets, *_values_of_environment(text)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     if len(text) > MOST_READ:
-        # Without the last word, which may be half a secret.
+        # The last word is dropped, since it may be half a secret.
         text = "".join([*text[:MOST_READ].rsplit(None, 1)[:-1], " ..."])
     text = SECRET_LOOK.sub(HIDDEN, SERVER.sub(r"\1", text))
     text = PIECE.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
@@ -119,7 +119,7 @@ def cut(text: str) -> str:
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts, and the numbers of four digits or more, that are secrets by their names."""
+    """Yield the texts, and the numbers of four digits or more, whose names mark a secret."""
     for key, part in leaves(value, name):
         if _names_secret(key) and part and not isinstance(part, bool):
             text = str(part)
@@ -128,10 +128,10 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
 
 
 def _values_of_environment(text: str) -> Iterator[str]:
-    """Yield the values of variables that are secrets by their names, or that a text names."""
+    """Yield the values of variables whose names mark a secret or occur in the text."""
     words = set(re.findall(r"\w+", text))
     for name, value in os.environ.items():
-        # A folder is cut from the text like any other; PWD is the shell's, and no password.
+        # A folder is shortened like any other path; PWD is the shell's variable, not a password.
         named = name in words and not _is_local(value)
         secret = _names_secret(name) and name != "PWD"
         if len(value) >= SHORTEST_VALUE and (named or secret):
@@ -143,7 +143,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _is_local(text: str) -> bool:
-    """Return whether a text is written like a path of this machine."""
+    """Return whether a text looks like a path of this machine."""
     return Path(text).is_absolute() or text[:1] in {"~", "."} or text.lower().startswith("file:")
 
 
@@ -156,7 +156,7 @@ def _is_random(piece: str) -> bool:
 
 
 def _users() -> frozenset[str]:
-    """Return the names of whoever runs this, less those that are nobody's."""
+    """Return the names of the current user, except names that identify no person."""
     names = set()
     for name in (getpass.getuser, lambda: Path.home().name):
         try:

@@ -1,1 +1,1 @@
-"""Task files and model lines of every source, read without importing what they name."""
+"""Task files and model entries of every source, read without importing the code they name."""

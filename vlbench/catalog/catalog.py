@@ -1,4 +1,4 @@
-"""The catalog: tasks and models of all sources by name, read without importing what they name."""
+"""The catalog: tasks and models of all sources by name, read without importing their code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tasks and models by name, the lines of models' old names, and what is wrong with other tasks.
+    """Tasks and models by name, entries of old model names, and problems of broken tasks.
 
-    `broken` has the problems of each file of a task that cannot be read, by the task's name.
+    `broken` has the problems of each task file that cannot be read, by the task's name.
     """
 
     tasks: Mapping[str, TaskSpec]
@@ -33,9 +33,9 @@ class Catalog:
     broken: Mapping[str, str] = field(default_factory=dict)
 
     def task_names(self, wanted: Sequence[str]) -> dict[str, bool]:
-        """Return the tasks that names, tags, globs and `all` select; True: named by the user.
+        """Return the tasks that names, tags, globs and `all` select; True if the user named it.
 
-        The name of a group selects its tasks. Raises SpecError for a name whose file is broken, and
+        The name of a group selects its tasks. Raises SpecError for the name of a broken file, and
         UnknownNameError with the nearest names.
         """
         if broken := [self.broken[word] for word in wanted if word in self.broken]:
@@ -57,13 +57,13 @@ class Catalog:
         return chosen
 
     def _selected(self, word: str) -> list[str]:
-        """Return the tasks that a tag, a glob or `all` selects; a tag may select groups too."""
+        """Return the tasks that a tag, a glob or `all` selects; a tag may also select groups."""
         tagged = [name for name, task in self.tasks.items() if word in task.tags]
         single = [name for name, task in self.tasks.items() if not task.group]
         return tagged or [n for n in single if word == "all" or fnmatchcase(n, word)]
 
     def model(self, name: str) -> ModelSpec:
-        """Return a model by name, or by its old one, with a warning.
+        """Return a model by its name, or by its old name with a warning.
 
         Raises UnknownNameError with the nearest names.
         """
@@ -83,9 +83,9 @@ class Catalog:
         return self.models[name]
 
     def model_names(self, given: Sequence[Any]) -> list[Any]:
-        """Return models as given, and in place of a glob the listed ones that it matches, by name.
+        """Return models as given; a glob is replaced by the listed models that it matches, by name.
 
-        Raises UnknownNameError for a glob that matches none that can be had.
+        Raises UnknownNameError for a glob that matches no available model.
         """
         names: list[Any] = []
         for one in given:
@@ -100,7 +100,7 @@ class Catalog:
     def require(self, models: Sequence[str], tasks: Sequence[str] = ()) -> None:
         """Raise UnknownNameError, with the nearest names, for all words that name nothing.
 
-        Models of a file or a library, which have a colon, are left to those who resolve them.
+        Models of a file or a library, whose names have a colon, are not checked here.
         """
         listed = [n for n in self.model_names(models) if ":" not in n and n not in self.renamed]
         finds: list[Callable[[], object]] = [partial(self.task_names, tasks)]
@@ -124,9 +124,9 @@ def load_catalog(include: Sequence[Path] = ()) -> Catalog:
 
 
 def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
-    """Return the tasks and models that can be read, and every problem of models and of names.
+    """Return the tasks and models that can be read, and every problem of models and names.
 
-    Tasks that cannot be read are `broken`.
+    Tasks that cannot be read are in `broken`.
     """
     problems: list[str] = []
     tasks: dict[str, TaskSpec] = {}
@@ -155,20 +155,20 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
 
 @cache
 def _say_once(problem: str) -> None:
-    """Say which model is left out; a command may read the catalog several times."""
+    """Log a model that is left out, once, even if a command reads the catalog several times."""
     LOGGER.warning("left out: %s", problem)
 
 
 def split_renamed(
     lines: Mapping[str, ModelSpec],
 ) -> tuple[dict[str, ModelSpec], dict[str, ModelSpec]]:
-    """Return the lines of models, and those of old names."""
+    """Return the entries of models, and the entries of old names."""
     models = {name: spec for name, spec in lines.items() if not spec.renamed}
     return models, {name: spec for name, spec in lines.items() if spec.renamed}
 
 
 def renamed_problems(catalog: Catalog) -> list[str]:
-    """Return each old name whose new one no models.yaml lists."""
+    """Return a problem for each old name whose new name is in no models.yaml."""
     return [
         f"{spec.document.where(name, 'renamed')}: {unknown('model', spec.renamed, catalog.models)}"
         for name, spec in catalog.renamed.items()
@@ -177,9 +177,9 @@ def renamed_problems(catalog: Catalog) -> list[str]:
 
 
 def load_all_findings(catalog: Catalog, include: Sequence[Path] = ()) -> dict[str, FindingsSpec]:
-    """Return the findings of all sources by name; only who asks for them waits for them.
+    """Return the findings of all sources by name; read separately, since few commands need them.
 
-    Raises SpecError with every problem of every file, such as a task that the catalog lacks.
+    Raises SpecError with every problem of every file, such as a task that is not in the catalog.
     """
     problems: list[str] = []
     findings: dict[str, FindingsSpec] = {}
@@ -197,12 +197,12 @@ def load_all_findings(catalog: Catalog, include: Sequence[Path] = ()) -> dict[st
 
 
 def is_findings(file: Path) -> bool:
-    """Return whether a YAML file holds findings, by its folder, and no task."""
+    """Return whether a YAML file contains findings instead of a task; its folder decides."""
     return file.parent.name == FOLDER
 
 
 def group_problems(task: TaskSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
-    """Return each member of a group that is no task."""
+    """Return a problem for each member of a group that is not a task."""
     missing = [name for name in task.group if name not in tasks or tasks[name].group]
     return [f"{task.document.where('group')}: no task '{name}'" for name in missing]
 
@@ -217,7 +217,7 @@ def _add(
 
 
 def _tolerant(problems: list[str], load: Any, file: Path, source: Path) -> Any:
-    """Return what a file holds, or None with its problems noted."""
+    """Return the content of a file, or None after adding its problems to `problems`."""
     try:
         return load(file, source)
     except SpecError as error:

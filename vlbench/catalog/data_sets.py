@@ -1,4 +1,4 @@
-"""What the data sets of shipped loaders are: their size, licence, and who can have them."""
+"""The data sets of the shipped loaders: size, licence, and access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vlbench.schema import read
 
 
 class DataSet(NamedTuple):
-    """A data set: gigabytes to fetch, images, licence, who can have it and how, and its BibTeX."""
+    """A data set: gigabytes to download, images, licence, who has access and how, and BibTeX."""
 
     name: str
     gigabytes: float
@@ -23,7 +23,7 @@ class DataSet(NamedTuple):
 
 
 def is_drawn_by(loader: str) -> bool:
-    """Return whether a loader's data are vlbench's own drawings."""
+    """Return whether a loader's data are drawn by vlbench."""
     return loader.startswith("vlbench.data.scenes")
 
 

@@ -1,44 +1,45 @@
-"""Findings: a paper's findings, or anybody's hypotheses, as comparisons of scores.
+"""Findings: a paper's findings, or a user's hypotheses, as comparisons of scores.
 
 They are listed in `tasks/**/findings/<name>.yaml` of any source:
 
-    paper: "arXiv:2107.12021"   # may be left out; `reference:` values of its tasks are shown, too
-    title: What the paper is called                       # may be left out
-    question: What it asks?                               # may be left out, and so may these two:
+    paper: "arXiv:2107.12021"   # optional; `reference:` values of its tasks are shown, too
+    title: Title of the paper                             # optional
+    question: What does it ask?                           # optional, and so are these two:
     experiments: [{task: object_label_alignment_coco, models: [bert-base-uncased]}]
     without: [{what: TSM, why: no weights can be loaded, nearest: CLIP}]
-    models: {static: [glove-6b-300d, random-vectors]}     # may be left out: names of lists
+    models: {static: [glove-6b-300d, random-vectors]}     # optional: names of lists
     findings:
       - finding: Static vectors name more regions than BERT's.
-        where: Table 2                                    # may be left out
+        where: Table 2                                    # optional
         task: object_label_alignment_coco
         metric: accuracy
         each: {at: [{objects: 2}, {objects: 3}]}
         greater: [{model: static}, {model: bert-base-uncased}]
 
-A side of a comparison is a score, by `model`, `task`, `metric` and `at`. What a side leaves out is
-given for the whole finding; both their `at` are joined. A list (or its name, or a group of tasks)
-is the mean over what it lists. `floor: NAME` in a side takes that floor of the score in its place.
-`floor: chance` takes its chance; where a score must exceed that, it must exceed its hardest floor,
-since floors know nothing of what is asked either. Of two models, both must exceed theirs. Each
-finding has one of
-- `greater: [A, B]`: A exceeds B, by more than `by` where that is given (it may be negative),
+A side of a comparison is a score, given by `model`, `task`, `metric` and `at`. Keys that a side
+leaves out are taken from the finding; the `at` of both are joined. A list (or its name, or a group
+of tasks) means the average over its members. `floor: NAME` in a side replaces the score by that
+floor of it. `floor: chance` replaces it by chance; a score that must exceed chance must exceed its
+hardest floor, since floors ignore the input, too. If two models are compared, both must exceed
+their hardest floors.
+Each finding has one of
+- `greater: [A, B]`: A exceeds B, by more than `by` if given (`by` may be negative),
 - `ordered: [A, B, C]`: each exceeds the next, the largest first,
-- `within: [LOW, HIGH]`: the score lies there,
-- `needs: TEXT`: nothing in vlbench can show it, for lack of this.
-`each` lists values: it must hold for every one of them, and every combination.
+- `within: [LOW, HIGH]`: the score is in this range,
+- `needs: TEXT`: vlbench cannot show the finding, because it does not have this.
+`each` lists values: the finding must hold for every combination of them.
 
-A finding may range over models, each of which is judged by itself:
+A finding may range over models, each of which is judged separately:
 
       - finding: Wrong nouns lower a caption's matching score by more than other wrong words do.
         for_each: {capability: ImageTextScorer, task: [noun_replacement_coco, my_task]}
         metric: score_drop
         greater: [{at: {replaced: nouns}}, {at: {replaced: others}}]
 
-`for_each` has either `capability` (one that models must have, or a list of such) or `model` (a
-list, or its name), and may have `task`: it is then a finding of its own on each task. It names no
-`model`: a side that names none is of the model in turn, and models that sides name are not ranged
-over. Nor are controls, whose rows say that they know nothing.
+`for_each` has either `capability` (a capability that models must have, or a list of capabilities)
+or `model` (a list of models, or its name). With `task`, it makes a separate finding on each task.
+The finding itself names no `model`: a side without `model` takes each model in turn. Models that
+sides name, and controls, are not ranged over.
 """
 
 from __future__ import annotations
@@ -58,21 +59,21 @@ from vlbench.errors import SpecError, unknown
 from vlbench.results import At
 
 Conditions: TypeAlias = At | list[At]
-# Gives file and line of a key of a finding.
+# Returns file and line of a key of a finding.
 Where: TypeAlias = Callable[..., str]
-# Names for lists of models.
+# Names of lists of models.
 Lists = Mapping[str, Sequence[str]]
-# Stands for the model in turn in the sides of a finding that ranges over models: no model's name.
+# Stands for the current model in the sides of a finding that ranges over models.
 IN_TURN = "each model"
-# The folder that tells findings from tasks.
+# The folder of findings, which distinguishes them from tasks.
 FOLDER = "findings"
 RELATIONS = ("greater", "ordered", "within", "needs")
-# What a finding says of all its sides.
+# Keys of a finding that apply to all its sides.
 SHARED = ("model", "task", "metric", "at")
 
 
 class SideValues(TypedDict, total=False):
-    """What a file says of a side, or of all sides of a finding."""
+    """The keys of a side, or of all sides of a finding."""
 
     model: str | list[str]
     task: str | list[str]
@@ -82,7 +83,7 @@ class SideValues(TypedDict, total=False):
 
 
 class EachValues(TypedDict, total=False):
-    """The values that a finding must hold for."""
+    """The values for which a finding must hold."""
 
     model: str | list[str]
     task: list[str]
@@ -90,7 +91,7 @@ class EachValues(TypedDict, total=False):
 
 
 class RangeValues(TypedDict, total=False):
-    """The models that a finding ranges over, and the tasks on which it is a finding of its own."""
+    """The models that a finding ranges over, and the tasks, each of which is a separate finding."""
 
     capability: str | list[str]
     model: str | list[str]
@@ -102,7 +103,7 @@ class _Said(TypedDict):
 
 
 class FindingValues(_Said, total=False):
-    """What a file says of a finding."""
+    """The keys of a finding."""
 
     where: str
     model: str | list[str]
@@ -126,7 +127,7 @@ class Experiment(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """What of a paper nobody can repeat, why, and what comes nearest."""
+    """A part of a paper that cannot be repeated, the reason, and the nearest alternative."""
 
     what: str
     why: str
@@ -134,7 +135,7 @@ class Lacking(NamedTuple):
 
 
 class FileValues(TypedDict, total=False):
-    """What a file says."""
+    """The keys of a file."""
 
     paper: str
     title: str
@@ -159,9 +160,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What must lie from `low` to `high`: the score of one side, or its lead over the other.
+    """A condition on the score of one side, or on its difference from the other: `low` to `high`.
 
-    A lead must be above `low`. `case` says which of the values it is that `each` lists.
+    A difference must be greater than `low`. `case` names the values of `each`.
     """
 
     case: str
@@ -224,7 +225,7 @@ def _side(where: str, base: Mapping[str, Any], own: Mapping[str, Any], lists: Li
 
 
 def _joined(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of both, the own ones first; conditions are those of both."""
+    """Return the keys of both, `own` overriding `base`; conditions are joined."""
     both = product(_list(base.get("at", {})), _list(own.get("at", {})))
     return {**base, **own, "at": [{**a, **b} for a, b in both]}
 
@@ -234,12 +235,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def _models(value: Any, lists: Lists) -> list[str]:
-    """Return the models that a name, or a list of them, stands for."""
+    """Return the models that a name, or a list of names, stands for."""
     return [model for name in _list(value) for model in lists.get(name, [name])]
 
 
 def _label(own: Mapping[str, Any]) -> str:
-    """Return what sets a side or a case apart, for a reader."""
+    """Return the words that distinguish a side or a case, for a reader."""
     words = [
         ", ".join(f"{k} {v}" for k, v in part.items()) if isinstance(part, dict) else str(part)
         for key in SideValues.__annotations__
@@ -250,7 +251,7 @@ def _label(own: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, and the comparisons that would show it; or what vlbench lacks to show it."""
+    """One finding, and the comparisons that would show it, or what vlbench would need for it."""
 
     text: str
     where: str
@@ -266,11 +267,11 @@ class Finding:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that it names, each once."""
+        """The tasks that the finding names, each once."""
         return list(dict.fromkeys(name for side in self.sides for name in side.tasks))
 
     def of(self, model: str) -> Finding:
-        """Return what a finding that ranges over models says of one of them."""
+        """Return a finding that ranges over models as a finding about one of them."""
         comparisons = [
             replace(one, sides=[_in_turn(side, model) for side in one.sides])
             for one in self.comparisons
@@ -304,7 +305,7 @@ class FindingsSpec:
 
 
 def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
-    """Return the findings of a YAML file. Raises SpecError with what is wrong with each."""
+    """Return the findings of a YAML file. Raises SpecError with the problems of each finding."""
     document = load_yaml(file)
     values, problems = read_values(FileValues, document, _without_x(document.values))
     lists, listed = values.pop("models", {}), values.pop("findings", [])
@@ -330,7 +331,7 @@ def load_findings(file: Path, source: Path) -> list[FindingsSpec]:
 
 
 def task_problems(spec: FindingsSpec, tasks: Mapping[str, TaskSpec]) -> list[str]:
-    """Return each task of a finding or an experiment that no source has."""
+    """Return a problem for each task of a finding or an experiment that no source has."""
     named = {(finding.place, name): None for finding in spec.findings for name in finding.tasks}
     where = spec.document.where("experiments")
     named |= {(where, experiment.task): None for experiment in spec.experiments}
@@ -344,7 +345,7 @@ def _without_x(value: Any) -> Any:
 
 
 def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding]:
-    """Return the finding of an entry; one for each task that it ranges over."""
+    """Return the finding of an entry, or a finding for each task that it ranges over."""
     problems = []
     relations = [name for name in RELATIONS if name in values]
     if len(relations) != 1:
@@ -382,7 +383,7 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
 
 
 def _capability_problems(where: Where, values: FindingValues, source: Path) -> list[str]:
-    """Return each capability that neither vlbench nor a source has."""
+    """Return a problem for each capability that neither vlbench nor a source has."""
     files = [*capability_files(shipped_source()).values(), *capability_files(source).values()]
     known = [name for own in files for name in own]
     wanted = _list(values.get("for_each", {}).get("capability", []))

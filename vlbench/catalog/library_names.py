@@ -1,12 +1,12 @@
-"""Models named by their library instead of a line in models.yaml.
+"""Models named by their library instead of an entry in models.yaml.
 
 `timm:NAME`, `open_clip:ARCHITECTURE/TAG`, `open_clip:hf-hub:ORG/NAME`, `hf:ORG/NAME` and
-`torchvision:NAME/WEIGHTS` stand for a shipped adapter and its arguments. What lies on the hub may
-end in `@REVISION`; without one, the commit that `main` is at becomes the argument `revision`. In
-place of a name, these but torchvision take the path of a folder: `hf:./folder`.
+`torchvision:NAME/WEIGHTS` stand for a shipped adapter and its arguments. A name on the hub may end
+in `@REVISION`; otherwise the current commit of `main` becomes the argument `revision`. Except for
+torchvision, the path of a folder may replace the name: `hf:./folder`.
 
-`openai:NAME@URL` is what a server at an address of http or https calls NAME. `recorded:PATH` are
-answers in a file or a folder.
+`openai:NAME@URL` is the model NAME of a server at an http or https address. `recorded:PATH` stands
+for answers in a file or a folder.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.errors import UnknownNameError
 from vlbench.files import MOST_TEXT, read_text
 
-# The adapters that read models of transformers, and that library's mappings that list their types.
-# Of a type that several read, the class that saved the checkpoint decides, or else the order.
+# The adapters that read models of transformers, and the mappings of transformers with their types.
+# If several adapters read a type, the class that saved the checkpoint decides, otherwise the order.
 READERS = {
     "hf_vlm:HfVlm": ("IMAGE_TEXT_TO_TEXT",),
     "hf_dual:HfDual": ("ZERO_SHOT_IMAGE_CLASSIFICATION",),
@@ -35,7 +35,7 @@ READERS = {
     "hf_text:HfText": ("TEXT_ENCODING", "MASKED_LM", "CAUSAL_LM"),
 }
 
-# Adapters of only one architecture, by the class that saved the checkpoint.
+# Adapters for a single architecture, by the class that saved the checkpoint.
 READERS_OF_CLASS = {
     "BlipForImageTextRetrieval": "blip:Blip",
     "DetrForObjectDetection": "detr:Detr",
@@ -43,9 +43,9 @@ READERS_OF_CLASS = {
     "ViltForMaskedLM": "vilt:Vilt",
 }
 HUB = "hf-hub:"
-# What takes a local copy of a model of transformers.
+# How to use a local copy of a model of transformers.
 HF_INSTEAD = "hf:./FOLDER, or with --model-args weights=FOLDER"
-# How each library's models are named.
+# The forms of model names of each library.
 FORMS = {
     "hf": "hf:ORG/NAME, hf:ORG/NAME@REVISION, or hf:./FOLDER",
     "open_clip": "open_clip:ARCHITECTURE/TAG, open_clip:hf-hub:ORG/NAME, or open_clip:./FOLDER",
@@ -57,7 +57,7 @@ FORMS = {
 
 
 def reader_of(config: Mapping[str, Any], name: str) -> str:
-    """Return the adapter that reads a model of transformers, by its configuration.
+    """Return the adapter that reads a model of transformers, according to its configuration.
 
     Raises UnknownNameError if there is none.
     """
@@ -76,11 +76,11 @@ def reader_of(config: Mapping[str, Any], name: str) -> str:
 
 
 def _classes(kind: str, mappings: tuple[str, ...]) -> set[str]:
-    """Return the classes of transformers for a type of model in some of its mappings."""
+    """Return the classes of transformers for a model type in some of its mappings."""
     from transformers.models.auto import modeling_auto  # noqa: PLC0415 - takes a second
 
     named = [getattr(modeling_auto, f"MODEL_FOR_{one}_MAPPING_NAMES").get(kind) for one in mappings]
-    if "IMAGE" in mappings:  # Towers of larger models, such as CLIP's, are in none of them.
+    if "IMAGE" in mappings:  # Towers of larger models, such as CLIP's, are in no mapping.
         base = modeling_auto.MODEL_MAPPING_NAMES.get(kind)
         named.append(base if str(base).endswith(("VisionModel", "VisionTransformer")) else None)
     several = [(one,) if isinstance(one, str) else one for one in named if one]
@@ -94,7 +94,8 @@ def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
             return f"is a model of timm; write timm:{name}"
         tag = published.get("tag", "")
         listed = f"timm:{config['architecture']}{tag and f'.{tag}'}"
-        # Another's repository has weights of its own, and the tag of those that it began with.
+        # Another user's repository has other weights, but the tag of the weights it was trained
+        # from.
         own = (
             f"timm:./FOLDER for a copy of it here; {listed} is only the model it may be trained "
             "from"
@@ -105,7 +106,7 @@ def _why_unread(config: Mapping[str, Any], kind: str, name: str) -> str:
 
 
 class Meant(NamedTuple):
-    """What a name stands for: an adapter, its arguments, and how rows name the model."""
+    """The meaning of a name: an adapter, its arguments, and the model's name in rows."""
 
     adapter: str
     params: dict[str, Any]
@@ -113,9 +114,9 @@ class Meant(NamedTuple):
 
 
 def named_elsewhere(name: str) -> list[str]:
-    """Return the names that a folder or a file here, or a library's function, has as a model.
+    """Return names of models that a file, a folder or a library's function of this name has.
 
-    Of a file of Python, these are its classes. Files and libraries are read and not imported.
+    For a Python file, these are its classes. Files and libraries are read, not imported.
     """
     file = Path(name.removesuffix(":"))
     classes = top_level(file, ast.ClassDef) if file.suffix == ".py" and file.is_file() else ()
@@ -133,11 +134,11 @@ def named_elsewhere(name: str) -> list[str]:
 
 
 def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
-    """Return the line that `LIBRARY:NAME` stands for; None for any other name.
+    """Return the entry that `LIBRARY:NAME` stands for; None for any other name.
 
-    `given` are the arguments that the user overrides. Of `hf:` names the configuration is read,
-    from the hub where it is not cached. Raises UnknownNameError with the nearest names, and
-    WeightsError for a configuration that cannot be had.
+    `given` are the arguments that the user overrides. For `hf:` names the configuration is read,
+    from the hub if it is not cached. Raises UnknownNameError with the nearest names, and
+    WeightsError if the configuration is not available.
     """
     library, colon, rest = name.partition(":")
     if not colon or library not in FORMS:
@@ -156,12 +157,12 @@ def library_model(name: str, given: Mapping[str, Any]) -> ModelSpec | None:
 
 
 def reads_hub(name: Any) -> bool:
-    """Return whether planning a model reads a configuration that may lie on the hub."""
+    """Return whether planning a model reads a configuration that may be on the hub."""
     return isinstance(name, str) and name.startswith(("hf:", f"open_clip:{HUB}"))
 
 
 def pinned(name: str, params: Mapping[str, Any]) -> str:
-    """Return a row's model with the commit that its arguments record, if its name has none."""
+    """Return a row's model name with the recorded commit added, if the name has no revision."""
     commit = str(params.get("revision", ""))
     moves = reads_hub(name) and "@" not in name and len(commit) == 40
     return f"{name}@{commit}" if moves else name
@@ -185,7 +186,7 @@ def _torchvision(text: str, given: Mapping[str, Any]) -> Meant:
         from vlbench.adapter_kit.library_models import require_torchvision  # noqa: PLC0415 - too
 
         require_torchvision(name, weights)
-    # The tag says what a local file in its place sees.
+    # The tag gives the preprocessing and the classes of a local file that replaces the weights.
     tagged = {"weights": weights} | ({} if random else {"tag": weights}) if slash else {}
     params = {"architecture": name} | tagged
     return Meant("torchvision_cnn:TorchvisionCnn", params, text)
@@ -209,7 +210,7 @@ def _open_clip(text: str, given: Mapping[str, Any]) -> Meant:
         library_models.require_open_clip(name)
         if not random:
             library_models.require_open_clip_tag(name, tag)
-    # The tag says how a local file in its place is normalised.
+    # The tag determines the normalisation for a local file that replaces the weights.
     params = {"architecture": name, "weights": tag} | ({} if random else {"tag": tag})
     return Meant(adapter, params, text)
 
@@ -289,12 +290,12 @@ def _folder(text: str) -> Path | None:
 
 
 def _shown(text: str) -> str:
-    """Return a name as rows show it: of a path the last part."""
+    """Return a name as rows show it; a path is shortened to its last part."""
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 
 
 def row_name(text: str) -> str:
-    """Return a model's name on boards: of LIBRARY:FOLDER, the folder's name without its path."""
+    """Return a model's name on boards; the path in LIBRARY:FOLDER is shortened to its last part."""
     library, _, rest = text.partition(":")
     is_path = library in FORMS and bool(rest) and (rest[0] in "./~" or Path(rest).is_absolute())
     return f"{library}:{Path(rest).expanduser().resolve().name}" if is_path else text
@@ -303,8 +304,8 @@ def row_name(text: str) -> str:
 def _is_written(library: str, *words: str) -> bool:
     """Return whether words occur in the files of a library, which are read as text.
 
-    Importing the library would take seconds. It gives the last word, and the nearest names, where
-    one of the words is written nowhere.
+    Importing the library would take seconds. If a word does not occur, the library is imported to
+    decide, and to give the nearest names.
     """
     spec = importlib.util.find_spec(library)
     if spec is None or spec.origin is None:

@@ -1,4 +1,4 @@
-"""What models of the catalog can do and tasks ask for, from the text of their code.
+"""Capabilities of models and requirements of tasks, read from source code.
 
 Nothing is imported.
 """
@@ -23,14 +23,14 @@ from vlbench.catalog.sources import (
 )
 from vlbench.catalog.specs import ModelSpec, TaskSpec
 
-# What stands for the default of an argument that must be given.
+# Stands for the default of a required argument.
 REQUIRED = "(must be given)"
 
 
 def capabilities_of(spec: ModelSpec) -> list[str] | None:
-    """Return the capabilities of a model's adapter; None where its text does not tell.
+    """Return the capabilities of a model's adapter; None if its source code does not show them.
 
-    That is an adapter that lies in no folder of the source, or that inherits methods from another
+    That is the case if the adapter is in no folder of the source, or inherits methods from another
     library.
     """
     file, name = _place_of(spec)
@@ -46,9 +46,9 @@ def capabilities_of(spec: ModelSpec) -> list[str] | None:
 def arguments_of(spec: ModelSpec) -> dict[str, dict[str, Any]]:
     """Return the type, the default and the documented meaning of each argument of an adapter.
 
-    A default is a value, or else its text; that of an argument that must be given is REQUIRED. An
-    argument without a documented meaning has no `about`. There are no arguments if the adapter's
-    text does not tell: it lies in no folder of the source, or inherits its `__init__` from another
+    A default is a value, or else its source text; for a required argument it is REQUIRED. An
+    undocumented argument has no `about`. The result is empty if the source code does not show the
+    arguments: the adapter is in no folder of the source, or inherits its `__init__` from another
     file.
     """
     file, name = _place_of(spec)
@@ -72,14 +72,14 @@ def _described(given: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict
 
 
 def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    """Return each argument but `self` with its default, None for one that must be given."""
+    """Return each argument except `self` with its default, None for a required argument."""
     plain = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults]
     several = zip([*given.args, *given.kwonlyargs], [*plain, *given.kw_defaults], strict=True)
     return list(several)[1:]
 
 
 def default_of(written: ast.expr | None) -> Any:
-    """Return a number, a text or None as such, and anything else as its text."""
+    """Return a number, a text or None as a value, and any other default as its source text."""
     if written is None:
         return REQUIRED
     with suppress(ValueError):
@@ -90,14 +90,14 @@ def default_of(written: ast.expr | None) -> Any:
 
 
 def _place_of(spec: ModelSpec) -> tuple[Path | None, str]:
-    """Return the file of a model's adapter, None if its source lacks it, and the class's name."""
+    """Return the file of a model's adapter, None if its source has none, and the class's name."""
     module, _, name = spec.adapter.partition(":")
     files = [folder / f"{module}.py" for folder in spec.folders]
     return next((file for file in files if file.is_file()), None), name
 
 
 def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
-    """Return the values of `encode_by` that a model may be given; none unless it encodes images."""
+    """Return the values of `encode_by` that a model accepts; empty unless it encodes images."""
     can = capabilities_of(spec) or []
     if "ImageEncoder" not in can or "RegionEncoder" in {*can, *spec.without}:
         return []
@@ -105,7 +105,7 @@ def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
 
 
 def needs_of(spec: TaskSpec) -> str | None:
-    """Return what a task's probe asks of a model, as its text has it; None where it does not tell.
+    """Return the annotation of a probe's `model`; None if the source code does not show it.
 
     Alternatives are separated by ` | `, capabilities that are all needed by ` & `.
     """
@@ -132,9 +132,9 @@ def shipped_probes() -> Mapping[str, Path]:
 
 @cache
 def _asked(file: Path) -> Mapping[str, str]:
-    """Return the annotation of the model of each function that has one.
+    """Return the annotation of the `model` argument of each function that has one.
 
-    A protocol of the file stands as the capabilities that it joins, with ` & ` between.
+    A protocol of the file is replaced by the capabilities that it joins, separated by ` & `.
     """
     joined = {
         node.name: " & ".join(name for name in map(ast.unparse, node.bases) if name != "Protocol")
@@ -155,7 +155,7 @@ def _asked(file: Path) -> Mapping[str, str]:
 
 @cache
 def _classes(file: Path) -> Mapping[str, frozenset[str]]:
-    """Return the methods of each class whose bases are above it, or in a module of vlbench."""
+    """Return the methods of each class whose bases are above it in the file, or in vlbench."""
     imported = {
         alias.name: PACKAGE.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
         for node in top_level(file, ast.ImportFrom)
@@ -167,7 +167,7 @@ def _classes(file: Path) -> Mapping[str, frozenset[str]]:
     for node in top_level(file, ast.ClassDef):
         methods = public_methods(node)
         for base in map(ast.unparse, node.bases):
-            # `vlbench.engine` is a folder, and an adapter may import what is not there.
+            # `vlbench.engine` is a folder, and an adapter may import a module that does not exist.
             there = methods_by_class
             if base in imported:
                 there = _classes(imported[base]) if imported[base].is_file() else {}

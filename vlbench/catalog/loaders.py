@@ -1,4 +1,4 @@
-"""Loaders by their bare names, found in the text of files: nothing is imported."""
+"""Loaders by their bare names, found in the text of files without importing them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from vlbench.errors import SpecError, unknown
 
 
 def is_loader(node: ast.FunctionDef) -> bool:
-    """Return whether a function is a loader: it returns Data, and takes only keywords, as of YAML.
+    """Return whether a function is a loader: it returns Data, and takes only keyword arguments.
 
-    What takes its arguments by place is a part of one.
+    A function with positional arguments is a part of a loader.
     """
     return returned_type(node) == "Data" and not node.args.args
 
 
 def returned_type(node: ast.FunctionDef) -> str:
-    """Return the last word of what a function says that it returns; empty where it does not."""
+    """Return the last word of a function's return annotation; empty if it has none."""
     returned = ast.unparse(node.returns).strip("'\"") if node.returns else ""
     return returned.rpartition(".")[2]
 
 
 def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
-    """Return `module:function` of a loader that a task names bare, at `where`.
+    """Return `module:function` of a loader that a task names by its bare name, at `where`.
 
     It is the function of a file of the same name in the folders, or else the shipped loader of that
-    name. Raises SpecError for none, or several.
+    name. Raises SpecError for no loader or several.
     """
-    # A wheel's own tasks have vlbench's folders, whose files are imported.
+    # The tasks of an installed wheel have vlbench's folders, whose files are imported.
     others = [folder for folder in folders if not folder.is_relative_to(PACKAGE)]
     own = {file.stem for folder in others for file in folder.glob("*.py")}
     if name in own:
@@ -53,7 +53,7 @@ def full_loader(name: str, folders: Sequence[Path], where: str) -> str:
 
 @cache
 def shipped_loaders() -> Mapping[str, Sequence[str]]:
-    """Return the full names of the shipped loaders by their bare ones."""
+    """Return the full names of the shipped loaders by their bare names."""
     loaders: dict[str, list[str]] = {}
     for file in sorted((PACKAGE / "data").rglob("*.py")):
         module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)

@@ -1,4 +1,4 @@
-"""What an adapter lacks of a capability, method by method."""
+"""The methods that an adapter is missing for a capability."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vlbench import capabilities
 from vlbench.capabilities import capabilities_in, element, has, methods, parts
 from vlbench.schema import alternatives
 
-# How alike the names of two methods are of which one was meant to be the other, 0..1.
+# The smallest similarity, 0..1, at which a method's name counts as a misspelling of another.
 ALIKE = 0.8
 
 
 def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
-    """Return the least that an adapter class lacks for an annotation, in words, or nothing."""
+    """Return the fewest capabilities that an adapter class lacks for an annotation; "" if none."""
     options = [element(a) for a in alternatives(annotation) if a is not types.NoneType]
     gaps = [[p for p in parts(o) if not has(adapter, p, without)] for o in options]
     if not all(gaps):
@@ -27,11 +27,12 @@ def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
 
 
 def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
-    """Return the methods that an adapter class lacks of a capability that it begins to have.
+    """Return the methods missing from a capability that an adapter class implements in part.
 
-    It begins to where it has a method of it, or one with nearly the name of a missing one. A method
-    that several capabilities share, as `preprocess`, counts for those of which there is more.
-    Known are vlbench's capabilities and `others`. Empty where it has all methods, or begins none.
+    A class implements a capability in part if it has a method of it, or a method with nearly the
+    name of a missing method. A method that several capabilities share, such as `preprocess`, counts
+    for the capabilities of which the class has more. The known capabilities are vlbench's and
+    `others`. Empty if the class has all methods or implements no part.
     """
     known = list(dict.fromkeys([*capabilities_in(capabilities), part, *others]))
     missing = [name for name in methods(part) if not _defines(adapter, name)]
@@ -54,7 +55,7 @@ def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
 def half_offered_by(
     adapter: type, without: Sequence[str] = (), others: Sequence[type] = ()
 ) -> dict[str, str]:
-    """Return what an adapter class lacks of each capability that it begins to have, by its name."""
+    """Return the missing methods of each capability implemented in part, by its name."""
     known = [*capabilities_in(capabilities), *others]
     gaps = {one.__name__: half_offered(adapter, one, others) for one in known}
     return {name: gap for name, gap in gaps.items() if gap and name not in without}
@@ -66,19 +67,19 @@ def signatures(part: type) -> list[str]:
 
 
 def _is_begun(adapter: type, part: type, known: Sequence[type]) -> bool:
-    """Return whether an adapter has a method that is this capability's alone, or nearly has one."""
+    """Return whether an adapter has a method only of this capability, or nearly of that name."""
     shared = {name for one in known if one is not part for name in methods(one)}
     alone = [name for name in methods(part) if name not in shared and _defines(adapter, name)]
     return bool(alone or _near(adapter, part, known))
 
 
 def _near(adapter: type, part: type, known: Sequence[type]) -> dict[str, str]:
-    """Return the method of no capability that is named most like each missing one, if any is."""
+    """Return for each missing method the most similar name of a method of no capability, if any."""
     wanted = {name for one in known for name in methods(one)}
     own = [n for n in dir(adapter) if n[0] != "_" and n not in wanted and _defines(adapter, n)]
     missing = [name for name in methods(part) if not _defines(adapter, name)]
     near = {name: get_close_matches(name, own, 1, ALIKE) for name in missing}
-    # A method that is named more like another one was meant to be that.
+    # A method whose name is closer to another capability's method is a misspelling of that.
     return {
         name: found[0]
         for name, found in near.items()
@@ -96,7 +97,7 @@ def _named(adapter: type, part: type, without: Sequence[str]) -> str:
 
 
 def _signature(part: type, method: str) -> str:
-    """Return a method with its parameters and result as its text has them, without `self`."""
+    """Return a method with its parameters and result as in its source code, without `self`."""
     signature = inspect.signature(getattr(part, method))
     rest = [one for name, one in signature.parameters.items() if name != "self"]
     return f"{method}{signature.replace(parameters=rest)}".replace("'", "")

@@ -1,4 +1,4 @@
-"""Sources: folders with tasks/ and/or model_adapters/, shipped, installed or included."""
+"""Sources: folders with tasks/ or model_adapters/ or both; shipped, installed or included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRY_POINTS = "vlbench.sources"
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
-# Where a source keeps Python files, beside those at its top.
+# Folders of a source with Python files, besides files at its top.
 FOLDERS = ("tasks", "probes", "data", "model_adapters")
 
 Node = TypeVar("Node", ast.ClassDef, ast.FunctionDef, ast.ImportFrom)
@@ -29,13 +29,13 @@ def shipped_source() -> Path:
 
 
 def shipped_boards() -> Path | None:
-    """Return the folder of vlbench's own boards; None where it was installed without them."""
+    """Return the folder of vlbench's shipped boards; None if it was installed without them."""
     boards = shipped_source() / "leaderboards"
     return boards if boards.is_dir() else None
 
 
 def trusted_packages() -> set[str]:
-    """Return the packages whose functions any file may name: vlbench's and those of sources."""
+    """Return the packages whose functions any file may name: vlbench and packages of sources."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return {PACKAGE.name, *(re.split(r"[.:\s]", point.value)[0] for point in points)}
 
@@ -62,7 +62,7 @@ def find_sources(include: Sequence[Path] = ()) -> list[Path]:
 def capability_files(source: Path) -> dict[Path, Mapping[str, frozenset[str]]]:
     """Return the Python files of a source that define capabilities, with the methods of each.
 
-    A capability is a Protocol with a method of its own. Files are read as text.
+    A capability is a Protocol that defines a method itself. Files are read as text.
     """
     files = [PACKAGE / "capabilities.py"] if source == shipped_source() else _python_files(source)
     protocols_by_file = {file: _protocols(file) for file in files}
@@ -76,7 +76,7 @@ def _python_files(source: Path) -> list[Path]:
 
 @cache
 def _protocols(file: Path) -> Mapping[str, frozenset[str]]:
-    """Return the methods of each Protocol that has some of its own."""
+    """Return the methods of each Protocol that defines some itself."""
     if b"Protocol" not in file.read_bytes():
         return {}
     nodes = [node for node in top_level(file, ast.ClassDef) if _is_protocol(node)]
@@ -84,7 +84,7 @@ def _protocols(file: Path) -> Mapping[str, frozenset[str]]:
 
 
 def top_level(file: Path, kind: type[Node]) -> Iterator[Node]:
-    """Yield the classes or functions of a file, read as text; none where it is no Python."""
+    """Yield the classes or functions of a file, read as text; none if it is not valid Python."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
@@ -93,7 +93,7 @@ def top_level(file: Path, kind: type[Node]) -> Iterator[Node]:
 
 
 def public_methods(node: ast.ClassDef) -> frozenset[str]:
-    """Return the public methods that a class has of its own."""
+    """Return the public methods that a class defines itself."""
     parts = (part.name for part in node.body if isinstance(part, ast.FunctionDef))
     return frozenset(name for name in parts if name[0] != "_")
 

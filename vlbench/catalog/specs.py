@@ -1,4 +1,4 @@
-"""Specs of tasks and models: YAML files checked without importing what they name."""
+"""Specs of tasks and models: YAML files checked without importing the code they name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from vlbench.files import WANTED_NAME, is_file_name, is_model_name
 from vlbench.results import At
 from vlbench.schema import Misfit, read_arguments
 
-# The fields of specs that no key of a file gives.
+# The fields of specs that do not come from a key of a file.
 ELSEWHERE = ("name", "source", "document", "folders")
 # A year, a month or a day.
 DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 # The word that selects every task.
 EVERY = "all"
-# What a task takes over from the one that it extends: whole, or key by key.
+# The keys that a task inherits from the task it extends: whole, or merged key by key.
 INHERITED = ("probe", "paper", "primary", "figures", "compare_across_regions")
 MERGED = ("data", "model", "params")
-# The keys that a task has, unless it is a group.
+# The required keys of a task that is not a group.
 REQUIRED = ("version", "probe", "data", "primary")
 
 
@@ -35,7 +35,7 @@ class _Metric(TypedDict):
 
 
 class Primary(_Metric, total=False):
-    """The score that stands for a task: a metric, under exactly these conditions."""
+    """The score that represents a task: a metric, under exactly these conditions."""
 
     at: At
 
@@ -48,9 +48,9 @@ class _Published(TypedDict):
 
 
 class Reference(_Published, total=False):
-    """A published number, and where it is in its source: the task's paper, unless `source` says so.
+    """A published number and its place in its source: the task's paper, or `source` if given.
 
-    With `floor`, it is that floor of the score, such as a baseline that a paper prints beside it.
+    With `floor`, it is this floor of the score, such as a baseline that a paper prints beside it.
     """
 
     at: At
@@ -59,7 +59,7 @@ class Reference(_Published, total=False):
 
 
 class Cost(TypedDict):
-    """What a model costs beside its parameters: FLOPs of its image encoder for a square image."""
+    """A model's cost besides its parameters: FLOPs of its image encoder for a square image."""
 
     flops: float
     image: int
@@ -84,7 +84,7 @@ def read_values(
         return own, error.lines(partial(document.where, *path))
 
 
-# The tag of tasks on a user's own folder of images by default, and where all that can lie.
+# The tag of tasks on a user's folder of images, and the default root of these images.
 IMAGES = "images"
 IMAGES_ROOT = "$VLBENCH_DATA/images"
 
@@ -93,11 +93,12 @@ IMAGES_ROOT = "$VLBENCH_DATA/images"
 class TaskSpec:
     """One task: a probe, its data and parameters; or a group of tasks.
 
-    Its probe, loader and figures are looked up in the `folders` before they are imported: those of
-    its source, and those of the tasks that it extends. Its loader is `module:function`, also where
-    the file has a bare name.
-    With `compare_across_regions`, the regions that a model reads are how it sees an image and not
-    what is measured: the probe finds them only in pictures, and rows of all kinds are comparable.
+    Its probe, loader and figures are looked up in the `folders` before they are imported: folders
+    of its source, and of the tasks that it extends. Its loader is `module:function`, even if the
+    file has a bare name.
+
+    With `compare_across_regions`, regions are a model's input and not what is measured: the probe
+    reads regions only from pictures, and rows of all region kinds are comparable.
     """
 
     name: str
@@ -132,7 +133,7 @@ class TaskSpec:
 
     @property
     def primary_score(self) -> dict[str, Any]:
-        """The score that stands for the task: its metric and conditions."""
+        """The score that represents the task: its metric and conditions."""
         return {"metric": self.primary["metric"], "at": self.primary.get("at", {})}
 
 
@@ -141,7 +142,7 @@ class ModelSpec:
     """One model: an adapter and its arguments; or an old name, `renamed` to that of a model.
 
     `training_data` names data sets, and `released` is a year or an ISO date. `notes` are sentences
-    that its rows say, of tasks that ask for a capability, or of `all`.
+    added to its rows on tasks that need a capability, or on `all` tasks.
     """
 
     name: str
@@ -169,12 +170,12 @@ class ModelSpec:
 
     @property
     def folders(self) -> list[Path]:
-        """Where its adapter is looked up before it is imported: its own source, then vlbench's."""
+        """Folders in which its adapter is looked up: the folder of its file, then vlbench's."""
         return [self.file.parent, shipped_source() / "model_adapters"]
 
 
 def load_task(file: Path, source: Path) -> list[TaskSpec]:
-    """Return the task of a YAML file. Raises SpecError with all that is wrong with it."""
+    """Return the task of a YAML file. Raises SpecError with all problems of the file."""
     is_name = is_file_name(file.stem) and file.stem != EVERY
     named = [] if is_name else [f"{file}: {file.stem!r} is not a name for a task; rename the file"]
     document = _extended(load_yaml(file), source)
@@ -196,10 +197,10 @@ def load_task(file: Path, source: Path) -> list[TaskSpec]:
 
 
 def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> Document:
-    """Return a task with what it takes over from the task that it extends, and so on.
+    """Return a task with what it inherits from the task that it extends, recursively.
 
-    `above` are the files that extend this one. Raises SpecError where a task extends none or
-    several, itself on a circle, or a group.
+    `above` are the files that extend this file. Raises SpecError if the extended task does not
+    exist, is ambiguous or a group, or if tasks extend each other in a circle.
     """
     if "extends" not in document.values:
         return document
@@ -221,10 +222,10 @@ def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> D
 
 
 def _find_base(document: Document, source: Path) -> tuple[Path, Path]:
-    """Return the file of the task that another extends, and its source.
+    """Return the file of the task that another task extends, and its source.
 
-    It lies beside the other, elsewhere in the other's source, or in the shipped one: the first of
-    these that has the name. Raises SpecError where none has it, or one several times.
+    It is searched beside the extending file, in its source, and in the shipped source; the first
+    match is used. Raises SpecError if there is none, or if a source has it several times.
     """
     name, where = str(document.values["extends"]), document.where("extends")
     beside = document.file.parent / f"{name}.yaml"
@@ -243,7 +244,7 @@ def _find_base(document: Document, source: Path) -> tuple[Path, Path]:
 
 
 def _version_problems(document: Document) -> list[str]:
-    """Return what is wrong with a task's version and tags, and findings among its keys."""
+    """Return the problems of a task's version and tags, and of findings among its keys."""
     version, tags = map(document.values.get, ("version", "tags"))
     problems = []
     if type(version) is int and version < 1:
@@ -267,7 +268,7 @@ def _group_problems(document: Document) -> list[str]:
 
 
 def _data_problems(document: Document) -> list[str]:
-    """Return what is wrong with a task's data: the keys of its loader and of its regions."""
+    """Return the problems of a task's data: the keys of its loader and of its regions."""
     data, problems = document.values.get("data"), []
     if isinstance(data, dict) and not isinstance(data.get("loader"), str):
         problem = f"must be a text, not {data['loader']!r}" if "loader" in data else "is missing"
@@ -280,9 +281,9 @@ def _data_problems(document: Document) -> list[str]:
 
 
 def load_models(file: Path, source: Path, left_out: list[str] | None = None) -> list[ModelSpec]:
-    """Return the models that a models.yaml lists; none without the file.
+    """Return the models that a models.yaml lists; empty if there is no file.
 
-    With `left_out`, models whose names are refused are left out, and why is added there. Raises
+    With `left_out`, models with refused names are left out, and the reasons are added there. Raises
     SpecError with every other problem.
     """
     if not file.exists():
@@ -310,7 +311,7 @@ def load_models(file: Path, source: Path, left_out: list[str] | None = None) -> 
 
 
 def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> list[str]:
-    """Return what is wrong with a model's name: a bad one, or an old one with keys of its own."""
+    """Return the problems of a model's name: not allowed, or an old name with other keys."""
     bad = [] if is_model_name(name) else [f"{document.where(name)}: {name!r} {WANTED_NAME}"]
     if "renamed" in entry and len(entry) > 1:
         where = document.where(name, "renamed")
@@ -319,7 +320,7 @@ def _name_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> l
 
 
 def _date_problems(document: Document, name: str, entry: Mapping[Any, Any]) -> list[str]:
-    """Return what is wrong with the date of a model's release."""
+    """Return the problems of the date of a model's release."""
     date = entry.get("released", "")
     if not isinstance(date, str) or not date or re.fullmatch(DATE, date):
         return []
@@ -334,7 +335,7 @@ def _capability_problems(
     source: Path,
     names_in: Callable[[Path], set[str]],
 ) -> list[str]:
-    """Return the names in a model's line that no capability of vlbench or of the source has."""
+    """Return a problem for each capability in a model's entry that is not defined."""
     problems, shipped = [], names_in(shipped_source())
     for key in ("without", "notes"):
         given = entry.get(key) if isinstance(entry.get(key), list | dict) else []

@@ -21,9 +21,9 @@ from vlbench.errors import SpecError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LARGEST = 2**64 - 1
-# A file changed less than this many nanoseconds ago may change again under the same date.
+# A file changed less than this many nanoseconds ago may change again with the same timestamp.
 SETTLED = 2_000_000_000
-# How deep lists and mappings may lie in each other.
+# The deepest nesting of lists and mappings.
 DEEPEST = 100
 
 
@@ -47,8 +47,8 @@ _resolve("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"
 class Document(NamedTuple):
     """A file's values, and the line of each key under its path, such as `("params", "shots")`.
 
-    The parts of a list are keys too: `("reference", "0", "model")`. Keys of another file, which
-    this one extends, are in `base`.
+    Indices of lists are keys, too: `("reference", "0", "model")`. `base` is the document that this
+    file extends.
     """
 
     file: Path
@@ -70,16 +70,16 @@ class Document(NamedTuple):
         return next((one.file for one in self.chain() if path in one.lines), self.file)
 
     def chain(self) -> Iterator[Document]:
-        """Yield this document, the one that it extends, and so on."""
+        """Yield this document, the document that it extends, and so on."""
         yield self
         if self.base:
             yield from self.base.chain()
 
 
 def load_yaml(file: Path) -> Document:
-    """Return a YAML file's mapping, not to be changed. Raises SpecError with file and line.
+    """Return a YAML file's mapping, which must not be changed. Raises SpecError with file and line.
 
-    A file that stays as it is is parsed once in a process.
+    An unchanged file is parsed once per process.
     """
     try:
         stat = file.stat()
@@ -115,7 +115,7 @@ def _parse(file: Path) -> Document:
 
 
 def scalar(text: str) -> Any:
-    """Return a command line's word as YAML reads it: a number, a bool, null, or the text."""
+    """Return a word of a command line as YAML reads it: a number, a bool, null, or the text."""
     return _value(_Loader("").resolve(yaml.ScalarNode, text, (True, False)), text)
 
 
@@ -187,7 +187,7 @@ def _value(tag: str, text: str) -> Any:
 
 
 def _whole(text: str) -> int:
-    """Return a whole number of up to 64 bits. Raises ValueError for a larger one."""
+    """Return a whole number of up to 64 bits. Raises ValueError for a larger number."""
     if len(text.lstrip("+-0")) > len(str(LARGEST)) or abs(int(text)) > LARGEST:
         raise ValueError(f"{text:.20}... is too large")
     return int(text)

@@ -1,4 +1,4 @@
-"""Which tasks read data that a model was trained on, as far as its line in models.yaml says."""
+"""Which tasks read data that a model was trained on, according to its entry in models.yaml."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 def trained_on(model: ModelSpec, task: TaskSpec) -> str:
     """Return the data set in a model's `training_data` that a task reads; "" if there is none.
 
-    A task reads what its loader's function and the last folder of its `root` are named after.
-    Names are the same if their letters and digits are: CIFAR-10 is cifar10. It is the data set
-    that is told of, not the split, and never of a group.
+    A task's data set is named by its loader's function and by the last folder of its `root`. Names
+    are equal if their letters and digits are: CIFAR-10 is cifar10. The data set decides, not the
+    split; groups have none.
     """
     loader = str(task.data.get("loader", "")).rpartition(":")[2]
     names = {_normal(loader), _normal(PurePath(str(task.data.get("root", ""))).name)} - {""}
@@ -24,7 +24,7 @@ def trained_on(model: ModelSpec, task: TaskSpec) -> str:
 def trained_models(
     names: Iterable[str], models: Mapping[str, ModelSpec], task: TaskSpec | None
 ) -> dict[str, str]:
-    """Return the data set of a task by each name of a row whose model was trained on it."""
+    """Return the task's data set by the names of rows whose model was trained on it."""
     data_by_model = {}
     for name in names:
         model = models.get(name.partition("[")[0])

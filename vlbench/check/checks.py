@@ -1,4 +1,4 @@
-"""Checks of single promises: each returns why an adapter breaks one, or an empty text."""
+"""Checks of single promises: each returns why an adapter breaks it, or an empty string."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from vlbench.engine.pass_checks import (
 from vlbench.errors import CannotDo, SpecError, defined_at
 from vlbench.metrics.replies import LABELS
 
-# Says why a promise is broken; empty where it is kept.
+# Returns why a promise is broken; empty if it is kept.
 Check = Callable[[Any, Samples], str]
 
 
 def preprocessed(adapter: Any, image: Image) -> Tensor:
-    """Return what `preprocess` makes of an image. Raises SpecError where that is no tensor."""
+    """Return the result of `preprocess`. Raises SpecError if it is not a tensor."""
     pixels = adapter.preprocess(image)
     if not isinstance(pixels, Tensor):
         where, kind = defined_at(adapter.preprocess), type(pixels).__name__
@@ -35,7 +35,7 @@ def preprocessed(adapter: Any, image: Image) -> Tensor:
 
 
 def batch_of(adapter: Any, samples: Samples, places: Sequence[int] = (0, 1, 2)) -> Tensor:
-    """Return the preprocessed images at some places, on the adapter's device."""
+    """Return the preprocessed images of the given samples, on the adapter's device."""
     pixels = [preprocessed(adapter, samples.images[i]) for i in places]
     return torch.stack(pixels).to(samples.device)
 
@@ -58,21 +58,21 @@ def one_size(adapter: Any, samples: Samples) -> str:
 
 
 def all_layers(adapter: Any, samples: Samples, places: Sequence[int]) -> list[Tensor]:
-    """Return what an adapter gives at all its layers, side by side."""
+    """Return an adapter's outputs at all its layers, concatenated."""
     pixels, names = batch_of(adapter, samples, places), adapter.layers()
     by_layer = adapter.encode_images_at(pixels, names)
     return list(torch.cat([by_layer[name] for name in names], 1))
 
 
 def all_text_layers(adapter: Any, texts: Sequence[str]) -> list[Tensor]:
-    """Return what an adapter gives of texts at all its layers, side by side."""
+    """Return an adapter's outputs for texts at all its layers, concatenated."""
     names = adapter.text_layers()
     by_layer = adapter.encode_texts_at(texts, names)
     return list(torch.cat([by_layer[name] for name in names], 1))
 
 
 def layers(adapter: Any, samples: Samples) -> str:
-    """Say what is wrong with the names of layers, or how their last differs from the output."""
+    """Describe wrong names of layers, or how the last layer differs from the output."""
 
     def last() -> tuple[Mapping[str, Tensor], Tensor]:
         pixels = batch_of(adapter, samples)
@@ -82,7 +82,7 @@ def layers(adapter: Any, samples: Samples) -> str:
 
 
 def text_layers(adapter: Any, samples: Samples) -> str:
-    """Say the same of the layers of texts."""
+    """Describe the same for the layers of texts."""
 
     def last() -> tuple[Mapping[str, Tensor], Tensor]:
         texts = samples.texts
@@ -92,7 +92,7 @@ def text_layers(adapter: Any, samples: Samples) -> str:
 
 
 def token_layers(adapter: Any, samples: Samples) -> str:
-    """Say the same of the layers of words."""
+    """Describe the same for the layers of words."""
 
     def last() -> tuple[Mapping[str, Tensor], Tensor]:
         given = adapter.encode_tokens_at(samples.texts, [OUTPUT])
@@ -107,7 +107,7 @@ def _wrong_layers(
     last: Callable[[], tuple[Mapping[str, Tensor], Tensor]],
     samples: Samples,
 ) -> str:
-    """Say what is wrong with names, or how what is given at `output` is not the output."""
+    """Describe wrong names of layers, or how the result at `output` differs from the output."""
     names = list(given)
     if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
         return f"layers are {names}; names must differ, with `{OUTPUT}` last"
@@ -120,7 +120,7 @@ def _wrong_layers(
 
 
 def gradients(method: str) -> Check:
-    """Return the check that gradients of a method's output reach the pixels."""
+    """Return a check that gradients of a method's output reach the pixels."""
 
     def check(adapter: Any, samples: Samples) -> str:
         if not getattr(adapter, "differentiable", True):
@@ -144,7 +144,7 @@ def gradients(method: str) -> Check:
 
 
 def unchanged_pixels(method: str) -> Check:
-    """Return the check that a method leaves its pixels as they are."""
+    """Return a check that a method does not change its pixels."""
 
     def check(adapter: Any, samples: Samples) -> str:
         pixels = batch_of(adapter, samples)
@@ -156,7 +156,7 @@ def unchanged_pixels(method: str) -> Check:
 
 
 def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
-    """Say where `count_tokens` disagrees with `context_length`."""
+    """Describe how `count_tokens` disagrees with `context_length`."""
     limit = getattr(adapter, "context_length", None)
     if limit is None:
         return ""
@@ -172,7 +172,7 @@ def cut_texts_are_counted(adapter: Any, samples: Samples) -> str:
 
 
 def similarity(adapter: Any, samples: Samples) -> str:
-    """Say where `similarity` gives no [N, M], or a pair's number depends on the batch."""
+    """Describe a `similarity` that is not [N, M], or a pair whose number depends on the batch."""
     images = adapter.encode_images(batch_of(adapter, samples))
     texts = adapter.encode_texts(samples.texts[:2])
     table = adapter.similarity(images, texts)
@@ -185,7 +185,7 @@ def similarity(adapter: Any, samples: Samples) -> str:
 
 
 def classes(adapter: Any, samples: Samples) -> str:
-    """Say where class names and logits differ in number; names need not be known."""
+    """Describe different numbers of class names and logits; names may be unknown."""
     logits = adapter.logits(batch_of(adapter, samples, [0]))
     try:
         names = list(adapter.class_names())
@@ -197,20 +197,20 @@ def classes(adapter: Any, samples: Samples) -> str:
 
 
 def token_spans(adapter: Any, samples: Samples) -> str:
-    """Say what is wrong with the spans of encoded tokens."""
+    """Describe wrong spans of encoded tokens."""
     texts = zip(samples.texts, adapter.encode_tokens(samples.texts), strict=True)
     return _first(_spans(text, one.spans, len(one.vectors)) for text, one in texts)
 
 
 def attended_spans(adapter: Any, samples: Samples) -> str:
-    """Say what is wrong with the spans of attention."""
+    """Describe wrong spans of attention."""
     attentions = adapter.attend(samples.pictures, samples.texts)
     texts = zip(samples.texts, attentions, strict=True)
     return _first(_spans(text, one.spans, one.weights.shape[2]) for text, one in texts)
 
 
 def _spans(text: str, spans: Sequence[tuple[int, int]], wanted: int) -> str:
-    """Say what is wrong with the spans of a text. Two tokens of one character share its span."""
+    """Describe wrong spans of a text. Two tokens of the same character share its span."""
     if len(spans) != wanted:
         return f"{text[:20]!r} has {len(spans)} spans and {wanted} vectors or rows"
     outside = [span for span in spans if not 0 <= span[0] < span[1] <= len(text)]
@@ -222,7 +222,7 @@ def _spans(text: str, spans: Sequence[tuple[int, int]], wanted: int) -> str:
 
 
 def attention(adapter: Any, samples: Samples) -> str:
-    """Say where attention has no box for a column, or its rows are no fractions of 1."""
+    """Describe attention whose columns have no box, or whose rows are not fractions of 1."""
     for one in adapter.attend(samples.pictures[:3], samples.texts[:3]):
         if one.weights.shape[3] != len(one.boxes):
             return f"{one.weights.shape[3]} columns, {len(one.boxes)} boxes"
@@ -234,14 +234,14 @@ def attention(adapter: Any, samples: Samples) -> str:
 
 
 def vector_a_box(adapter: Any, samples: Samples) -> str:
-    """Say where boxes and vectors differ in number."""
+    """Describe different numbers of boxes and vectors."""
     boxes = [samples.boxes[0], samples.boxes[1][:1]]
     counts = [len(vectors) for vectors in adapter.encode_regions(samples.pictures[:2], boxes)]
     return "" if counts == [3, 1] else f"pictures with 3 and 1 boxes give {counts} vectors"
 
 
 def detections(adapter: Any, samples: Samples) -> str:
-    """Say where the parts of detected regions disagree, or boxes leave the image."""
+    """Describe detected regions whose parts differ in number, or whose boxes leave the image."""
     pairs = zip(adapter.detect(samples.pictures), samples.images, strict=True)
     return _first(_regions(one, image.size) for one, image in pairs)
 
@@ -262,7 +262,7 @@ def _lie_inside(boxes: Tensor, size: tuple[int, int]) -> bool:
 
 
 def masked_words(adapter: Any, samples: Samples) -> str:
-    """Say where the masked language model gives no finite logit per token and word."""
+    """Describe a masked language model that does not give a finite logit per token and word."""
     tokenizer, module = adapter.masked_lm()
     if tokenizer.mask_token is None:
         return "the tokenizer has no mask token"
@@ -275,7 +275,7 @@ def masked_words(adapter: Any, samples: Samples) -> str:
 
 
 def answer_scores(adapter: Any, samples: Samples) -> str:
-    """Say which answer has a log-likelihood above 0, or none at all without a picture."""
+    """Describe log-likelihoods above 0, or missing scores of answers without a picture."""
     asked = samples.texts[:3], [*ANSWERS[:3]]
     scores = adapter.score_answers(samples.pictures[:3], *asked)
     if (scores > 0).any():
@@ -287,7 +287,7 @@ def answer_scores(adapter: Any, samples: Samples) -> str:
 
 
 def answers(adapter: Any, samples: Samples) -> str:
-    """Say where an answer is no text, or differs from that of the same question by itself."""
+    """Describe an answer that is no text, or that differs if its question is asked separately."""
     questions = samples.texts[:3]
     said = adapter.answer(samples.pictures[:3], questions)
     if [type(one) for one in said] != [str] * 3:
@@ -303,7 +303,7 @@ def answers(adapter: Any, samples: Samples) -> str:
 
 
 def replies(adapter: Any, samples: Samples) -> str:
-    """Say where replies to items that nobody knows are no list for each, or labels are none."""
+    """Describe replies to unknown items that are not a list for each item, or unknown labels."""
     items = [Asked(f"no image {i}", (text, f"no {text}")) for i, text in enumerate(samples.texts)]
     found = adapter.replies(items)
     if len(found) != len(items) or not all(isinstance(one, list) for one in found):

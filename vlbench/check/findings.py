@@ -1,4 +1,4 @@
-"""An adapter tested against the contract: one check per promise of each capability."""
+"""Tests an adapter against the contract: one check per promise of each capability."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from vlbench.check.samples import ANSWERS, ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Sam
 from vlbench.engine.pass_checks import difference, first_outside, tensors, tolerance
 from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, place_of
 
-# What is said of a capability that vlbench knows no promises of.
+# The check of a capability for which vlbench has no promises.
 NO_PROMISES = "has no promises yet"
-# An adapter's outputs for the samples at these places.
+# An adapter's outputs for the samples with these indices.
 Outputs = Callable[[Any, Samples, Sequence[int]], Sequence[Tensor]]
 _IMAGES: dict[str, Check] = {
     "preprocess gives float32 [3, H, W] in [0, 1]": checks.pixels_in_range,
@@ -51,9 +51,9 @@ _TEXTS: dict[str, Check] = {"counts what it cuts": checks.cut_texts_are_counted}
 
 
 class PromiseCheck(NamedTuple):
-    """Whether an adapter keeps one promise, and if not, why.
+    """Whether an adapter keeps one promise, and if not, the reason.
 
-    `cause` is the same for promises broken by one error: its type and line; empty if unknown.
+    Promises broken by the same error have the same `cause`: its type and line; empty if unknown.
     """
 
     capability: str
@@ -74,8 +74,8 @@ def check_adapter(
 ) -> list[PromiseCheck]:
     """Return a check of each promise of each capability that an adapter has.
 
-    Capabilities named in `without` are left out. `device` and `dtype` are the adapter's,
-    `region_width` the width of the region vectors in the samples. `others` are capabilities of a
+    Capabilities named in `without` are left out. `device` and `dtype` are those of the adapter,
+    `region_width` is the width of the region vectors in the samples. `others` are capabilities of a
     user's own source, which have no promises yet.
     """
     samples = draw_samples(torch.device(device), region_width, dtype)
@@ -88,7 +88,7 @@ def check_adapter(
 
 
 def _checks(capability: type) -> dict[str, Check]:
-    """Return the checks of a capability by what is promised."""
+    """Return the checks of a capability, by promise."""
     if capability not in PROMISES:
         return {NO_PROMISES: lambda *_: ""}
     promises = PROMISES[capability]
@@ -105,7 +105,7 @@ def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, s
 
 
 def _common(fresh: Pass) -> dict[str, Check]:
-    """Return the checks of every capability that has one output per example."""
+    """Return the checks for every capability that has one output per example."""
     fresh = fresh._replace(outputs=_require_tensors(fresh.outputs))
     tried = fresh._replace(outputs=_remember(fresh.outputs))
     odd: dict[str, Check] = {
@@ -122,21 +122,21 @@ def _common(fresh: Pass) -> dict[str, Check]:
 
 
 def _require_tensors(outputs: Outputs) -> Outputs:
-    """Return the same function, which raises SpecError for an output that is no tensor."""
+    """Wrap a function so that an output that is not a tensor raises SpecError."""
 
     def checked(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
         given = outputs(adapter, samples, places)
         other = next((type(one).__name__ for one in given if not isinstance(one, Tensor)), "")
         if other:
             raise SpecError(f"an output is of type {other}, not a float32 Tensor")
-        # Copies: an adapter may use its memory again for the next batch.
+        # Copied, since an adapter may reuse its memory for the next batch.
         return [one.detach().clone() for one in given]
 
     return checked
 
 
 def _remember(outputs: Outputs) -> Outputs:
-    """Return the same function, which runs the model only once for each batch."""
+    """Wrap a function so that the model runs only once for each batch."""
     known: dict[tuple[int, ...], Sequence[Tensor]] = {}
 
     def remembered(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
@@ -174,7 +174,7 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
 def _same(
     tried: Pass, places: Sequence[int], adapter: Any, samples: Samples, *, exact: bool
 ) -> str:
-    """Compare the first three examples with those at the same place of another batch."""
+    """Compare the first three examples with the same examples in another batch."""
     first = tried.outputs(adapter, samples, [0, 1, 2])
     second = tried.outputs(adapter, samples, places)
     pairs = zip(range(3), places, first, second, strict=True)
@@ -197,7 +197,7 @@ class Pass(NamedTuple):
 
 
 class Promises(NamedTuple):
-    """What a capability promises: the forward pass that it has, if any, and checks by name."""
+    """The promises of a capability: its forward pass, if any, and checks by name."""
 
     tried: Pass | None
     checks: Mapping[str, Check]
@@ -220,7 +220,7 @@ def _pixels(method: str) -> dict[str, Check]:
 
 
 def _every_output(adapter: Any, samples: Samples) -> list[Tensor]:
-    """Return the outputs for one sample of every method that has them and that works here."""
+    """Return the outputs of every method that works here, for one sample."""
     outputs: list[Tensor] = []
     for capability in offered(type(adapter)):
         tried = PROMISES[capability].tried if capability in PROMISES else None
@@ -237,13 +237,13 @@ def _all_parts(adapter: Any) -> Cut:
 
 
 def _whole_without_nothing(adapter: Any, samples: Samples) -> str:
-    """Say how outputs differ when nothing is taken away."""
+    """Describe how outputs differ if nothing is removed."""
     pair = _every_output(adapter, samples), _every_output(adapter.cut(Cut()), samples)
     return difference(list(zip(*pair, strict=True)), 0.0)
 
 
 def _differs_without_parts(adapter: Any, samples: Samples) -> str:
-    """Say whether the model still has its parts, unless it is a control, which needs none."""
+    """Report if outputs do not change without any parts; controls need no parts."""
     if getattr(adapter, "is_control", False):
         return ""
     pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_parts(adapter)), samples)
@@ -252,7 +252,7 @@ def _differs_without_parts(adapter: Any, samples: Samples) -> str:
 
 
 def _whole_afterwards(adapter: Any, samples: Samples) -> str:
-    """Say how outputs differ after a cut model was used, and after an error in it."""
+    """Describe how outputs differ after a cut model was used, and after an error in it."""
     before, cut = _every_output(adapter, samples), adapter.cut(_all_parts(adapter))
     calls: list[torch.nn.Module] = []
     with _each_module(calls.append):

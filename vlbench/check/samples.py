@@ -1,4 +1,4 @@
-"""Samples that adapters are tested on: small images, texts and regions, some of them unusual."""
+"""Samples on which adapters are tested: small images, texts and regions, some of them unusual."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from vlbench.capabilities import Picture, Regions
 HEIGHT, WIDTH = 40, 56
 TEXTS = ("a photo of a cat", "Two dogs, running!", "red", "the man's hat is on the table")
 
-# An answer to each sample's text, as a question: of one token and of several.
+# For each sample's text as a question, an answer of one or of several tokens.
 ANSWERS = ("Yes", "No", "two dogs on the mat", "red", "a hat", "Yes", "Ein Café, 猫 🐱")
 
-# How often the very long text says the same.
+# How often the very long text repeats its sentence.
 SENTENCES = 500
 
-# The samples after the first four, by their number.
+# The unusual samples after the first four, by index.
 ODD_IMAGES = {4: "a grayscale image", 5: "an image once transparent", 6: "an image of one pixel"}
 ODD_TEXTS = {4: "empty text", 5: "very long text", 6: "text beyond ASCII"}
 ODD_PAIRS = {i: f"{ODD_IMAGES[i]} with {ODD_TEXTS[i]}" for i in ODD_IMAGES}
 
 
 class Samples(NamedTuple):
-    """Seven examples, four plain ones of one size and three unusual ones, for one adapter.
+    """Seven examples for one adapter: four plain examples of one size, and three unusual ones.
 
-    `device` and `dtype` are those that the adapter computes on and in.
+    `device` and `dtype` are those with which the adapter computes.
     """
 
     device: torch.device
@@ -44,7 +44,7 @@ class Samples(NamedTuple):
 def draw_samples(
     device: torch.device, region_width: int, dtype: torch.dtype = torch.float32
 ) -> Samples:
-    """Return the same samples every time; each picture has three regions."""
+    """Return the samples, which are always the same; each picture has three regions."""
     rng = np.random.default_rng(0)
     images = [_noise(rng, HEIGHT, WIDTH, 3) for _ in TEXTS]
     images += [
@@ -62,12 +62,12 @@ def draw_samples(
 
 
 def _noise(rng: np.random.Generator, *shape: int) -> Image.Image:
-    """Return noise in mode RGB, as loaders convert it; the last of three numbers is channels."""
+    """Return noise in mode RGB, as loaders convert it; the third number is the channels."""
     return Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).convert("RGB")
 
 
 def _boxes(size: Sequence[int]) -> Tensor:
-    """Return three boxes, xyxy pixels: all of an image, its left half, its lower half."""
+    """Return three boxes, xyxy pixels: the whole image, its left half, its lower half."""
     width, height = size
     return torch.tensor(
         [[0, 0, width, height], [0, 0, width / 2, height], [0, height / 2, width, height]]

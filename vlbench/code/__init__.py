@@ -1,1 +1,1 @@
-"""Which code is this: of plug-ins, functions and adapters, with digests of what they reach."""
+"""Identity of code: plug-ins, functions and adapters, with digests of the code they reach."""

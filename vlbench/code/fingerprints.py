@@ -1,4 +1,4 @@
-"""Fingerprints of live adapters: what identifies their code, arguments and weights."""
+"""Fingerprints of live adapters: the identity of their code, arguments and weights."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from vlbench.code.identity import code_digest, source_digest
 from vlbench.digests import digest
 from vlbench.schema import map_leaves
 
-# Where a module keeps its weights and its parts, which are counted by themselves.
+# Attributes of a module with its weights and parts, which are digested separately.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 
 
 class LiveModel(NamedTuple):
-    """A live adapter with its source, its weights' digest, and the identity of its outputs.
+    """A live adapter with its source, the digest of its weights, and the identity of its outputs.
 
-    The identity digests all that its outputs depend on; it is empty where that is unknown.
+    The identity digests everything that its outputs depend on; it is empty if that is unknown.
     """
 
     adapter: Any
@@ -36,9 +36,9 @@ def identified(
 ) -> LiveModel:
     """Return a live adapter with its digests.
 
-    `arguments` are those that vlbench made it with; None for an object made by hand. Such an object
-    has no identity where its attributes cannot be digested and it has no `fingerprint`, or where a
-    server has the model: its outputs are never stored.
+    `arguments` are the arguments with which vlbench made it; None for an object made by hand. Such
+    an object has no identity if its attributes cannot be digested and it has no `fingerprint`, or
+    if its model is on a server; its outputs are then never stored.
     """
     kind, weights = type(adapter), _weights_of(adapter)
     code = code_digest(kind)
@@ -51,16 +51,16 @@ def identified(
 
 
 def is_served(adapter: type) -> bool:
-    """Return whether a server has the model of an adapter, so that its weights are not known.
+    """Return whether a server has an adapter's model, so that the weights are unknown.
 
-    The adapter says `is_served`, has the server's name of the model as `served`, and takes both
-    `served` and the server's `address`.
+    Such an adapter sets `is_served`, has the model's name on the server as `served`, and takes
+    `served` and the server's `address` as arguments.
     """
     return bool(getattr(adapter, "is_served", False))
 
 
 def _weights_of(adapter: Any) -> str:
-    """Return the digest of an adapter's weights, or `served:<name>` where a server has them."""
+    """Return the digest of an adapter's weights, or `served:<name>` if a server has them."""
     if is_served(type(adapter)):
         return f"served:{shown(adapter.served)}"
     recorded = "recorded " if hasattr(type(adapter), "replies") else ""
@@ -68,12 +68,12 @@ def _weights_of(adapter: Any) -> str:
 
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with what each path holds in place of the path."""
+    """Return arguments with each path as a Path, which is digested by its content."""
     return {key: map_leaves(value, lambda _, one: as_path(one)) for key, value in params.items()}
 
 
 def weights_digest(adapter: Any) -> str:
-    """Return the adapter's own `fingerprint`, or the digest of all its tensors and arrays."""
+    """Return the digest of the adapter's `fingerprint`, or of all its tensors and arrays."""
     fingerprint = getattr(adapter, "fingerprint", None)
     if fingerprint is not None:
         return digest(fingerprint() if callable(fingerprint) else fingerprint)
@@ -81,7 +81,7 @@ def weights_digest(adapter: Any) -> str:
 
 
 def as_path(value: Any) -> Any:
-    """Return a text as a path if such a file or folder exists."""
+    """Return a string as a path if such a file or folder exists."""
     if isinstance(value, str) and value:
         with suppress(OSError):  # too long to be a path
             return Path(value) if Path(value).exists() else value
@@ -91,7 +91,7 @@ def as_path(value: Any) -> Any:
 def _own_attributes(adapter: Any) -> dict[str, Any] | None:
     """Return the attributes of an object besides weights, or None if one cannot be digested.
 
-    Of a module that is its make: what its parts hold, and the source of their classes.
+    For a module, these are its repr, the attributes of its parts, and the code of their classes.
     """
     if getattr(adapter, "fingerprint", None) is not None:
         return {}
@@ -99,7 +99,7 @@ def _own_attributes(adapter: Any) -> dict[str, Any] | None:
         return None
     held = getattr(adapter, "__dict__", None)
     try:
-        # A device is counted only by its kind, by who asks.
+        # Devices are left out; `identified` adds the kind of the device.
         rest = {k: v for k, v in (held or {}).items() if not isinstance(v, torch.device)}
         made = {name: _make(value) for name, value in rest.items()}
         digest(made)
@@ -122,7 +122,7 @@ def _part(module: torch.nn.Module) -> Any:
 
 
 def _code(kind: type) -> str:
-    """Return a class's name with the digest of its code. Raises TypeError without a file."""
+    """Return a class's name with the digest of its code. Raises TypeError if no file defines it."""
     code = code_digest(kind)
     if code is None:
         raise TypeError(f"cannot digest {kind.__qualname__}, which no file defines")

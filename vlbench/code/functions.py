@@ -1,4 +1,4 @@
-"""Functions and classes that task and model files name, found in trusted packages only."""
+"""Finds functions and classes that task and model files name, in trusted packages only."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def find_object(
     shipped: str = "",
     trusted: Container[str] | None = None,
 ) -> Any:
-    """Return the object that a file names, of the file's own source or else that named `shipped`.
+    """Return the object that a file names, from the file's source or else the object `shipped`.
 
-    Anything else must lie in the packages `trusted`; None: in any. What is not trusted is refused
-    before it is imported. Raises SpecError with `where()`, the place of the name, in front.
+    Any other object must be in the `trusted` packages; None trusts all. An untrusted name is
+    refused before it is imported. Raises SpecError with `where()`, the place of the name, in front.
     """
     module, _, attribute = name.partition(":")
     stem = PurePosixPath(module).stem
@@ -56,8 +56,8 @@ def find_object(
 def load_object(name: str, folders: Sequence[Path]) -> Any:
     """Return the object that `module:name` names.
 
-    `module.py` is looked up in the folders first and loaded from its path; otherwise the module is
-    imported as usual. Raises SpecError.
+    `module.py` in one of the folders is loaded from its path; otherwise the module is imported as
+    usual. Raises SpecError.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
@@ -86,12 +86,12 @@ def load_object(name: str, folders: Sequence[Path]) -> Any:
 
 
 def names_file(text: str) -> bool:
-    """Return whether FILE.py:Class stands in a text."""
+    """Return whether a text contains FILE.py:Class."""
     return re.search(r"\.py:\w", text) is not None
 
 
 def require_own_file(where: str, model: str, source: Path) -> None:
-    """Raise SpecError for FILE.py:Class that a file of `source` names and no source holds."""
+    """Raise SpecError for FILE.py:Class that a file of `source` names and that is in no source."""
     file = Path(model.rpartition(":")[0]).resolve()
     sources = (source.resolve(), *find_sources())
     if names_file(model) and not any(file.is_relative_to(one) for one in sources):
@@ -99,7 +99,7 @@ def require_own_file(where: str, model: str, source: Path) -> None:
 
 
 def _nearest_module(name: str, folders: Sequence[Path]) -> str:
-    """Return the nearest name of a file in the folders, or below the package, as a hint."""
+    """Return a hint with the nearest name of a file in the folders, or below the package."""
     package, _, last = name.rpartition(".")
     files = [file for folder in folders for file in folder.glob("*.py")]
     for folder in getattr(sys.modules.get(package), "__path__", ()):
@@ -109,13 +109,13 @@ def _nearest_module(name: str, folders: Sequence[Path]) -> str:
 
 
 def _is_inside(module: str) -> bool:
-    """Return whether a name leads to no file outside the folder that it is looked up in."""
+    """Return whether a name leads to no file outside the folder in which it is looked up."""
     place = PurePosixPath(module)
     return not place.is_absolute() and ".." not in place.parts
 
 
 def _require_trusted(name: str, packages: Container[str]) -> None:
-    """Raise SpecError for a module that is there and of no trusted package; import nothing."""
+    """Raise SpecError for an existing module of an untrusted package, without importing it."""
     module, colon, _ = name.partition(":")
     top = module.partition(".")[0]
     of_package = top in packages and not f"{module}.".startswith(SOURCE_PREFIX)
@@ -124,7 +124,7 @@ def _require_trusted(name: str, packages: Container[str]) -> None:
 
 
 def _is_there(top: str) -> bool:
-    """Return whether a top-level module can be imported, or may be: a wrong name is no danger."""
+    """Return whether a top-level module exists, or may exist; a wrong name is no danger."""
     try:
         return not top.isidentifier() or importlib.util.find_spec(top) is not None
     except ValueError:  # __main__
@@ -132,7 +132,7 @@ def _is_there(top: str) -> bool:
 
 
 def _is_foreign(name: str, found: Any) -> bool:
-    """Return whether a name of vlbench stands for what another package defines."""
+    """Return whether a name of vlbench stands for an object that another package defines."""
     defined_in = f"{getattr(found, '__module__', None)}."
     return name.startswith(("vlbench.", "vlbench:")) and not defined_in.startswith("vlbench.")
 

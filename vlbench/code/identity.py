@@ -1,6 +1,6 @@
-"""Identity of code: one digest of all code that a function or a class can reach by its imports.
+"""Identity of code: a digest of all code that a function or a class can reach by its imports.
 
-Files of vlbench, of a source, and any others that are not installed as libraries are read as text;
+Files of vlbench, of a source, and other files that are not installed as libraries are read as text;
 imports inside functions count, and nothing is executed. Docstrings, comments and layout do not
 count, nor do `errors.py`, `threads.py` and the engine's `progress.py`, which change no value.
 Libraries count by their versions.
@@ -35,17 +35,17 @@ IGNORED = frozenset(
     for name in ("__init__.py", "_version.py", "errors.py", "threads.py", "engine/progress.py")
 )
 
-# Any value depends on these, whether its code imports them or not.
+# Any value depends on these libraries, whether its code imports them or not.
 ALWAYS = ("torch", "numpy", "PIL")
 
-# What has a docstring, and what statements lie in: a walk over only these is short.
+# Nodes with docstrings, and nodes that contain statements: a walk over only these is fast.
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
-# `ast.dump` writes the same code differently in other versions of Python.
+# `ast.dump` gives different texts for the same code in different versions of Python.
 HOW = f"code {sys.version_info.major}.{sys.version_info.minor}, 2"
 
-# How many folders up an import starts (0: an absolute name), and the module's name.
+# The number of folders up from which an import starts (0: an absolute name), and the module's name.
 Import = tuple[int, str]
 
 
@@ -56,16 +56,16 @@ Reached = tuple[dict[Path, str], set[str]]
 def code_digest(thing: Any) -> str | None:
     """Return the digest of all code that a function, method, class or callable object reaches.
 
-    Versions of libraries are part of it. None: no file defines it (a notebook, a prompt).
+    It includes versions of libraries. None if no file defines it (a notebook, a prompt).
     """
     files = reached(thing)
     return files and digest([sorted(set(files[0].values())), _versions(files[1])])
 
 
 def source_digest(thing: Any) -> str | None:
-    """Return the digest of the files that are reached outside vlbench's own package.
+    """Return the digest of the reached files outside vlbench's package.
 
-    Of an adapter these are its own file and the files of the same source that it imports.
+    For an adapter, these are its file and the files of the same source that it imports.
     """
     files = reached(thing)
     return files and digest(sorted({d for f, d in files[0].items() if not _is_of_vlbench(f)}))
@@ -78,7 +78,7 @@ def library_versions(things: Iterable[Any]) -> dict[str, str]:
 
 
 def reached(thing: Any) -> Reached | None:
-    """Return the files and libraries that a function or class reaches; None: no file defines it."""
+    """Return the files and libraries a function or class reaches; None if no file defines it."""
     starts, libraries = [], set()
     for part in _parts(thing):
         (file, folder), top = _start(part), (part.__module__ or "").partition(".")[0]
@@ -92,7 +92,7 @@ def reached(thing: Any) -> Reached | None:
 
 
 def _parts(thing: Any) -> list[Any]:
-    """Return the functions and classes that make up a callable, less those of Python itself."""
+    """Return the functions and classes that make up a callable, except those of Python itself."""
     if isinstance(thing, functools.partial):
         return _parts(thing.func)
     if inspect.ismethod(thing):
@@ -105,11 +105,12 @@ def _parts(thing: Any) -> list[Any]:
 
 
 def _start(thing: Any) -> tuple[Path | None, Path]:
-    """Return the file that defines a thing, and the folder that its absolute imports may mean."""
+    """Return the file that defines a thing, and the folder for its absolute imports."""
     if isinstance(thing, type) and _is_typed_in(thing):
         return None, Path()
     try:
-        # Of what a decorator wraps, the file is that of the function itself, which imports it.
+        # For a decorated function, the file is that of the function itself, which imports the
+        # decorator.
         file = Path(inspect.getsourcefile(inspect.unwrap(thing)) or "").resolve()
     except (TypeError, OSError):
         return None, Path()
@@ -121,7 +122,8 @@ def _is_typed_in(kind: type) -> bool:
     """Return whether a class was typed at a prompt or in a cell, even if a script started it.
 
     `inspect` gives the script as the file of every class of `__main__`. Methods that a decorator
-    such as `dataclass` generates have no file either, but their code has another qualified name.
+    such as `dataclass` generates have no file either, but their code has a different qualified
+    name.
     """
     codes = [getattr(method, "__code__", None) for method in vars(kind).values()]
     return kind.__module__ == "__main__" and any(
@@ -133,7 +135,7 @@ def _is_typed_in(kind: type) -> bool:
 
 
 def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
-    """Return all that is reached from files, each with its folder, and from libraries."""
+    """Return everything reached from files, each with its folder, and from libraries."""
     files: dict[Path, str] = {}
     waiting = [*starts]
     while waiting:
@@ -150,7 +152,7 @@ def _walk(starts: Sequence[tuple[Path, Path]], libraries: set[str]) -> Reached:
 
 @functools.cache
 def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
-    """Return the digest of a file's code, and what it imports; size and times are of the key."""
+    """Return the digest of a file's code, and its imports; size and times are for the cache."""
     (text,) = file_digests([file], HOW, _parse)
     code, imports = json.loads(text)
     resolved = [_resolve((level, name), file, folder) for level, name in imports]
@@ -159,13 +161,13 @@ def _read(file: Path, folder: Path, *_: int) -> tuple[str, set[Path], set[str]]:
 
 
 def _parse(file: Path) -> str:
-    """Return a file's digest and imports as JSON; one that is no Python counts byte by byte."""
+    """Return a file's digest and imports as JSON; invalid Python counts byte by byte."""
     try:
         source = file.read_bytes()
         tree = ast.parse(source, str(file))
     except (SyntaxError, ValueError):
         return json.dumps([bytes_digest(file), []])
-    # Only calls of `import_module` lie in expressions.
+    # Expressions are searched only for calls of `import_module`.
     below = ast.AST if b"import_module" in source else STATEMENTS
     imports = sorted(set(_imports(tree, below)))
     _drop_docstrings(tree)
@@ -182,7 +184,7 @@ def _drop_docstrings(node: ast.AST) -> None:
 
 
 def _imports(node: ast.AST, below: type | tuple[type, ...]) -> Iterator[Import]:
-    """Yield every import in nodes of some kinds, but those only for type checkers."""
+    """Yield every import in nodes of some kinds, except imports only for type checkers."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, below):
             continue
@@ -199,7 +201,7 @@ def _is_for_type_checkers(test: ast.expr) -> bool:
 
 
 def _imports_of(node: ast.AST) -> Iterator[Import]:
-    """Yield what one statement or call imports; a name imported from a module may be a module."""
+    """Yield the imports of a statement or call; a name imported from a module may be a module."""
     if isinstance(node, ast.Import):
         yield from ((0, alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -230,14 +232,14 @@ def _resolve(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
 
 
 def _along(root: Path, names: Sequence[str]) -> list[Path]:
-    """Return the file of a module below a folder, and those of the packages that it lies in."""
+    """Return the file of a module below a folder, and the files of its parent packages."""
     steps = [plugins.file_in(root, names[: i + 1]) for i in range(len(names))]
     return [step for step in steps if step]
 
 
 @functools.cache
 def _place(top: str) -> tuple[Path | None, bool]:
-    """Return the folder that a top-level name lies in, and whether it is an installed library."""
+    """Return the folder of a top-level name, and whether it is an installed library."""
     if top == PACKAGE.name:
         return PACKAGE.parent, False
     try:
@@ -267,7 +269,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _is_of_vlbench(file: Path) -> bool:
-    """Return whether a file is vlbench's own; shipped adapters are a source, in a wheel too."""
+    """Return whether a file is vlbench's; shipped adapters count as a source, also in a wheel."""
     return file.is_relative_to(PACKAGE) and not file.is_relative_to(PACKAGE / "model_adapters")
 
 
@@ -278,7 +280,7 @@ def _versions(libraries: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def _version(package: str) -> str:
-    """Return the version of the distribution that a top-level package comes from, or nothing."""
+    """Return the version of the distribution of a top-level package; empty if it has none."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -289,7 +291,8 @@ def _version(package: str) -> str:
 def _contains(distribution: importlib.metadata.Distribution, package: str) -> bool:
     """Return whether a distribution installs a top-level package.
 
-    As `packages_distributions`, which parses the metadata of all: 0.4 s where a hundred are.
+    Unlike `packages_distributions`, it does not parse the metadata of all packages (0.4 s for a
+    hundred).
     """
     if declared := (distribution.read_text("top_level.txt") or "").split():
         return package in declared

@@ -1,9 +1,9 @@
-"""Files of a source, loaded from their paths, with `sys.path` unchanged.
+"""Loads files of a source from their paths, with `sys.path` unchanged.
 
-A folder is loaded as the package `vlbench.code.plugins.<its path in hexadecimal>`. So its files may
-import each other, and what they define can be pickled: another process finds it under the same
-name. A file may write `import network` or `from . import network` for the `network.py` that lies
-beside it. An installed library of the same name comes first in `import network`:
+A folder is loaded as the package `vlbench.code.plugins.<its path in hexadecimal>`, so its files may
+import each other, and objects that they define can be pickled: another process finds them by the
+same name. A file may write `import network` or `from . import network` for the `network.py` beside
+it. For `import network`, an installed library of the same name comes first:
 `model_adapters/open_clip.py` imports the library open_clip.
 """
 
@@ -23,18 +23,18 @@ from typing import Any
 
 from vlbench.errors import SOURCE_PREFIX
 
-# A module with this attribute is a package; its parts come from the finder below.
+# A module with this attribute is a package; the finder below finds its parts.
 __path__: list[str] = []
 
 
 def load_file(file: Path) -> ModuleType:
-    """Return a Python file as a module, executed once however often it is asked for."""
+    """Return a Python file as a module, executed once however often it is loaded."""
     path = file.resolve()
     return importlib.import_module(f"{_package(path.parent)}.{_escaped(path.stem)}")
 
 
 def folder_of(module: str) -> Path | None:
-    """Return the folder that a module was loaded from by `load_file`; None for any other module."""
+    """Return the folder from which `load_file` loaded a module; None for any other module."""
     name = module.removeprefix(SOURCE_PREFIX).partition(".")[0]
     if not module.startswith(SOURCE_PREFIX):
         return None
@@ -45,7 +45,7 @@ def folder_of(module: str) -> Path | None:
 
 
 def file_in(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the file of the module `names[0].names[1]...` below a folder, if it is there."""
+    """Return the file of the module `names[0].names[1]...` below a folder, if it exists."""
     place = folder.joinpath(*names)
     files = [place / "__init__.py"]
     if names:
@@ -67,7 +67,7 @@ def _unescaped(part: str) -> str:
 
 
 class _Finder(MetaPathFinder):
-    """Finds folders and the files in them by the names that `load_file` gives them."""
+    """Finds folders and their files by the names that `load_file` gives them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -85,7 +85,7 @@ class _Finder(MetaPathFinder):
 
 
 def _of_folder(name: str, folder: Path) -> ModuleSpec | None:
-    """Return how to load a folder, whose own `__init__.py` is not executed, as a package."""
+    """Return how to load a folder as a package, without executing its `__init__.py`."""
     if not folder.is_dir():
         return None
     spec = ModuleSpec(name, None, is_package=True)
@@ -94,10 +94,10 @@ def _of_folder(name: str, folder: Path) -> ModuleSpec | None:
 
 
 class _Loader(SourceFileLoader):
-    """Executes a file whose `import` statements also find what lies beside it."""
+    """Executes a file whose `import` statements also find files beside it."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file with an `__import__` of its own."""
+        """Execute the file with another `__import__`."""
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
         super().exec_module(module)
 
@@ -109,7 +109,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Import as usual; a name that is installed nowhere is looked for beside the importing file."""
+    """Import as usual; a name that is not installed is looked up beside the importing file."""
     top = name.partition(".")[0]
     try:
         return builtins.__import__(name, globals, locals, fromlist or (), level)
@@ -126,6 +126,7 @@ def _is_there(folder: Path, name: str) -> bool:
     return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
-# At import: a process that unpickles what a file defines imports this module only by its name.
-# Before Python's own finders, which would execute a file without the `__import__` above.
+# Inserted at import, since a process that unpickles an object of a file imports this module only by
+# name. First in the list, since Python's finders would execute a file without the `__import__`
+# above.
 sys.meta_path.insert(0, _Finder())

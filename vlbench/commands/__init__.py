@@ -1,9 +1,9 @@
-"""The commands: one module for each, and for each word of `leaderboard`.
+"""The commands: one module for each command, and for each subcommand of `leaderboard`.
 
-The first line of a command's module names it and says what it does, as in ls.py; `vlbench --help`
-reads it from there. The module has `add_options(parser)`, which adds its options to a parser of
-argparse, and `answer(arguments)`, which returns an `Answer`. It is imported when its word is typed.
-What imports torch is imported inside `answer`, so that `vlbench WORD --help` imports none.
+The first line of a command's module names the command and describes it, as in ls.py; `vlbench
+--help` prints it. The module has `add_options(parser)`, which adds options to an argparse parser,
+and `answer(arguments)`, which returns an `Answer`. It is imported when its word is typed. Modules
+that need torch are imported inside `answer`, so `vlbench WORD --help` does not import torch.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # these import torch
 
 
 def add_options(attention: argparse.ArgumentParser) -> None:
-    """Add the model, the picture, the text and the file."""
+    """Add the options for the model, the picture, the text and the file."""
     attention.add_argument("model", metavar="MODEL")
     attention.add_argument("image", type=Path, metavar="IMAGE")
     attention.add_argument("text", metavar="TEXT")
@@ -52,7 +52,7 @@ def _heads(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the figure, and return what it shows."""
+    """Write the figure, and return its layers and heads."""
     from vlbench.api import loaded
     from vlbench.capabilities import Cut, Intervenable, JointAttender, has
 
@@ -93,7 +93,7 @@ def _picture(image: Path, regions: Path | None) -> Picture:
 
 
 def _span(text: str, word: str | None) -> tuple[int, int]:
-    """Return the characters that heads look from. Raises UnknownNameError for no such word."""
+    """Return the characters that heads look from. Raises UnknownNameError for an absent word."""
     if word is None:
         return 0, len(text)
     match = re.search(rf"\b{re.escape(word)}\b", text) if word else None
@@ -109,7 +109,7 @@ def _mark(arguments: argparse.Namespace, span: tuple[int, int]) -> str:
 
 
 def _draw(picture: Picture, attention: JointAttention, span: tuple[int, int], title: str) -> bytes:
-    """Return the PNG of the attention from the tokens inside a span, on average."""
+    """Return a PNG of the attention from the tokens inside a span, averaged over the tokens."""
     from vlbench.drawing.attention_maps import attention_by_pixel, attention_figure
     from vlbench.drawing.fonts import add_fonts, without_glyph_warnings
 

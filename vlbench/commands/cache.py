@@ -26,7 +26,7 @@ SECONDS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def add_options(cache: argparse.ArgumentParser) -> None:
-    """Add what to do, and which of it."""
+    """Add the options for the action and the entries."""
     cache.add_argument("do", nargs="?", choices=["show", "prune"], default="show")
     cache.add_argument(
         "--older",
@@ -47,7 +47,7 @@ def add_options(cache: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return what lies in the cache, or what has been removed."""
+    """Return the entries of the cache, or what was removed."""
     folder = arguments.cache_dir or default_cache()
     there = list(entries(folder))
     limits = {"--older": arguments.older, "--model": arguments.model, "--to": arguments.to}
@@ -91,7 +91,7 @@ def _show(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
 
 
 def _table(there: Sequence[Entry]) -> Table:
-    """Return a line for each model, data and kind of values, the largest first."""
+    """Return a table with a line for each model, data and kind of values, the largest first."""
     groups: dict[tuple[str, str, str], list[Entry]] = {}
     for one in there:
         data = one.data.removeprefix("vlbench.data.")
@@ -115,12 +115,12 @@ def _since(of: Sequence[Entry]) -> str:
 
 
 def _age(text: str) -> float:
-    """Return the seconds of `30d`. Raises ArgumentTypeError."""
+    """Return the seconds in an age such as `30d`. Raises ArgumentTypeError."""
     return _number(text, SECONDS, "30d, 12h or 4w")
 
 
 def _bytes(text: str) -> float:
-    """Return the bytes of `50GB`. Raises ArgumentTypeError."""
+    """Return the bytes in a size such as `50GB`. Raises ArgumentTypeError."""
     return _number(text, UNITS, "50GB, 500MB or 2TB")
 
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:  # these import torch
 
 
 def add_options(check: argparse.ArgumentParser) -> None:
-    """Add the model and how it is loaded."""
+    """Add the options for the model and how it is loaded."""
     check.add_argument("model", metavar="MODEL")
     add_model(check)
     add_dtype(check)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Print a line for each promise that is kept, and for each cause of broken ones."""
+    """Print a line for each requirement met, and for each cause of unmet requirements."""
     load_catalog(arguments.include_path).require([arguments.model])  # before torch is imported
     from vlbench.bench import set_up
     from vlbench.console import open_console, say
@@ -41,9 +41,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def check_model(name: str, options: Options) -> list[PromiseCheck]:
-    """Return the checks of a model's adapter; that it does not load is a broken promise, too.
+    """Return the checks of a model's adapter; if it does not load, that is a failed check, too.
 
-    Raises VlbenchError for a name or a file that is wrong, and for weights that cannot be had.
+    Raises VlbenchError for a wrong name or file, and for weights that are not available.
     """
     from vlbench.capabilities import RegionEncoder
     from vlbench.catalog.missing_capabilities import half_offered_by
@@ -91,9 +91,9 @@ def check_model(name: str, options: Options) -> list[PromiseCheck]:
 
 
 def lines_of(checks: Sequence[PromiseCheck]) -> list[str]:
-    """Return a line for each promise that is kept, and one for each cause that breaks promises.
+    """Return a line for each passed check, and a line for each cause of failed checks.
 
-    The other promises that the same error breaks follow it on a line.
+    A further line lists the other checks that fail for the same cause.
     """
     broken: dict[tuple[str, ...], list[PromiseCheck]] = {}
     for check in checks:
@@ -114,7 +114,7 @@ def lines_of(checks: Sequence[PromiseCheck]) -> list[str]:
 
 
 def _none(adapter: type) -> str:
-    """Say that an adapter has no capability, and name the methods of one as an example."""
+    """Return the message that an adapter has no capability, with example methods."""
     from vlbench.capabilities import ImageEncoder
     from vlbench.catalog.missing_capabilities import signatures
 
@@ -123,7 +123,7 @@ def _none(adapter: type) -> str:
 
 
 def _own_capabilities(sources: Sequence[Path]) -> list[type]:
-    """Return the capabilities that the files of sources define, less vlbench's own."""
+    """Return the capabilities that the files of sources define, except vlbench's."""
     from vlbench.capabilities import capabilities_in
 
     others = [source for source in dict.fromkeys(sources) if source != shipped_source()]

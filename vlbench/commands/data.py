@@ -32,18 +32,18 @@ if TYPE_CHECKING:  # these import torch
     from vlbench.run.options import Options
     from vlbench.run.task import Task
 
-# Examples that are shown of each split, and images whose sizes are read, evenly spread.
+# Examples shown of each split, and images whose sizes are read, evenly spaced.
 EXAMPLES, SIZED = 5, 1000
 
-# Characters of the first value of a column.
+# Characters shown of the first value of a column.
 BRIEF = 100
 
-# Columns that say in a few words what an example is.
+# Columns that describe an example in a few words.
 SUMMARIES = ("caption", "question", "text", "words")
 
 
 def add_options(data: argparse.ArgumentParser) -> None:
-    """Add the task or all, and where data lie."""
+    """Add the options for the task, or all tasks, and the folder of the data."""
     data.add_argument("task", metavar="TASK", nargs="?")
     data.add_argument(
         "--all", action="store_true", help="list the data of all tasks, and how to get missing data"
@@ -55,9 +55,9 @@ def add_options(data: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return what the data of a task are, as tables or JSON; of a group, its members.
+    """Return a description of a task's data, as tables or JSON; for a group, its members.
 
-    Raises UnknownNameError for a task that is not there, and DataAbsent.
+    Raises UnknownNameError for an unknown task, and DataAbsent.
     """
     catalog, name = load_catalog(arguments.include_path), arguments.task
     if arguments.all == bool(name):
@@ -83,9 +83,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
-    """Return what the tasks read from this machine: its `name`, and whether it is `found`.
+    """Return what the tasks read from this machine, each with `name` and whether it is `found`.
 
-    What is missing says `what`, `get` and `put`. Nothing is read. Raises SpecError.
+    Missing data also have `what`, `get` and `put`. No data are read. Raises SpecError.
     """
     from vlbench.run.task import require_known, resolve_task
 
@@ -106,7 +106,7 @@ def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
 
 
 def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield what a task reads, by its name: its data, region features, and files of its probe."""
+    """Yield the inputs of a task by name: its data, region features, and files of its probe."""
     from vlbench.data.regions.features import region_features
     from vlbench.run.job import require_file
 
@@ -115,14 +115,14 @@ def _parts(task: Task) -> Iterator[tuple[str, Callable[[], object]]]:
     for place in task.regions.values():
         if isinstance(place, Path):
             yield f"{place.parent.name}/{place.name}", partial(region_features, place)
-    sources = (task.spec.source, shipped_source())  # which may have a task that it extends
+    sources = (task.spec.source, shipped_source())  # a task may extend a task of vlbench
     for key, path in task.files.items():
         if not any(path.resolve().is_relative_to(source) for source in sources):
             yield key, partial(require_file, key, path)
 
 
 def _line(row: Mapping[str, Any], options: Options) -> str:
-    """Return a line about data, wrapped to 80 columns, with the folder of all data by its name."""
+    """Return a line about data, wrapped to 80 columns, with a variable for the data folder."""
     from vlbench.run.options import DATA_VARIABLE
 
     if row["found"]:
@@ -135,9 +135,9 @@ def _line(row: Mapping[str, Any], options: Options) -> str:
 
 
 def describe(data: Data) -> dict[str, Any]:
-    """Return the rows, classes, sizes, columns, examples, and rows missing or twice of each split.
+    """Return each split's rows, classes, sizes, columns, examples, missing and duplicate rows.
 
-    `overlap` counts the rows of a split whose content another split has, too.
+    `overlap` counts the rows of a split whose content is also in another split.
     """
     shared, gaps = overlaps(data), data.missing_rows()
     splits = {}
@@ -166,7 +166,7 @@ def _per_class(data: Data, split: Split) -> dict[str, int]:
 
 
 def _sizes(split: Split) -> dict[str, int]:
-    """Return how many images of a sample have each size, as WIDTHxHEIGHT; of headers, if any."""
+    """Return image counts of a sample by size, WIDTHxHEIGHT; read from headers if possible."""
     if "image" not in split.columns:
         return {}
     column: Column = split["image"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # imports torch
 
 
 def add_options(features: argparse.ArgumentParser) -> None:
-    """Add the model, what it encodes, and the file."""
+    """Add the options for the model, its input, and the file."""
     features.add_argument("model", metavar="MODEL")
     features.add_argument("source", metavar="TASK|FOLDER")
     add_file(features, ".npz", ".parquet", ".safetensors")
@@ -46,7 +46,7 @@ def add_options(features: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the file, and return what it holds."""
+    """Write the file, and return its content in words."""
     from vlbench.api import extract_features
     from vlbench.console import open_console
     from vlbench.engine.progress import Bar
@@ -68,16 +68,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def arrays_of(found: Features) -> dict[str, Any]:
-    """Return the arrays of features by their names in a file: of layers, or `vectors`."""
+    """Return the arrays of features by their names in a file: the layers, or `vectors`."""
     return dict(found.layers) or {"vectors": found.vectors}
 
 
 def content_of(found: Features, suffix: str) -> bytes:
     """Return features as the content of a file: `ids`, `vectors`, and `labels` if there are any.
 
-    Several layers are stored under their names instead of `vectors`.
-
-    safetensors holds tensors alone, so that ids and labels are JSON texts in its metadata.
+    Several layers are stored under their names instead of `vectors`. A safetensors file contains
+    only tensors, so ids and labels are JSON texts in its metadata.
     """
     texts = {"ids": found.ids} | ({"labels": found.labels} if found.labels else {})
     if suffix == ".safetensors":

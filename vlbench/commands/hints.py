@@ -1,4 +1,4 @@
-"""Hints for unknown words of the command line: the nearest word that is known."""
+"""Hints for unknown words of the command line: the nearest known word."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 from vlbench.errors import printed
 
-# What other commands call the same.
+# The names of the same option in other commands.
 ALSO = {"--format": "--json", "--json": "--format", "--to": "--file", "--file": "--to"}
 
 
 class HintingParser(argparse.ArgumentParser):
-    """A parser whose errors name what was probably meant.
+    """A parser whose errors suggest what was probably meant.
 
     `commands` holds the parser of each command, and `inner` the whole command for each word that
     is a command only behind another word. `module` is the module of a command, which is imported
@@ -31,7 +31,7 @@ class HintingParser(argparse.ArgumentParser):
         self._module = module
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments, and the words that are none."""
+        """Return the arguments, and the unknown words."""
         self.load_options()
         return super().parse_known_args(args, namespace)
 
@@ -62,7 +62,7 @@ class HintingParser(argparse.ArgumentParser):
         return arguments
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2; of a wrong choice, the nearest right one is named."""
+        """Exit with 2; the error of a wrong choice names the nearest valid choice."""
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         near = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), 1) if choice else []
         near = [self.inner[choice[1]]] if choice and choice[1] in self.inner else near

@@ -18,18 +18,18 @@ from vlbench.files import write_whole
 
 TEMPLATE = Path(__file__).with_name("template")
 
-# The corners and the colour of each class of images; of each split two.
+# The corners and colour of each class of images; each split has two images per class.
 SHAPES = {"circle": (60, "red"), "square": (4, "lime"), "triangle": (3, "blue")}
 SPLITS = ("train", "test")
 
 
 def add_options(init: argparse.ArgumentParser) -> None:
-    """Add the folder."""
+    """Add the option for the folder."""
     init.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or an empty one")
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the source, and return what it holds and what to type next."""
+    """Write the source, and return its content and the next commands."""
     folder = arguments.folder
     written = init(folder)
     images = sum(file.suffix == ".png" for file in written)
@@ -49,7 +49,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 def init(folder: Path) -> list[Path]:
     """Write a source into a folder, and return its files.
 
-    Raises UnknownNameError for a folder that holds something, or is a file, and OutputError.
+    Raises UnknownNameError for a file or a folder that is not empty, and OutputError.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         what = "not empty" if folder.is_dir() else "a file"
@@ -63,7 +63,7 @@ def init(folder: Path) -> list[Path]:
 
 
 def _draw_images() -> Iterator[tuple[Path, Image]]:
-    """Yield the place of each image in the source, and a shape, each a little elsewhere."""
+    """Yield each image's path in the source, and a shape, each at a different position."""
     for name, (corners, colour) in SHAPES.items():
         for i in range(4):
             image = PIL.Image.new("RGB", (64, 64), "black")

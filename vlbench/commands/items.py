@@ -1,6 +1,6 @@
 """`vlbench items`: list what a model said of each example of a task, and what was right.
 
-Beside another model, only the examples count that it gets right more often.
+With `--against`, only the examples that the model gets right more often than another model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vlbench.results import Result, Score, matching
 
 
 def add_options(items: argparse.ArgumentParser) -> None:
-    """Add the row, the score, and what is shown of it."""
+    """Add the options for the row, the score, and the selection of items."""
     items.add_argument("task", metavar="TASK")
     items.add_argument("model", type=row_name, metavar="MODEL")
     items.add_argument("--metric", help="the score's name (default: the task's primary score)")
@@ -93,9 +93,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[Path, Result]:
-    """Return a model's row and its folder of boards, and note one that is not the output.
+    """Return a model's row and its folder of boards; add a note if that is not the output.
 
-    Raises UnknownNameError without such a row.
+    Raises UnknownNameError if there is no such row.
     """
     folder = folder_of(arguments.output, model, arguments.task)
     notes += [lent(model)] if folder != arguments.output else []
@@ -105,7 +105,7 @@ def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[P
 def _items(
     folder: Path, row: Result, metric: str, at: Mapping[str, Any]
 ) -> tuple[Score, list[Item]]:
-    """Return a score of a row and its items. Raises UnknownNameError for one without items."""
+    """Return a score of a row and its items. Raises UnknownNameError if the score has no items."""
     items = score_items(read_items(folder, row), metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
     return score, items
@@ -118,7 +118,7 @@ def _beside_another(
     arguments: argparse.Namespace,
     notes: list[str],
 ) -> Answer:
-    """Return the items that a model gets right more often than another, most of all first."""
+    """Return the items that a model gets right more often than another, the clearest first."""
     other = arguments.against
     folder, rival = _row(arguments, other, notes)
     _, theirs = _items(folder, rival, score.metric, score.at)
@@ -142,7 +142,7 @@ def _beside_another(
 
 
 def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the conditions asked for; by default the primary score's, or the only ones."""
+    """Return the requested conditions; by default those of the primary score, or else the first."""
     known = [dict(score.at) for score in row.scores if score.metric == metric]
     if not known:
         raise unknown("score", metric, {score.metric for score in row.scores})
@@ -173,7 +173,7 @@ def _write_viewer(
     score: Score,
     arguments: argparse.Namespace,
 ) -> str:
-    """Write the items of models about each example with its image, and say so."""
+    """Write the items of models for each example with its image; return a message."""
     if not examples:
         return "there is nothing to show"
     from vlbench.api import item_viewer

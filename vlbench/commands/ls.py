@@ -22,7 +22,7 @@ from vlbench.commands.parser import add_json
 from vlbench.errors import SpecError, counted, unknown
 from vlbench.report.texts import few, plain_table
 
-# What each kind of thing is listed with, besides its name.
+# The columns of each kind of thing, besides its name.
 COLUMNS = {
     "tasks": ("needs", "tags", "about"),
     "models": ("capabilities", "parameters", "training_data", "released", "about"),
@@ -30,16 +30,16 @@ COLUMNS = {
     "data": ("about",),
 }
 
-# Those that a narrow terminal lacks.
+# Columns that are left out on a narrow terminal.
 OPTIONAL = ("needs", "tags", "parameters", "training data", "released")
 
-# The speed that estimates of time assume, in FLOP/s.
+# The assumed speed in FLOP/s for estimates of time.
 FLOPS = 10e12
 
-# What a run gives a loader, and YAML does not.
+# Arguments of a loader that come from the run, not from YAML.
 OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
 
-# The arguments that decorators add to a probe.
+# Arguments that decorators add to a probe.
 ADDED = {
     "layered": ("layers", "Literal['all'] | list[str] | None = None"),
     "parted": ("categories", "dict[str, list[str]] | None = None"),
@@ -47,7 +47,7 @@ ADDED = {
 
 
 def add_options(ls: argparse.ArgumentParser) -> None:
-    """Add the kind of things, and a filter."""
+    """Add the options for the kind of things and a filter."""
     ls.add_argument("kind", choices=[*COLUMNS])
     ls.add_argument(
         "filter", nargs="?", metavar="FILTER", help="a tag, a capability, or a part of the name"
@@ -78,10 +78,9 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
 def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[dict[str, Any]]:
     """Return tasks, models, probes or loaders, each with `name`, `tags`, `file`, and more.
 
-    A task also has what it `needs` of a model, and a model its `capabilities`; None where the text
-    of its code does not tell. `wanted` is a tag, a capability that a model has or a task needs, or
-    a part of the name, in which * stands for anything. Raises UnknownNameError where nothing
-    matches.
+    A task also has what it `needs` of a model, and a model has its `capabilities`; None if the
+    source code does not show it. `wanted` is a tag, a capability that a model has or a task needs,
+    or a part of the name, with * as a wildcard. Raises UnknownNameError if nothing matches.
     """
     rows = _all_things(kind, include)
     words = [{*row["tags"], *_capabilities(row)} for row in rows]
@@ -97,7 +96,7 @@ def list_things(kind: str, include: Sequence[Path], wanted: str = "") -> list[di
 
 
 def _capabilities(row: Mapping[str, Any]) -> list[str]:
-    """Return what a model can do, or what a task needs of a model."""
+    """Return the capabilities of a model, or those that a task needs."""
     return row.get("capabilities") or re.findall(r"\w+", row.get("needs") or "")
 
 
@@ -109,7 +108,7 @@ def _all_things(kind: str, include: Sequence[Path]) -> list[dict[str, Any]]:
     catalog = load_catalog(include)
     if kind == "tasks":
         return [_summary(catalog.tasks[name]) for name in sorted(catalog.tasks)]
-    # Those whose cost is known come first, in the order of their file.
+    # Models whose cost is known come first, in the order of their file.
     models = sorted(catalog.models.items(), key=lambda one: "" if one[1].cost else one[0])
     return [_summary(spec) for _, spec in models]
 
@@ -143,7 +142,7 @@ def describe_cost(cost: Cost, parameters: int | None) -> str:
 
 
 def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
-    """Yield the wanted public functions of a folder's files, read as text."""
+    """Yield the wanted public functions of a folder's files, which are parsed, not imported."""
     for file in sorted(folder.rglob("*.py")):
         for node in _parse(file).body:
             if isinstance(node, ast.FunctionDef) and node.name[0] != "_" and wanted(node):
@@ -157,7 +156,7 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
 
 
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:
-    """Return the type of each argument that YAML may give, and its default where it has one."""
+    """Return the type of each argument that YAML may give, with its default if it has one."""
     types, decorators = {}, {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
@@ -170,7 +169,7 @@ def _keywords(node: ast.FunctionDef) -> dict[str, str]:
 
 @cache
 def _row_options() -> dict[str, str]:
-    """Return the types of the arguments that all sources of rows have."""
+    """Return the types of the arguments that all loaders of rows share."""
     classes = [
         one for one in _parse(PACKAGE / "data/gate.py").body if isinstance(one, ast.ClassDef)
     ]
@@ -187,6 +186,6 @@ def _parse(file: Path) -> ast.Module:
 
 
 def _is_probe(node: ast.FunctionDef) -> bool:
-    # A probe that does not say what it returns is one by its arguments.
+    # A probe without a return annotation is recognised by its arguments.
     named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
     return named and returned_type(node) in {"Outcome", ""}

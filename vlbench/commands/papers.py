@@ -25,7 +25,7 @@ from vlbench.report.texts import plain_table
 if TYPE_CHECKING:  # `vlbench --help` needs no rich
     from rich.table import Table
 
-# Stands below the tables.
+# Printed below the tables.
 NOTE = (
     "GB: archives, and weights as float32; each is fetched once. Hours: taken from rows on the "
     "boards here; - is unknown. Fetch data that need a form or a registration by hand."
@@ -33,7 +33,7 @@ NOTE = (
 
 
 def add_options(papers: argparse.ArgumentParser) -> None:
-    """Add the paper, and where data and boards are."""
+    """Add the options for the paper, the data and the boards."""
     papers.add_argument(
         "paper",
         nargs="?",
@@ -49,7 +49,7 @@ def add_options(papers: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return what the rows of papers cost, or run them and compare them with the papers."""
+    """Return the cost of papers' rows, or run the rows and compare them with the papers."""
     catalog = load_catalog(arguments.include_path)
     findings = load_all_findings(catalog, arguments.include_path)
     papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
@@ -74,7 +74,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 def _describe(
     paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace
 ) -> Iterator[str | Table]:
-    """Yield the title of a paper, its rows with what they cost, and what nobody can repeat."""
+    """Yield the title of a paper, its rows with their cost, and what cannot be repeated."""
     rows = rows_of(paper, catalog, arguments.output)[: arguments.rows]
     yield f"{paper.title}, {paper.paper}: {total(rows)}"
     yield paper.question
@@ -88,7 +88,7 @@ def _describe(
 
 
 def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -> Iterator[str]:
-    """Run the rows of a paper, and yield why some could not be; what boards hold is kept."""
+    """Run the rows of a paper, and yield why some failed; rows already on boards are kept."""
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.commands.run import run_plan

@@ -1,4 +1,4 @@
-"""The parser of the command line: the commands that there are, and options that several have."""
+"""The parser of the command line: the commands, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENVIRONMENT = """environment:
   VLBENCH_DEVICE     the default of --device
 """
 
-# Old spellings of commands, which go with the next release, and the new ones.
+# Old spellings of commands, removed in the next release, and their new spellings.
 RENAMED: dict[tuple[str, ...], Sequence[str]] = {
     ("leaderboard", "judge"): ("leaderboard", "rate"),
     ("leaderboard", "findings"): ("leaderboard", "reproduce"),
@@ -44,15 +44,15 @@ RENAMED: dict[tuple[str, ...], Sequence[str]] = {
 # The first line of a command's module.
 FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
 
-# Of numbers on the command line.
+# The most digits of a number on the command line.
 MOST_DIGITS = 18
 
-# Where a run writes its boards, and where those are that are published.
+# The folder where a run writes its boards, and the folder of published boards.
 RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
 
 
 class Command(NamedTuple):
-    """A command: its last word, what it does, its module, and the commands inside it."""
+    """A command: its last word, its description, its module, and its subcommands."""
 
     word: str
     about: str
@@ -72,7 +72,7 @@ def normalise_argv(argv: Sequence[str]) -> list[str]:
 
 
 def commands_in(folder: Path, package: str) -> Iterator[Command]:
-    """Yield the commands among the modules in a package's folder, read from their first lines."""
+    """Yield the commands among the modules of a package's folder, read from their first lines."""
     for file in sorted([*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]):
         is_package = file.stem == "__init__"
         word = file.parent.name if is_package else file.stem
@@ -125,24 +125,25 @@ def _add_commands(parser: HintingParser, known: Sequence[Command]) -> None:
 
 
 def _environment_default(variable: str, default: str) -> str:
-    """Return the default of an option: the value of a variable that is set and not empty, if any.
+    """Return the default of an option: the value of a variable if set and not empty, or `default`.
 
-    argparse converts a default that is a text as it does a word of the command line.
+    argparse converts a default that is a string like a word of the command line.
     """
     return os.environ.get(variable) or default
 
 
 def output_option(output: Path) -> str:
-    """Return what the next command needs to read the same boards, after a blank, if anything."""
+    """Return the option with which the next command reads the same boards, after a blank."""
     return "" if output == RESULTS else f" --output {quote(str(output))}"
 
 
 def add_output(
     parser: argparse.ArgumentParser, *also: str, of_run: bool = False, or_shipped: bool = False
 ) -> None:
-    """Add the option, `also` spelled so, for where boards are, or where a run writes them.
+    """Add the option for the folder of boards; `also` are further spellings.
 
-    With `or_shipped`, a command reads the boards that vlbench ships if there are none here.
+    With `of_run`, it is the folder where a run writes. With `or_shipped`, a command reads the
+    boards that vlbench ships if there are none here.
     """
     known = RESULTS if of_run or RESULTS.is_dir() else PUBLISHED
     default = "./results" if of_run else "./results if it is there, else ./leaderboards"
@@ -160,7 +161,7 @@ def add_output(
 
 
 def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
-    """Return which of two folders of boards a command reads that was not told; else nothing."""
+    """Return which boards a command reads if the user did not choose; empty if it is clear."""
     is_told = any(word.partition("=")[0] in {"--output", "--into"} for word in words)
     is_told = is_told or "VLBENCH_OUTPUT" in os.environ or words[:1] == ["run"]
     output = None if is_told else getattr(arguments, "output", None)
@@ -171,12 +172,12 @@ def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option that prints JSON in place of tables."""
+    """Add the option that prints JSON instead of tables."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_data_name(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which rows are meant, if a board has several data sets."""
+    """Add the option that selects rows by data set, if a board has several."""
     parser.add_argument(
         "--data",
         default="",
@@ -186,7 +187,7 @@ def add_data_name(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None:
-    """Add the options of a command that reads a task's data; `download`, if it may fetch them."""
+    """Add the options of a command that reads a task's data; `download` if it may fetch them."""
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -202,7 +203,7 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the option for a folder of one's own images, in place of a task's."""
+    """Add the option for a folder of the user's images, read instead of a task's images."""
     parser.add_argument(
         "--images",
         type=Path,
@@ -213,7 +214,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 
 def require_images(arguments: argparse.Namespace, tasks: Sequence[str]) -> None:
-    """Raise UnknownNameError for a folder that is not there, or that none of the tasks reads."""
+    """Raise UnknownNameError for a folder that does not exist, or that none of the tasks reads."""
     from vlbench.catalog.catalog import load_catalog
 
     catalog = load_catalog(arguments.include_path)
@@ -237,7 +238,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says what adapters compute in."""
+    """Add the option for the precision in which adapters compute."""
     parser.add_argument("--dtype", default="float32", help="the precision of adapters")
 
 
@@ -251,14 +252,14 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where features are kept, if at all."""
+    """Add the options that choose where features are kept, if at all."""
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
     cache.add_argument("--no-cache", action="store_true", help="do not keep features after the run")
 
 
 def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
-    """Add the option for the file to write, whose suffix says its format."""
+    """Add the option for the file to write; its suffix selects the format."""
 
     def file_of(text: str) -> Path:
         file = Path(text)
@@ -275,12 +276,12 @@ def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:
 
 
 def positive(text: str) -> int:
-    """Return a whole number from 1. Raises ArgumentTypeError for another text."""
+    """Return a whole number of at least 1. Raises ArgumentTypeError for any other text."""
     return whole_number(text, 1)
 
 
 def whole_number(text: str, least: int = 0) -> int:
-    """Return a whole number from `least`. Raises ArgumentTypeError for another text."""
+    """Return a whole number of at least `least`. Raises ArgumentTypeError for any other text."""
     if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number from {least}, not '{text:.20}'")
     return int(text)
@@ -302,7 +303,7 @@ def data_dirs(words: Sequence[str]) -> dict[str, Path]:
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return the options of a run that a command has; the others are at their defaults.
+    """Return the run options that a command has; other options have their defaults.
 
     A command that reads data has a cache.
     """

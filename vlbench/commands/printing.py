@@ -1,4 +1,4 @@
-"""What a run prints: the plan, and the scores."""
+"""The output of a run: the plan, and the scores."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from vlbench.run.execute import Report
 from vlbench.run.job import Job
 from vlbench.run.plan import Plan, missing_weights
 
-# The number of tasks that have a table each at the end of a run.
+# Up to this many tasks have separate tables at the end of a run.
 FEW = 3
 
-# What the plan calls jobs that do not run here, after those that do.
+# The words for statuses of jobs in the plan, in the order in which they are printed.
 CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
 
 
 def open_bar(console: Console, planned: Plan) -> Bar:
-    """Return the bar of a plan: what `print_plan` told as skipped is not told again."""
+    """Return the bar of a plan; skipped jobs, which `print_plan` printed, are not printed again."""
     told = {_names(job) for job in planned.jobs if job.status == "skipped"}
     return Bar(console, told, _numbers(planned.jobs))
 
@@ -43,7 +43,7 @@ def _names(job: Job) -> tuple[str, str]:
 
 
 def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
-    """Return the place of each job that runs among them, such as `[3/22] `."""
+    """Return the position of each job among the jobs that run, such as `[3/22] `."""
     running = [_names(job) for job in jobs if job.status == "run"]
     return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
 
@@ -54,9 +54,10 @@ def _name_status(job: Job) -> str:
 
 
 def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> None:
-    """Print the plan as counts, what runs, what runs again and why, and weights that lack.
+    """Print the plan: counts, jobs that run, jobs that run again and why, and missing weights.
 
-    What is skipped, kept, failed or has no data is told, too, where nothing runs, or if `verbose`.
+    Skipped, kept and failed jobs and missing data are also listed if nothing runs or `verbose` is
+    set.
     """
     counts = Counter(map(_name_status, planned.jobs))
     told = [f"{counts[name]} {name}" for name in CALLED if counts[name]]
@@ -77,7 +78,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
 
 
 def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
-    """Print a line for models that have the same tasks, below a line for each status and reason."""
+    """Print a line for each status and reason, and below it lines for models with equal tasks."""
     causes: dict[tuple[str, str], dict[str, list[str]]] = {}
     for job in jobs:
         model, task = _names(job)
@@ -92,7 +93,7 @@ def _say_jobs(console: Console, jobs: Sequence[Job]) -> None:
 
 
 def _tell_missing(planned: Plan) -> list[str]:
-    """Return once what the data of a task lack, for which scores are marked partial."""
+    """Return a line for each split with missing rows; scores of such data are marked partial."""
     of_tasks = {job.task.spec.name: job.data for job in planned.jobs if job.data}
     return [
         f"partial data of {task}: {split} lacks {n:,} of {data.expected[split]:,} rows"
@@ -102,7 +103,7 @@ def _tell_missing(planned: Plan) -> list[str]:
 
 
 def _tell_dropped(planned: Plan) -> list[str]:
-    """Return once what data leave out, with the tasks that they are of."""
+    """Return a line for each kind of rows that data leave out, with the tasks."""
     tasks: dict[str, dict[str, None]] = {}
     for job in planned.jobs:
         for what, n in job.data.dropped.items() if job.data else ():
@@ -111,7 +112,7 @@ def _tell_dropped(planned: Plan) -> list[str]:
 
 
 def _tell_sent(planned: Plan) -> list[str]:
-    """Return how much the jobs that run send to which host."""
+    """Return how much the jobs that run will send to which host."""
     return [
         f"{shown(model.served)} on {job.task.spec.name}: {_contents(job.data)} will be sent to "
         f"{host_of(model.address)}"
@@ -123,16 +124,16 @@ def _tell_sent(planned: Plan) -> list[str]:
 
 
 def _contents(data: Data) -> str:
-    """Return of how many rows of data there are images and texts, or texts alone."""
+    """Return the number of rows, and whether they have images and texts or only texts."""
     columns = {name for split in data.splits.values() for name in split.columns}
     kinds = "images and texts" if columns & {"image", "picture"} else "texts"
     return f"{kinds} of {counted(sum(map(len, data.splits.values())), 'row')}"
 
 
 def print_report(console: Console, planned: Plan, report: Report) -> None:
-    """Print the scores, kept rows included, where their boards are, and what comes next.
+    """Print the scores, including kept rows, the folder of the boards, and the next command.
 
-    A few tasks have a table each, with all that is said of a score; more are models x tasks.
+    Up to `FEW` tasks have separate tables with all details; more are printed as models x tasks.
     """
     specs = {job.task.spec.name: job.task.spec for job in planned.jobs}
     boards = _boards_of(specs, report)
@@ -162,7 +163,7 @@ def _print_table(console: Console, texts: Texts) -> None:
 
 
 def _boards_of(specs: Mapping[str, TaskSpec], report: Report) -> list[Board]:
-    """Return the boards that the results with scores would make by themselves, by task."""
+    """Return boards of only the results with scores, by task."""
     ok = [result for result in report.results if result.status == "ok"]
     return [
         Board(

@@ -18,7 +18,7 @@ from vlbench.files import write_whole
 
 
 def add_options(rdm: argparse.ArgumentParser) -> None:
-    """Add the model, the task and the file."""
+    """Add the options for the model, the task and the file."""
     rdm.add_argument("model", metavar="MODEL")
     rdm.add_argument(
         "source",
@@ -34,7 +34,7 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the file, and return what it holds."""
+    """Write the file, and return its size in words."""
     from vlbench.api import extract_rdm
     from vlbench.console import open_console
     from vlbench.engine.progress import Bar

@@ -1,7 +1,7 @@
 """`vlbench rerun`: compute a board's row again, and compare every score.
 
-On other processors, with other versions or threads, a score may move by rounding. Each has one of
-three answers: equal; within what is promised of that kind of row; or different.
+On other processors, or with other versions or numbers of threads, a score may change by rounding.
+Each score is equal, within the promised tolerance of that kind of row, or different.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 from vlbench.schema import Misfit, read
 
-# Scores are equal within this fraction of the larger one, or within this where both are about 0.
+# Scores are equal within this fraction of the larger score, or within this difference near 0.
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 
-# A score moves by items at a boundary: by this many of n, or by this fraction where n is large.
+# A score changes if items at a boundary change: by ITEMS of n, or by this fraction if n is large.
 ITEMS, LEAST = 3, 1e-4
 
 EQUAL, WITHIN, DIFFERENT, ABSENT = "equal", "within what is promised", "different", "absent now"
 
-# What a board leaves out of a row, such as all but the primary score of a control, is compared with
-# nothing.
+# Scores that the board does not record, such as all but the primary score of a control, are not
+# compared.
 NEW = "not on the board"
 
-# What the same row has the same, and what may move it by rounding.
+# Facts that must be the same for the same row, and facts that may change it by rounding.
 SAME = ("weights", "data", "adapter", "companions")
 MOVES = ("device", "hardware", "threads")
 
-# What the command line says of this run, not the row.
+# Options of this command line that are not facts of the row.
 GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir", "images")
 
 
 class Rerun(NamedTuple):
-    """The row, the model that it names, the options that it was run with, and notes on it."""
+    """The row, its model, the options that it was run with, and notes."""
 
     row: Result
     model: str
@@ -63,7 +63,7 @@ class Rerun(NamedTuple):
 
 
 def add_options(rerun: argparse.ArgumentParser) -> None:
-    """Add the row, and what of its making it cannot say."""
+    """Add the options for the row, and for what the row does not record."""
     rerun.add_argument("board", metavar="BOARD", help="a board's file, or its task in --output")
     rerun.add_argument("model", metavar="MODEL", help="the row's name on the board")
     rerun.add_argument(
@@ -78,7 +78,7 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Run a row's task again, and return both values of every score and what else differs."""
+    """Run a row's task again; return both values of every score, and other differences."""
     rerun = read_rerun(arguments)
     from vlbench.bench import planned_run, run
     from vlbench.console import open_console
@@ -87,7 +87,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     options, task = Options.of(**rerun.options), rerun.row.task
     with planned_run([rerun.model], [task], options) as (planned, processes):
-        # A group of tasks may have the name of a board.
+        # A group of tasks may have the same name as a board.
         jobs = [job for job in planned.jobs if job.task.spec.name == task]
         with Bar(open_console()) as bar:
             results = run(replace(planned, jobs=jobs), processes, bar).results
@@ -101,10 +101,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def read_rerun(arguments: argparse.Namespace) -> Rerun:
-    """Return what to run again, as `vlbench.evaluate` takes it; it writes no board.
+    """Return what to run again, as arguments of `vlbench.evaluate`; no board is written.
 
-    Raises UnknownNameError for a row that is not there, and SpecError for one that does not say how
-    it was made.
+    Raises UnknownNameError for an unknown row, and SpecError for a row that does not record how it
+    was made.
     """
     file = Path(arguments.board)
     is_file = file.suffix == ".json"
@@ -139,7 +139,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
 
 
 class ScoreChange(NamedTuple):
-    """A score of the board and of the rerun, and how far apart they may be."""
+    """A score on the board and in the rerun, and the difference that is allowed."""
 
     name: str
     board: Score | None
@@ -148,12 +148,12 @@ class ScoreChange(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How far the score has moved; 0 where one of the two is absent."""
+        """The change of the score; 0 if either score is absent."""
         return self.now.value - self.board.value if self.board and self.now else 0.0
 
     @property
     def answer(self) -> str:
-        """Equal, within what is promised, different, or that one of the two is absent."""
+        """Equal, within the promised tolerance, different, or absent on either side."""
         if self.board is None or self.now is None:
             return ABSENT if self.board else NEW
         if math.isclose(self.board.value, self.now.value, rel_tol=RELATIVE, abs_tol=ABSOLUTE):
@@ -163,10 +163,10 @@ class ScoreChange(NamedTuple):
 
 
 def score_changes(row: Result, again: Result) -> list[ScoreChange]:
-    """Return what became of each score of a row.
+    """Return the change of each score of a row.
 
-    Scores without training may move by max(1e-4, 3/n), of a score without limits that fraction of
-    its value. Scores of trainings may also move by twice the standard error over their seeds.
+    Scores without training may change by max(1e-4, 3/n); scores without limits by that fraction of
+    their value. Scores with training may also change by twice the standard error over their seeds.
     """
     board, now = _by_name(row.scores), _by_name(again.scores)
     trained = bool(again.run["trained"])
@@ -181,7 +181,7 @@ def score_changes(row: Result, again: Result) -> list[ScoreChange]:
 
 
 def _moved_by_items(score: Score) -> float:
-    """Return how far items at a boundary may move a score."""
+    """Return how much items at a boundary may change a score."""
     unlimited = None in score.limits
     return max(LEAST, ITEMS / max(score.n, 1)) * (abs(score.value) if unlimited else 1.0)
 
@@ -191,7 +191,7 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
-    """Return every score's values, difference and answer, what else differs, and the exit code."""
+    """Return a table of every score, the other differences, and the exit code."""
     cells = [
         [change.name, _value(change.board), _value(change.now), _difference(change), change.answer]
         for change in changes

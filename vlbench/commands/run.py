@@ -33,20 +33,20 @@ if TYPE_CHECKING:  # these import torch or YAML
     from vlbench.run.execute import Report
     from vlbench.run.plan import Plan
 
-# What names nothing that a file could set.
+# Options that a file cannot set.
 NOT_IN_FILES = frozenset({"answer", "config"})
 
-# What may name code, which a file may do only where the command line says --trust.
+# Options that may name code; a file may set them only if the command line has --trust.
 NAMES_CODE = frozenset({"model", "model_args"})
 
-# Of two options that exclude each other, the command line's holds.
+# Two options that exclude each other; an option on the command line overrides both in a file.
 CACHE = ("cache_dir", "no_cache")
 
-# Set in a process that a run has launched: the number of the process that did.
+# Set in a launched process: the process id of its launcher.
 LAUNCHER = "VLBENCH_LAUNCHER"
 
 
-# The task that runs on a user's own questions.
+# The task that runs on a user's questions.
 QUESTIONS = "questions_table"
 
 
@@ -107,7 +107,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
 
 
 def _add_planning(run: argparse.ArgumentParser) -> None:
-    """Add the options that say what the plan tells, and what it counts as done."""
+    """Add the options for what the plan prints, and which rows count as done."""
     run.add_argument("--dry-run", action="store_true", help="print the plan, and stop")
     run.add_argument(
         "-v",
@@ -132,7 +132,7 @@ def _batch_size(text: str) -> int | None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Print the plan, run it and print the scores; return the problems and the exit code."""
     launcher = int(os.environ.pop(LAUNCHER, "0"))
-    # A launcher has told the plan, and what came before it.
+    # The launching process has already printed the plan and earlier messages.
     logging.disable(logging.CRITICAL if launcher else logging.NOTSET)
     if arguments.questions:
         _take_questions(arguments)
@@ -143,7 +143,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     models = list(dict.fromkeys(arguments.model.split(",")))
     tasks = arguments.tasks.split(",")
     catalog, wrong = read_catalog(arguments.include_path)
-    if not wrong:  # which the plan tells
+    if not wrong:  # the plan reports what is wrong
         catalog.require(models, tasks)  # before torch is imported
     options = options_of(arguments)
     announce_torch("reading the data of the tasks")
@@ -172,7 +172,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> Answer:
-    """Run what the plan says and print the scores; return the problems and the exit code."""
+    """Run the plan and print the scores; return the problems and the exit code."""
     from vlbench.bench import run
     from vlbench.commands.printing import open_bar, print_report
     from vlbench.console import open_console
@@ -186,14 +186,14 @@ def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> An
 
 
 def _describe_broken(planned: Plan) -> list[str]:
-    """Return what is wrong with tasks that might have been meant, after their number."""
+    """Return the broken tasks that might have been meant, after a line with their number."""
     count = len(planned.broken)
     head = f"vlbench: {counted(count, 'task')} left out because the file is broken:"
     return [head, *planned.broken] if count else []
 
 
 def _describe_unread(output: Path) -> list[str]:
-    """Return which boards of one's own the commands no longer read, now that a run wrote others."""
+    """Return a line on the user's boards that commands no longer read after a run wrote others."""
     from vlbench.report.rows import models_of_ones_own
     from vlbench.report.texts import few
 
@@ -203,7 +203,7 @@ def _describe_unread(output: Path) -> list[str]:
 
 
 def _take_questions(arguments: argparse.Namespace) -> None:
-    """Let the task on questions of one's own read the file that is named."""
+    """Let the task on the user's questions read the named file."""
     if not arguments.questions.is_file():
         raise UnknownNameError(f"--questions: there is no file {arguments.questions}")
     folder, arguments.images = arguments.images or arguments.questions.parent, None
@@ -214,7 +214,7 @@ def _take_questions(arguments: argparse.Namespace) -> None:
 
 
 def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:
-    """Return how a run ended."""
+    """Return the problems and the exit code of a run."""
     statuses = {job.status for job in planned.jobs} | {r.status for r in report.results}
     statuses |= {"unavailable"} if report.absent else set()
     if not statuses & {"ok", "kept"}:
@@ -228,7 +228,7 @@ def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bo
 
 
 def insert_config(given: argparse.Namespace, words: Sequence[str]) -> list[str]:
-    """Return the words of a run with those of its file before its own, which override them."""
+    """Return the words of a run after those of its config file; later words override."""
     defaults = vars(parser_of().parse_args(["run"]))
     return ["run", *read_config(given.config, vars(given), defaults), *words[1:]]
 
@@ -236,9 +236,9 @@ def insert_config(given: argparse.Namespace, words: Sequence[str]) -> list[str]:
 def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
     """Return the options in a file as words of the command line.
 
-    `given` are the options on the command line, `defaults` those of an empty one. Relative folders
-    are relative to where the run starts, as on the command line. Raises SpecError, with file and
-    line, for what is no option, or has a value that the command line could not have.
+    `given` are the options on the command line, `defaults` the options of an empty command line.
+    Relative folders are relative to the current folder, as on the command line. Raises SpecError,
+    with file and line, for an unknown option, or a value that the command line would not accept.
     """
     from vlbench.catalog.strict_yaml import load_yaml
     from vlbench.code.functions import names_file

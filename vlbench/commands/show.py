@@ -33,22 +33,22 @@ from vlbench.report.rows import compare, score_of
 from vlbench.results import Result
 from vlbench.run.memory import memory_options
 
-# What a sheet is drawn of.
+# The things that a sheet can show.
 DRAWN = ("objects", "scenes")
 
-# What vlbench itself gives an adapter, as `vlbench.run.model` has it, which imports torch.
+# Arguments that vlbench passes to an adapter, as in `vlbench.run.model`, which imports torch.
 FILLED = ("device", "dtype")
 
 
 def add_options(show: argparse.ArgumentParser) -> None:
-    """Add the name, and where boards with our values are."""
+    """Add the options for the name, and for the boards with our values."""
     show.add_argument("name", metavar="TASK|MODEL|PROBE|LOADER|scenes|objects")
     add_output(show)
     add_json(show)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return what a thing is as YAML or JSON; write a sheet to this folder."""
+    """Return the description of a thing as YAML or JSON; write a sheet to the current folder."""
     if arguments.name in DRAWN:
         return _draw(arguments)
     shown = show_thing(
@@ -60,16 +60,16 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.json:
         return Answer([json.dumps(shown, indent=1)])
     text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    if text != printed(text):  # YAML has escapes of its own
+    if text != printed(text):  # YAML has escapes for control characters
         text = yaml.dump(shown, Dumper=_Dumper, sort_keys=False)
     return Answer([text.rstrip("\n")])
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a text of several lines as such."""
+    """Writes a text of several lines as a block."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Return a text, in a block where it has several lines."""
+        """Return the node of a text, as a block if it has several lines."""
         style = "|" if "\n" in data else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 
@@ -87,10 +87,10 @@ def _draw(arguments: argparse.Namespace) -> Answer:
 def show_thing(
     catalog: Catalog, name: str, output: Path, include: Sequence[Path] = ()
 ) -> dict[str, Any]:
-    """Return the content of a task's file, a model's line, or what a probe or loader takes.
+    """Return the content of a task's file, a model's entry, or the arguments of a probe or loader.
 
-    A model of a library, such as `timm:NAME`, is shown as the line that it stands for. Ours is
-    shown beside a published value, if a board in `output` has it. Raises UnknownNameError.
+    A model of a library, such as `timm:NAME`, is shown as the entry that it stands for. Our value
+    is shown beside a published value if a board in `output` has it. Raises UnknownNameError.
     """
     if name in catalog.tasks:
         task = catalog.tasks[name]
@@ -123,18 +123,20 @@ def show_thing(
 
 
 def _memory_options(model: ModelSpec) -> list[str]:
-    """Return the options that make a model take less memory here than it does by default."""
+    """Return the options with which a model takes less memory than by default."""
     arguments = arguments_of(model)
-    if model.unavailable or {"served", "address"} <= {*arguments}:  # or no memory of this machine
+    if model.unavailable or {"served", "address"} <= {
+        *arguments
+    }:  # or it uses no memory of this machine
         return []
     defaults = parser_of().parse_args(["run"])
     return memory_options(arguments, defaults.batch_size, defaults.dtype)
 
 
 def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str, Any]:
-    """Return the arguments of a probe or a loader, by its whole name or the last part of it.
+    """Return the arguments of a probe or a loader, by its whole name or the end of it.
 
-    `vlbench.data.hub:images` is also `hub:images`, and `images`.
+    `vlbench.data.hub:images` is also found as `hub:images` and as `images`.
     """
     rows = [*list_things("probes", include), *list_things("data", include)]
     matches = [row for row in rows if re.search(rf"(^|[.:]){re.escape(name)}$", row["name"])]
@@ -144,7 +146,7 @@ def _function(catalog: Catalog, name: str, include: Sequence[Path]) -> dict[str,
             "task, model, probe or loader", name, {*catalog.tasks, *catalog.models, *short}
         )
     shown = {row["name"]: _described(row) for row in matches}
-    # Several may end alike, such as the loaders `images` of tables, shards and the hub.
+    # Several names may end alike, such as the loaders `images` of tables, shards and the hub.
     return shown if len(shown) > 1 else {"name": matches[0]["name"], **shown[matches[0]["name"]]}
 
 
@@ -163,7 +165,7 @@ def _described(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ours(task: TaskSpec, reference: Mapping[str, Any], board: Board | None) -> dict[str, Any]:
-    """Return our value of a published one, the difference, and that in standard errors."""
+    """Return our value for a published value, the difference, and this in standard errors."""
     from vlbench.report.judging import counted_row
 
     row = counted_row(board, task, reference["model"])

@@ -22,7 +22,7 @@ from vlbench.results import score_row
 
 
 def add_options(similarity: argparse.ArgumentParser) -> None:
-    """Add the models and the images."""
+    """Add the options for the models and the images."""
     similarity.add_argument("model", metavar="A")
     similarity.add_argument("companion", metavar="B")
     similarity.add_argument("source", metavar="TASK|FOLDER")

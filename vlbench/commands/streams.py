@@ -14,14 +14,14 @@ from vlbench.errors import Exited, printed
 
 
 def settle_streams() -> None:
-    """Let both streams escape characters that their encoding lacks."""
+    """Let both streams escape characters that are not in their encoding."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def announce_torch(work: str) -> None:
-    """Tell a terminal that PyTorch is loaded before some work, unless it is there already."""
+    """Log on a terminal that PyTorch is loaded before some work, unless it is loaded already."""
     if sys.stderr.isatty() and "torch" not in sys.modules:
         logging.getLogger(__name__).info("loading PyTorch, then %s", work)
 
@@ -36,9 +36,9 @@ def drain() -> None:
 
 
 def is_of_reader(error: BaseException) -> bool:
-    """Return whether an error means that nobody reads standard output any more.
+    """Return whether an error means that standard output was closed by its reader.
 
-    rich ends the process for that.
+    rich ends the process in this case.
     """
     ended = error.__cause__ if isinstance(error, Exited) else error
     return any(
@@ -47,7 +47,7 @@ def is_of_reader(error: BaseException) -> bool:
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):
-    """Writes to what is standard error at that moment: while bars are drawn, rich's console."""
+    """Writes to the current standard error, which is rich's console while bars are drawn."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
@@ -56,7 +56,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Spells control characters out, which a name of a file may have."""
+    """Escapes control characters, which a file's name may contain."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line."""
@@ -65,13 +65,13 @@ class _PrintableFormatter(logging.Formatter):
 
 @contextmanager
 def news() -> Iterator[None]:
-    """Print the log lines of vlbench on stderr, such as those of slow work before a run."""
+    """Print the log lines of vlbench on stderr, for example on slow work before a run."""
     logger, handler = logging.getLogger("vlbench"), _CurrentStderr()
     handler.setFormatter(_PrintableFormatter("vlbench: %(message)s"))
     level, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    # A library may have given the root logger a handler: each line would be printed twice.
+    # If a library gave the root logger a handler, each line would be printed twice.
     logger.propagate = False
     try:
         yield

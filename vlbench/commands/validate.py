@@ -27,7 +27,7 @@ from vlbench.commands.parser import add_trust
 from vlbench.commands.streams import announce_torch
 from vlbench.errors import SpecError, UnknownNameError, unknown
 
-# How alike the metrics of two tasks are, by difflib's ratio, for one to be a slip of the other.
+# The smallest similarity (difflib's ratio) at which one metric may be a misspelling of another.
 ALIKE = 0.9
 
 if TYPE_CHECKING:  # imports torch
@@ -35,13 +35,13 @@ if TYPE_CHECKING:  # imports torch
 
 
 def add_options(validate: argparse.ArgumentParser) -> None:
-    """Add the files."""
+    """Add the options for the files."""
     validate.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     add_trust(validate)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the files that are right, and what is wrong with the others."""
+    """Return the valid files, and the problems of the others."""
     problems = validate(arguments.paths, arguments.include_path, trust=arguments.trust)
     right = [
         f"{file}: ok{_doubt(file, arguments.include_path)}"
@@ -57,15 +57,15 @@ def validate(
 ) -> dict[Path, str]:
     """Return the problems of every file below the paths; empty for a valid file.
 
-    Imports what the files name, as far as it is trusted, but calls none of it, and loads no weights
-    and no data. `include` are further sources that the files may refer to. Raises UnknownNameError
-    for a path that is not there.
+    Imports what the files name, as far as it is trusted, but calls nothing, and loads neither
+    weights nor data. `include` are further sources that the files may refer to. Raises
+    UnknownNameError for a path that does not exist.
     """
     from vlbench.run.options import Options
 
     problems: dict[Path, str] = {}
     options = Options(include_path=include, trust=trust)
-    # Once for all files of a source: each of them is held against all others.
+    # Cached for all files of a source, since each file is checked against all others.
     known_beside = cache(lambda source: read_catalog([*include, *_others(source)])[0])
     for path in paths:
         if not path.exists():
@@ -76,7 +76,7 @@ def validate(
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a YAML file, or those below a folder. Raises UnknownNameError if there are none."""
+    """Return a YAML file, or those below a folder. Raises UnknownNameError if none exist."""
     if path.is_file():
         return [path]
     names = [
@@ -157,9 +157,9 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
 
 
 def _doubt(file: Path, include: Sequence[Path]) -> str:
-    """Return what may be a slip: a metric that no other task names, but for a letter or two.
+    """Return a warning if a metric is nearly, but not exactly, a metric of another task.
 
-    What a probe measures is known once it has run, so that this is no error.
+    What a probe measures is known only after a run, so this is not an error.
     """
     if file.name == "models.yaml" or is_findings(file):
         return ""
@@ -176,7 +176,7 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
-    """Return each published number of a model that no models.yaml lists, unavailable ones too."""
+    """Return each published number whose model no models.yaml lists (not even as unavailable)."""
     return [
         f"{task.document.where('reference', str(i), 'model')}: "
         f"{unknown('model', one['model'], catalog.models)}"
@@ -186,12 +186,12 @@ def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
 
 
 def _source(file: Path) -> Path:
-    """Return the source that a file belongs to: the folder above its tasks/ or model_adapters/."""
+    """Return a file's source: the folder above its tasks/ or model_adapters/, else its folder."""
     above = [p.parent for p in file.parents if p.name in {"tasks", "model_adapters"}]
     return above[0] if above else file.parent
 
 
 def _others(source: Path) -> list[Path]:
-    """Return a folder as a list if it is a source of its own, else an empty list."""
+    """Return a folder as a list if it is a source other than vlbench, else an empty list."""
     inside = any((source / part).is_dir() for part in ("tasks", "model_adapters"))
     return [source] if inside and source != shipped_source() else []

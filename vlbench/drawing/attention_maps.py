@@ -11,19 +11,19 @@ from vlbench.drawing.layouts import entitle
 
 Floats = NDArray[np.float64]
 
-# Of a panel, in inches, of as many heads as fit a page and of more.
+# The side of a panel in inches, for up to MANY heads and for more.
 PANEL, SMALL = 1.5, 0.8
 MANY = 24
 
-# How dark the image is where a head does not look.
+# The brightness of the image where a head does not look.
 DARK = 0.25
 
 
 def attention_figure(image: Image, maps: Floats, shares: Floats, title: str) -> Figure:
-    """Return a panel per head: rows are layers from 0, columns heads.
+    """Return a figure with a panel per head: rows are layers from 0, columns are heads.
 
-    `maps` [layers, heads, H, W] are attention per pixel, drawn as light on the image, each panel by
-    its own largest value; `shares` [layers, heads] are printed above each.
+    `maps` [layers, heads, H, W] are attention per pixel, drawn as light on the image, each panel
+    scaled by its largest value. `shares` [layers, heads] are printed above the panels.
     """
     layers, heads = shares.shape
     side = PANEL if layers * heads <= MANY else SMALL
@@ -45,10 +45,10 @@ def attention_figure(image: Image, maps: Floats, shares: Floats, title: str) -> 
 
 
 def attention_by_pixel(weights: Floats, boxes: Floats, size: tuple[int, int]) -> Floats:
-    """Return [..., H, W] attention per pixel of a (W, H) image, of weights [..., R] to R boxes.
+    """Return attention per pixel of a (W, H) image, [..., H, W], from weights [..., R] to R boxes.
 
-    The weight of a box, xyxy pixels, is spread evenly over its pixels; where boxes overlap, they
-    add up. The parts of a box outside the image are cut off.
+    The weight of a box, xyxy pixels, is spread evenly over its pixels; overlapping boxes add up.
+    Parts of a box outside the image are cut off.
     """
     width, height = size
     maps = np.zeros((*weights.shape[:-1], height, width))

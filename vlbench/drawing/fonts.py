@@ -1,4 +1,4 @@
-"""Fonts of figures: installed fonts draw the characters that Matplotlib's own font lacks."""
+"""Fonts of figures: installed fonts draw the characters that Matplotlib's font does not have."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOGGER = logging.getLogger(__name__)
 
 
 def add_fonts(figure: Figure) -> None:
-    """Add to the fonts of a figure's texts those that have their characters.
+    """Add fonts to a figure's texts that have their missing characters.
 
-    Characters that no installed font has are named once.
+    Characters that no installed font has are logged once.
     """
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     signs = {ord(sign) for text in texts for sign in text.get_text() if sign.isprintable()}
@@ -28,7 +28,7 @@ def add_fonts(figure: Figure) -> None:
     families = []
     fonts = sorted(fontManager.ttflist, key=lambda font: (font.weight != 400, font.name))
     for font in fonts if lacking else ():
-        # A font of last resort has a box for each character.
+        # A font of last resort has only a box for each character.
         is_drawn = font.style == "normal" and "LastResort" not in font.name.replace(" ", "")
         if is_drawn and lacking & _characters(font.fname):
             families.append(font.name)
@@ -41,7 +41,7 @@ def add_fonts(figure: Figure) -> None:
 
 @contextmanager
 def without_glyph_warnings() -> Iterator[None]:
-    """Leave out Matplotlib's warning for each character of each text that a font lacks."""
+    """Suppress Matplotlib's warning for each character that a font does not have."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         yield

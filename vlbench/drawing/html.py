@@ -1,4 +1,4 @@
-"""HTML files that need neither a server nor a network, and run only their own script."""
+"""HTML files that need neither a server nor a network, and run only the script they contain."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def render_html(
     filters: Mapping[str, Any] | None = None,
     **values: Any,
 ) -> bytes:
-    """Return a template, filled with values, as UTF-8. Texts are escaped.
+    """Return a template filled with values as UTF-8. Texts are escaped.
 
-    The template places the `policy`, which allows the style and the script by their digests, and
-    nothing else: what a text may have smuggled in does not run, and no request is made.
+    The template places the `policy`, which allows only the style and the script, by their digests:
+    no script injected in a text runs, and no request is made.
     """
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
@@ -38,7 +38,7 @@ def render_html(
         auto_reload=False,
     )
     environment.filters |= filters or {}
-    # Both are our own files, and end no element.
+    # Both are our files, and contain no closing tag.
     inside = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
     page = environment.get_template(template.name)
     return page.render(policy=policy, **inside, **values).encode()

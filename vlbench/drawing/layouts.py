@@ -1,6 +1,6 @@
-"""Layouts of figures: a grid of panels without an empty cell, and texts and a legend that fit.
+"""Layouts of figures: a grid of panels without empty cells, and texts and a legend that fit.
 
-Names in boards may be long. A title is broken into lines; a figure is widened for the names.
+Names on boards may be long: a title is broken into lines, and a figure is widened for names.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from matplotlib.transforms import Bbox, BboxBase
 
 from vlbench.errors import printed
 
-# Most panels side by side: ACROSS, or one of MORE_ACROSS if they fill all rows.
+# The most panels in a row: ACROSS, or a number of MORE_ACROSS if it fills all rows.
 ACROSS = 3
 MORE_ACROSS = (3, 4, 5)
 
 TITLE = 11  # points
 LEGEND = 8  # points
 
-# Where a name may be beside its point: right (or left) of it and above (or below) it, how far.
+# Positions of a name beside its point: right (or left) of it, and above (or below) it.
 DIAGONAL = ((1, 1), (-1, 1), (1, -1), (-1, -1))
 SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), *DIAGONAL)
 GAP = 5  # points
@@ -35,14 +35,15 @@ GAP = 5  # points
 def grid(count: int, panel: tuple[float, float], margin: float = 0.0) -> tuple[Figure, list[Axes]]:
     """Return a figure of panels, each of a size in inches, and their axes row by row.
 
-    Where rows differ in the number of panels, those of the shorter rows are wider, so that no cell
-    is empty. `margin` is for the names at the left of the first column.
+    If rows differ in the number of panels, panels in shorter rows are wider, so no cell is empty.
+    `margin` is for the names at the left of the first column.
     """
     across = next((n for n in MORE_ACROSS if count % n == 0 and count > n), ACROSS)
     down = math.ceil(count / across)
     rows = [count // down + (row < count % down) for row in range(down)]
     figure = Figure((panel[0] * rows[0] + margin, panel[1] * down + 0.3), layout="constrained")
-    # A row is a figure of its own: in one grid, names beside the panels of a row take from others.
+    # A separate subfigure for each row: in a single grid, names beside the panels of a row take
+    # space from other rows.
     bands = figure.subfigures(down, 1, squeeze=False).flat
     axes = [
         one
@@ -69,7 +70,7 @@ def entitle(figure: Figure, title: str) -> None:
 
 
 def seat_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Put a legend below the panels, and enlarge the figure so that all of it is seen."""
+    """Put a legend below the panels, and enlarge the figure so that the whole legend is visible."""
     if not handles:
         return
     legend = figure.legend(
@@ -86,7 +87,7 @@ def seat_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
-    """Return the largest number of columns in which a legend has a width in inches, or 1."""
+    """Return the largest number of columns of a legend that fits a width in inches, at least 1."""
     beside = 5.0 * LEGEND / 72  # the handle and the gaps around it
     widths = [text_width(label, LEGEND) + beside for label in labels]
     for columns in range(len(labels), 1, -1):
@@ -101,10 +102,10 @@ def name_points(
     names: Sequence[str],
     sides: Sequence[tuple[int, int]] = SIDES,
 ) -> None:
-    """Write names beside their points, each where it covers least of other names and points.
+    """Write names beside their points, each where it covers fewest other names and points.
 
-    `sides` are those of SIDES that a name may be at. To be called last: a later title or legend
-    would move the points below their names.
+    `sides` are the positions of SIDES that a name may have. Call it last: a later title or legend
+    would move the points away from their names.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -122,12 +123,12 @@ def name_points(
 
 
 def percent(value: float, _: float = 0.0) -> str:
-    """Return a fraction as the number of a tick, in percent."""
+    """Return a fraction as the label of a tick, in percent."""
     return f"{100 * value:.4g}"
 
 
 def fitted(text: str, width: float, size: float) -> str:
-    """Return a text as figures take it, broken into lines of at most `width` inches."""
+    """Return a text for figures, broken into lines of at most `width` inches."""
     length = len(text)
     while length > 1 and text_width(fill(text, length), size) > width:
         length -= math.ceil(length / 20)
@@ -135,13 +136,13 @@ def fitted(text: str, width: float, size: float) -> str:
 
 
 def drawn(text: str) -> str:
-    """Return a text for a figure, as it is: a dollar starts no formula."""
+    """Return a text that a figure shows literally: a dollar sign starts no formula."""
     return printed(text).replace("$", r"\$")
 
 
 @cache
 def text_width(text: str, size: float) -> float:
-    """Return the width of a text of a size in points, in inches."""
+    """Return the width of a text in inches; `size` is in points."""
     figure = Figure()
     box = figure.add_artist(Text(0, 0, drawn(text), fontsize=size)).get_window_extent()
     return float(box.width) / figure.dpi
@@ -150,7 +151,7 @@ def text_width(text: str, size: float) -> float:
 def _beside(
     axes: Axes, place: tuple[float, float], name: str, sides: Sequence[tuple[int, int]]
 ) -> list[Text]:
-    """Return a name at every one of some sides of a point."""
+    """Return a name drawn at each of some sides of a point."""
     return [
         axes.annotate(
             drawn(name),
@@ -167,6 +168,6 @@ def _beside(
 
 
 def _covers(box: Bbox, whole: BboxBase, taken: Sequence[Bbox]) -> int:
-    """Return how many boxes a box covers; more than all of them where it leaves the whole."""
+    """Return how many boxes a box covers; more than all of them if it is not inside the whole."""
     inside = whole.contains(*box.min) and whole.contains(*box.max)
     return int(box.count_overlaps(taken)) + (0 if inside else len(taken) + 1)

@@ -1,7 +1,7 @@
-"""The colour and mark of each model: the same in every figure and on every page of a folder.
+"""The colour and mark of each model, the same in every figure and on every page of a folder.
 
-They are given over all models of a folder's boards in the order of their names, so that the same
-boards give the same looks. A model that joins moves those of the models after it.
+They are assigned to all models of a folder's boards in the order of their names, so the same boards
+give the same looks. A new model changes the looks of the models after it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-# Colours that colour-blind readers can tell apart: seven of Okabe and Ito (2008), whose yellow is
-# too light for lines, and a wine red. None is grey, as chance is.
+# Colours that colour-blind readers can distinguish: seven of Okabe and Ito (2008), whose yellow is
+# too light for lines, and a wine red. None is grey, which is used for chance.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255")
 
-# As matplotlib calls them: circle, square, triangle, diamond, triangle down, plus, cross, triangle
-# to the left, triangle to the right, pentagon.
+# Matplotlib's markers: circle, square, triangle, diamond, triangle down, plus, cross, triangle to
+# the left, triangle to the right, pentagon.
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 
-# How the scores to beat are drawn: without a mark, as no model is.
+# Lines of the scores to beat; unlike models, they have no mark.
 CHANCE: Any = {"color": "#777777", "linestyle": "--", "linewidth": 1.0}
 FLOOR: Any = {"color": "#222222", "linestyle": ":", "linewidth": 1.4}
 
 
 class Look(NamedTuple):
-    """How a model is drawn: a colour `#rrggbb`, a mark of MARKS, and whether only its outline."""
+    """The look of a model: a colour `#rrggbb`, a mark of MARKS, and whether only its outline."""
 
     colour: str
     mark: str
@@ -34,8 +34,8 @@ class Look(NamedTuple):
 def looks(names: Iterable[str], controls: Collection[str] = ()) -> dict[str, Look]:
     """Return the look of each model. The first 8 differ in colour, and the first 160 in some way.
 
-    The order of the names, and whether one is given twice, change nothing. The `controls` among
-    them come last, so that none takes a model's colour if there are enough.
+    The order of the names, and duplicates, change nothing. The `controls` among them come last, so
+    they take no model's colour if there are enough colours.
     """
     ordered = sorted(set(names), key=lambda name: (name in controls, name))
     return {name: _look(i) for i, name in enumerate(ordered)}

@@ -17,7 +17,7 @@ from vlbench.errors import printed
 
 TILE, LINE, MOST_LINES, COLUMNS = 200, 15, 16, 6
 
-# The characters of a line below an image.
+# The most characters of a line below an image.
 ACROSS = 30
 
 
@@ -29,7 +29,7 @@ class CaptionedImage(NamedTuple):
 
 
 def image_sheet(shown: Sequence[CaptionedImage]) -> Image:
-    """Return images six in a row, each with its lines below it, up to MOST_LINES."""
+    """Return images in rows of six, each with up to MOST_LINES lines below it."""
     texts = [
         [part for line in one.lines for part in textwrap.wrap(printed(line), ACROSS)][:MOST_LINES]
         for one in shown
@@ -49,12 +49,12 @@ def png(image: Image) -> bytes:
     return content.getvalue()
 
 
-# A chart has fewer colours but for the edges of its letters; photographs in it get faint bands.
+# A chart has fewer colours, except at the edges of its letters; photographs in it get faint bands.
 COLOURS = 256
 
 
 def figure_png(figure: Any, **options: Any) -> bytes:
-    """Return one of Matplotlib's figures as a PNG with a palette, a third as large as without."""
+    """Return a Matplotlib figure as a PNG with a palette, a third of the size without a palette."""
     content, smaller = BytesIO(), BytesIO()
     figure.savefig(content, format="png", pil_kwargs={"compress_level": 0}, **options)
     drawn = PIL.Image.open(content).convert("RGB")
@@ -63,7 +63,7 @@ def figure_png(figure: Any, **options: Any) -> bytes:
 
 
 def save_figure(figure: Any) -> Path:
-    """Return a new PNG of one of Matplotlib's figures."""
+    """Return a new PNG file of a Matplotlib figure."""
     with tempfile.NamedTemporaryFile(suffix=".png", delete=False) as file:
         file.write(figure_png(figure, dpi=110, bbox_inches="tight"))
     return Path(file.name)

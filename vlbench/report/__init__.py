@@ -1,1 +1,1 @@
-"""What is made only from boards: tables, summaries and figures."""
+"""Tables, summaries and figures made from boards."""

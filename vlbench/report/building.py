@@ -1,4 +1,4 @@
-"""Everything that `vlbench leaderboard build` writes: summaries and figures."""
+"""Builds the summaries and figures that `vlbench leaderboard build` writes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from vlbench.report.rows import matrices_of, publishable
 from vlbench.report.table import title_of
 from vlbench.results import Result, Score, matching, score_row
 
-# How the group of the matrices of one data set ends that no file of a group names.
+# Suffix of the group of a data set's matrices if no task file defines that group.
 OWN = "_similarity"
 
 
 def mean_rows(boards: Sequence[Board]) -> list[dict[str, Any]]:
     """Return a row for each model that has a publishable row on every board.
 
-    It has a score for each metric and conditions that the model has on every board: the mean, with
-    the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)). There is
-    no mean if a board has several data sets: nothing says which of them goes with which.
+    A row has a score for each metric and conditions that the model has on every board: the mean,
+    with the standard error of arXiv:2104.08313 (population standard deviation / sqrt(tasks)). The
+    list is empty if a board has several data sets, since it is unknown which of them belong
+    together.
     """
     if any(len(published_by_data(board.results)) > 1 for board in boards):
         return []
@@ -82,10 +83,10 @@ def _mean(scores: Sequence[Score]) -> Score:
 def with_matrices(
     boards: Mapping[str, Board], groups: Mapping[str, Sequence[str]]
 ) -> dict[str, Sequence[str]]:
-    """Return groups, and one for each data set whose matrices no group compares.
+    """Return the groups, and a further group for each data set whose matrices no group compares.
 
-    Such a group is named after its first task, `rsa_mine_similarity`. It has the tasks whose rows
-    keep matrices of the same data, and two of these rows or more.
+    The further group is named after its first task (`rsa_mine_similarity`). It contains the tasks
+    whose rows keep matrices of the same data, and exists if at least two rows do.
     """
     grouped = {task for tasks in groups.values() for task in tasks}
     alone: dict[tuple[str, str], dict[str, int]] = {}
@@ -107,11 +108,11 @@ def build_summaries(
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec] | None = None,
 ) -> list[Path]:
-    """Write `summaries/<group>.json` for each group, and return the files, with their figures.
+    """Write `summaries/<group>.json` for each group; return the files and their figures.
 
-    A group of means needs a board for every task, and a model with a publishable row on each.
-    Without one, its summary is removed, as is that of a data set's own group that is no longer one.
-    Raises SpecError where the tasks of a group differ in their primary scores.
+    A group of means needs a board for every task, and a model with a publishable row on each board;
+    otherwise its summary is removed. The summary of a data set's further group is removed if the
+    group no longer exists. Raises SpecError if the tasks of a group differ in their primary scores.
     """
     written: list[Path] = []
     _remove_old(output, groups)
@@ -134,10 +135,10 @@ def build_summaries(
 
 
 def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
-    """Remove the summary and the figures of each data set's own group that there is no more."""
+    """Remove the summaries and figures of the groups of data sets that no longer exist."""
     for file in output.glob(f"summaries/*{OWN}.json"):
         if file.stem not in groups and (output / f"{file.stem.removesuffix(OWN)}.json").exists():
-            # Boards without matrices need not wait for torch and scikit-learn, nor have room.
+            # Imported here: boards without matrices need neither torch nor scikit-learn.
             from vlbench.report.figures.similarity_figures import (  # noqa: PLC0415
                 draw_similarities,
             )
@@ -149,8 +150,8 @@ def _remove_old(output: Path, groups: Mapping[str, Sequence[str]]) -> None:
 def _write_similarities(
     file: Path, group: str, title: str, boards: Sequence[Board], looks: Mapping[str, Look]
 ) -> list[Path]:
-    """Write the similarities of a group's models and the figures of them; return the files."""
-    # As above.
+    """Write the similarities of a group's models and their figures; return the files."""
+    # Imported here for the same reason as in `_remove_old`.
     from vlbench.report.figures.similarity_figures import draw_similarities  # noqa: PLC0415
     from vlbench.report.similarities import (  # noqa: PLC0415
         joined,
@@ -168,7 +169,7 @@ def _write_similarities(
     rows = similarity_rows(members, matrix) if matrix else iter(())
     rows = chain(rows, left_out_rows(left_out))
     write_whole(file, _content(group, boards, rows, kind_of(boards).primary))
-    # Controls are like nothing, and have no place in a map of models.
+    # Controls are left out of the figures: their similarities mean nothing.
     shown = [i for i, member in enumerate(members) if not member.is_control] if matrix else []
     names = [(members[i].name, looks[members[i].model]) for i in shown]
     values = matrix.pearson[np.ix_(shown, shown)] if matrix and len(shown) > 1 else None
@@ -182,7 +183,7 @@ def _content(
     rows: Iterable[Mapping[str, Any]],
     primary: Mapping[str, Any],
 ) -> bytes:
-    """Return a summary's file. Each row becomes text on its own: as objects, all take far more."""
+    """Return the content of a summary; rows become text one by one, which saves memory."""
     summary = {
         "schema": SCHEMA,
         "task": group,
@@ -200,8 +201,8 @@ def _content(
 def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
     """Write summaries and figures of boards; return the files.
 
-    `figures` are those that tasks name, by the task.
-    Raises SpecError for a malformed board or summary before anything is computed or written.
+    `figures` are the figure functions that tasks name, by task. Raises SpecError for a malformed
+    board or summary before anything is computed or written.
     """
     boards = folder_boards(output)
     for file in sorted(output.glob("summaries/*.json")):

@@ -1,4 +1,4 @@
-"""Comparison of models on the boards that have all of them, pair by pair."""
+"""Pairwise comparison of models on the boards that contain all of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 class Compared(NamedTuple):
     """The scores of two models on a task, and their comparison; `p_holm` is p after Holm's rule.
 
-    `board_p` is that of their board, where one of them leads and primary scores are compared.
+    `board_p` is p on the board, if one of the models leads there and primary scores are compared.
     """
 
     task: str
@@ -42,10 +42,10 @@ class Compared(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was compared, what is refused and why, and each model's tasks without items.
+    """What was compared, what was refused and why, and each model's tasks without items.
 
-    `no_means` are the scores that items cannot be behind, such as correlations; `lent` are the
-    models whose rows are of the boards that vlbench ships.
+    `no_means` lists the scores that are not means over items, such as correlations. `lent` lists
+    the models whose rows come from the boards that vlbench ships.
     """
 
     compared: Sequence[Compared]
@@ -58,12 +58,11 @@ class Report(NamedTuple):
 def compare_models(
     output: Path, models: Sequence[str], tasks: Sequence[str] = (), *, all_scores: bool = False
 ) -> Report:
-    """Compare each two of some models on a task's primary score, or on all that they share.
+    """Compare each two of some models on a task's primary score, or on all scores that they share.
 
-    Without `tasks`, every board that has scores of each model is taken. A model that no board of
-    the output has is one of the boards that vlbench ships. Holm's rule is over all that is
-    compared. Raises UnknownNameError for boards and models that are not there, and for
-    fewer than two models.
+    If `tasks` is empty, every board that has scores of all the models is used. A model without rows
+    in the output is read from the boards that vlbench ships. Holm's rule covers everything that is
+    compared. Raises UnknownNameError for unknown boards and models, and for fewer than two models.
     """
     names = list(dict.fromkeys(models))
     if len(names) < 2:
@@ -98,9 +97,9 @@ def compare_models(
 
 
 def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> list[Board]:
-    """Return the boards of the named tasks, or those with scores of each model.
+    """Return the boards of the named tasks; if none is named, boards with scores of all models.
 
-    `models` are those that are compared, with their folders.
+    `models` are the compared models with their folders.
     """
     boards = _with_lent(output, models)
     absent = [task for task in tasks if task not in boards]
@@ -128,7 +127,7 @@ def _with_lent(output: Path, models: Mapping[str, Path]) -> dict[str, Board]:
 
 
 def _with_rows(board: Board | None, lent: Board) -> Board:
-    """Return a board with rows of another folder's, unless that is of another version."""
+    """Return a board with the rows of another folder's board, unless the versions differ."""
     if board is None or board.version != lent.version:
         return board or lent
     return replace(board, results=[*board.results, *lent.results])
@@ -139,7 +138,7 @@ def _ok(board: Board) -> list[Result]:
 
 
 def _sets(board: Board, models: Sequence[str]) -> dict[str, dict[str, Result]]:
-    """Return the comparable rows of all models, by the names of the task and of one of its sets."""
+    """Return each set of comparable rows that contains all models, by the name of task and set."""
     names, tables = set_names(board.results), {}
     for key, same in comparable_sets(board.results).items():
         rows = {row.model: row for row in same}
@@ -190,7 +189,7 @@ def _compare(
     *,
     all_scores: bool,
 ) -> Report:
-    """Compare each two rows of a board; `folders` are those of the models."""
+    """Compare each two rows of a board; `folders` are the folders of the models."""
     try:
         tables = {model: read_items(folders[model], row) for model, row in rows.items()}
     except DataError as error:
@@ -218,20 +217,20 @@ def _compare(
 
 
 def _board_p(leaders: Leaders | None, a: str, b: str) -> float | None:
-    """Return the p of two models on their board; None where neither of them leads."""
+    """Return p of two models on their board; None if neither of them leads."""
     if leaders is None or leaders.leader not in {a, b}:
         return None
     return leaders.p.get(b if leaders.leader == a else a)
 
 
 class _Problems(NamedTuple):
-    """Why some are not compared."""
+    """The reasons why scores are not compared."""
 
     refused: list[str]
     no_means: list[str]
 
     def of(self, name: str, function: Callable[..., Found], *arguments: Any) -> list[Found]:
-        """Return what a function returns, or nothing, with the reason kept."""
+        """Return the result of a function in a list; if it raises DataError, keep the reason."""
         try:
             return [function(*arguments)]
         except NoItemsError as error:
@@ -250,7 +249,7 @@ def _items_of(model: str, table: pa.Table, scores: Sequence[Score]) -> tuple[Sco
 def _shared_scores(
     rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
 ) -> list[Mapping[str, Any]]:
-    """Return the scores that all rows have with items, as metric and conditions."""
+    """Return the scores that all rows have, with items, as metric and conditions."""
     kept = [
         {
             (one["metric"], one["at"])

@@ -1,6 +1,6 @@
-"""The data of a board's rows: which rows share them, and what they are called.
+"""Names of the data of a board's rows, and groups of rows with the same data.
 
-Every view that groups the rows of a board, or picks one, asks here.
+Every view that groups or selects the rows of a board uses this module.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from vlbench.report.rows import comparable_sets, publishable
 from vlbench.report.texts import one_line
 from vlbench.results import Result
 
-# The digits of a digest that tell two data sets of one name apart.
+# Digits of a digest that distinguish two data sets with the same name.
 DIGITS = 6
 
-# The loader, and the name of the data, of rows that say none, as those of summaries.
+# Loader and name of the data of rows that record neither, such as rows of summaries.
 UNKNOWN = "unknown"
 
 
 def by_data(rows: Sequence[Result]) -> dict[str, list[Result]]:
     """Return the ok rows by the name of their data, in the order of each data set's first row.
 
-    That is the name of the folder or of the published set; if a row says none, of the loader. If
-    two data sets share a name, a digest is added to it. Rows that may be compared share their data.
+    The name is that of the folder or of the published data set; if a row records neither, it is the
+    name of the loader. If two data sets share a name, a digest is added. Comparable rows share
+    their data.
     """
     same: dict[str, list[Result]] = {}
     for comparable in comparable_sets(rows).values():
@@ -48,10 +49,10 @@ def data_names(rows: Sequence[Result]) -> dict[str, str]:
 
 
 def set_names(rows: Sequence[Result]) -> dict[str, str]:
-    """Return the name of each set of comparable rows, by `comparable`; empty if there is one set.
+    """Return the name of each set of comparable rows, by `comparable`; empty for a single set.
 
-    It is the name of their data, with a digest if other regions, companions or parameters make
-    several sets of the same data.
+    It is the name of the data, with a digest if regions, companions or parameters make several sets
+    of the same data.
     """
     names = data_names(rows)
     often = Counter(names.values())
@@ -64,9 +65,10 @@ def set_names(rows: Sequence[Result]) -> dict[str, str]:
 
 
 def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:
-    """Return the ok rows of the named data; without a name, those of the only data there are.
+    """Return the ok rows of the named data; without a name, of the only data set.
 
-    Raises UnknownNameError, with the names, for another name, and for several data sets.
+    Raises UnknownNameError, which lists the names, for an unknown name, and for several data sets
+    if none is named.
     """
     named = by_data(rows)
     if data and data not in named:
@@ -77,7 +79,7 @@ def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:
 
 
 def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Result:
-    """Return a model's ok row. Raises UnknownNameError if there is none, or several."""
+    """Return a model's ok row. Raises UnknownNameError for no such row or several."""
     within = rows_of(rows, task, data) if data else rows
     own = [row for row in within if row.model == model]
     ok = [row for row in own if row.status == "ok"]
@@ -104,7 +106,7 @@ def named_row(output: Path, task: str, model: str, data: str = "") -> Result:
 
 
 def figure_names(rows: Sequence[Result]) -> dict[str, Result]:
-    """Return the ok rows by what the files of their figures begin with."""
+    """Return the ok rows by the beginning of the names of their figure files."""
     ok, names = [row for row in rows if row.status == "ok"], set_names(rows)
     often = Counter(row.model for row in ok)
     return {
@@ -114,17 +116,17 @@ def figure_names(rows: Sequence[Result]) -> dict[str, Result]:
 
 
 def published_by_data(rows: Sequence[Result]) -> dict[str, dict[str, Result]]:
-    """Return the publishable rows of the data of each name, by model."""
+    """Return the publishable rows by the name of their data, then by model."""
     return {name: good for name, own in by_data(rows).items() if (good := publishable(own))}
 
 
 def loader_of(row: Result) -> str:
-    """Return the name of the loader that read a row's data; `unknown` where the row lacks it."""
+    """Return the name of the loader of a row's data; `unknown` if the row does not record it."""
     return next(iter(str(row.provenance.get("data", "")).split()), UNKNOWN)
 
 
 def _name(rows: Sequence[Result]) -> str:
-    """Return the first name that rows of the same data have, or that of their loader."""
+    """Return the first name of data that the rows record, or the name of their loader."""
     named = (str(row.provenance.get("data_name", "")) for row in rows)
     loader = loader_of(rows[0])
     published = data_sets().get(loader)

@@ -1,15 +1,15 @@
-"""Whether boards support findings, by 95 % intervals.
+"""Judges by 95 % intervals whether boards support findings.
 
-Two scores of one task are compared over their items where their rows keep them (paired). Any other
-difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095): made of
-each score's own interval, and the usual one where these are symmetric. It takes scores to be
-independent (unpaired), and floors and chance to be exact.
+Two scores of one task are compared over their items if their rows keep items (paired). Any other
+difference of means of scores has the interval of Zou & Donner 2008 (doi:10.1002/sim.3095), which is
+made of the intervals of the scores, and equals the usual interval if these are symmetric. It
+assumes that scores are independent (unpaired), and that floors and chance are exact.
 
-Each comparison is two one-sided tests at 2.5 %: its p-values are those at which the 95 % interval,
+Each comparison is two one-sided tests at 2.5 %. A p-value is the level at which the 95 % interval,
 stretched by normal quantiles on each side, would just reach the limit. A finding of m comparisons
-is supported where every one of them is, without a correction, since all must hold
-(intersection-union, Berger 1982); it is contradicted where the least p against is at most 2.5 % / m
-(Bonferroni, which is the first step of Holm).
+is supported if every comparison is supported, without a correction, since all must hold
+(intersection-union, Berger 1982). It is contradicted if the smallest p against is at most 2.5 % / m
+(Bonferroni, the first step of Holm).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LEVEL = 0.025
 
 
 class Lack(NamedTuple):
-    """A row or a score that is not there, and why."""
+    """A missing row or score, and the reason."""
 
     model: str
     task: str
@@ -61,14 +61,14 @@ def task_file(output: Path, spec: TaskSpec) -> Path:
 
 
 class Evidence(NamedTuple):
-    """What findings are judged by: the boards of a folder, and the tasks and models it knows."""
+    """The evidence for findings: the boards of a folder, and its tasks and models."""
 
     boards: Boards
     catalog: Catalog
     output: Path
 
     def row(self, task: str, model: str) -> Result | Lack:
-        """Return a model's row of a task, as `counted_row` does."""
+        """Return a model's row on a task, as `counted_row` does."""
         spec = self.catalog.tasks[task]
         if is_drawn(spec, self.catalog):
             return Lack(
@@ -80,13 +80,13 @@ class Evidence(NamedTuple):
 
 
 def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
-    """Return whether the data of a task, or of one of a group's, are vlbench's own drawings."""
+    """Return whether a task, or a task of a group, uses synthetic images of vlbench."""
     members = [catalog.tasks[name] for name in spec.group] or [spec]
     return any(is_drawn_by(str(one.data.get("loader", ""))) for one in members)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:
-    """Return a model's row where it may be published and is of the task's version."""
+    """Return a model's row if it is publishable and of the task's version."""
     if board is None:
         return Lack(model, spec.name, "no board")
     if not spec.group and board.version != spec.version:
@@ -97,7 +97,7 @@ def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lac
 
 
 def _why_not(results: Sequence[Result], model: str) -> str:
-    """Return why none of a model's rows on a board may be published."""
+    """Return why none of a model's rows on a board is publishable."""
     rows, names = [row for row in results if row.model == model], data_names(results)
     ok = [row for row in rows if row.status == "ok"]
     if not ok:
@@ -112,16 +112,16 @@ def _why_not(results: Sequence[Result], model: str) -> str:
 
 
 class Pairing(NamedTuple):
-    """The 95 % interval of a difference, item by item; without one, why scores cannot be joined."""
+    """The 95 % interval of a paired difference; if there is none, why items cannot be joined."""
 
     ci95: tuple[float, float] | None = None
     why: str = ""
 
 
 def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
-    """Compare two scores of one task under the same conditions, where both rows keep items.
+    """Compare two scores of one task under the same conditions if both rows keep items.
 
-    `rows` are those of a finding, by task and model.
+    `rows` are the rows of a finding, by task and model.
     """
     sides = [_single(side, rows) for side in comparison.sides]
     if len(sides) < 2 or not all(sides):
@@ -138,7 +138,7 @@ def pair(comparison: Comparison, rows: Rows, evidence: Evidence) -> Pairing:
 
 
 def _single(side: Side, rows: Rows) -> bool:
-    """Return whether a side is one score, and no floor, of a row that keeps items."""
+    """Return whether a side is a single score (not a floor) of a row that keeps items."""
     if len(side.tasks) * len(side.models) * len(side.at) > 1 or side.floor:
         return False
     row = rows.get((side.tasks[0], side.models[0]))
@@ -146,16 +146,16 @@ def _single(side: Side, rows: Rows) -> bool:
 
 
 def _items(side: Side, rows: Rows, output: Path, like: Items | None = None) -> Items:
-    """Return the items of a side that is one score; `like` are those of the other side."""
+    """Return the items of a side that is one score; `like` are the items of the other side."""
     row = rows[side.tasks[0], side.models[0]]
     (score,) = matching(row.scores, {"metric": side.metric, "at": side.at[0]})
     return items_of(row.model, read_items(output, row), score, like)
 
 
 class Term(NamedTuple):
-    """A score, or a floor of it, in a sum; None is the interval of a score that has none.
+    """A score, or a floor of it, in a sum; `ci95` is None if a score has no interval.
 
-    `floor` is the hardest floor of a score, None where it has none but chance.
+    `floor` is the hardest floor of a score, None if the score has no floor besides chance.
     """
 
     key: tuple[str, ...]
@@ -167,10 +167,10 @@ class Term(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A comparison, the values of its sides, and the interval of the one or of the difference.
+    """A comparison, the values of its sides, and the interval of the side or of the difference.
 
-    `how` says of a difference whether it is over paired items, and why not where rows keep them.
-    `p_for` and `p_against` are one-sided: that what a finding says does not hold, and that it does.
+    `how` states whether a difference is over paired items, and if rows keep items, why not. `p_for`
+    and `p_against` are one-sided: small if the data support the finding, or contradict it.
     """
 
     comparison: Comparison
@@ -184,7 +184,7 @@ class Compared(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A finding's verdict and what it rests on; or the rows that are missing."""
+    """A finding's verdict with its comparisons, or the rows that are missing."""
 
     finding: Finding
     verdict: str
@@ -197,7 +197,7 @@ class Judgement(NamedTuple):
 def judge(finding: Finding, evidence: Evidence) -> Judgement:
     """Return whether boards support a finding, contradict it, or leave it undecided or missing.
 
-    A finding of several comparisons is supported by all of them and contradicted by any.
+    A finding of several comparisons is supported only by all of them and contradicted by any.
     """
     rows, lacks = _rows(finding, evidence)
     sides_of_each = [
@@ -223,14 +223,14 @@ def judge(finding: Finding, evidence: Evidence) -> Judgement:
 
 
 def verdict(p_for: float, p_against: float) -> str:
-    """Return what follows from the p-values of a finding or a comparison."""
+    """Return the verdict that follows from the p-values of a finding or a comparison."""
     if p_for <= LEVEL:
         return SUPPORTED
     return CONTRADICTED if p_against <= LEVEL else UNDECIDED
 
 
 def tasks_of(side: Side, catalog: Catalog) -> list[str]:
-    """Return the tasks whose boards hold a side's scores; for scores of pairs, the groups."""
+    """Return the tasks whose boards contain a side's scores; for scores of pairs, the groups."""
     groups = {} if side.metric in OF_PAIRS else catalog.tasks
     return [
         name
@@ -240,9 +240,9 @@ def tasks_of(side: Side, catalog: Catalog) -> list[str]:
 
 
 def _rows(finding: Finding, evidence: Evidence) -> tuple[dict[tuple[str, str], Result], list[Lack]]:
-    """Return the rows by task and model that a finding compares, and those it lacks.
+    """Return the rows that a finding compares, by task and model, and its missing rows.
 
-    On each task, rows must be comparable with the first.
+    On each task, rows must be comparable with the first row.
     """
     catalog = evidence.catalog
     pairs = [p for side in finding.sides for p in product(tasks_of(side, catalog), side.models)]
@@ -259,9 +259,9 @@ def _rows(finding: Finding, evidence: Evidence) -> tuple[dict[tuple[str, str], R
 def _terms(
     side: Side, place: int, rows: Mapping[tuple[str, str], Result], catalog: Catalog
 ) -> list[Term | Lack]:
-    """Return the scores that a side is the mean of; a Lack for a score that its row has not.
+    """Return the scores that a side averages; a Lack for each score missing in its row.
 
-    `place` is 0 for the side that is said to be the greater, 1 for the other.
+    `place` is 0 for the side that is claimed to be greater, 1 for the other side.
     """
     pairs = [pair for pair in product(tasks_of(side, catalog), side.models) if pair in rows]
     return [_term(side, place, rows[pair], at, pair[0]) for pair in pairs for at in side.at]
@@ -287,9 +287,9 @@ def _term(side: Side, place: int, row: Result, at: Mapping[str, Any], task: str)
 
 
 def _hardest_floor(score: Score) -> float | None:
-    """Return what a score must exceed to say anything: the greatest of chance and its floors.
+    """Return what a score must exceed to mean anything: the greatest of chance and its floors.
 
-    Of a score that is better the lower it is, its chance.
+    For a score that is better the lower it is, only chance counts.
     """
     known = [score.chance, *(score.floors.values() if score.higher_is_better else ())]
     return max((value for value in known if value is not None), default=None)
@@ -304,7 +304,7 @@ def _interval(score: Score) -> tuple[float, float] | None:
 def _compared(
     comparison: Comparison, sides: Sequence[Sequence[Term]], comparisons: int, paired: Pairing
 ) -> Compared:
-    """Return one of `comparisons` comparisons with its own verdict, and the p-values of either."""
+    """Return one of `comparisons` comparisons with its verdict and both p-values."""
     values = [fmean(term.value for term in side) for side in sides]
     interval = paired.ci95 or difference_interval(sides)
     how = "paired" if paired.ci95 else f"unpaired ({paired.why})" if paired.why else "unpaired"
@@ -312,7 +312,8 @@ def _compared(
     if interval:
         value = values[0] - (values[1] if len(values) > 1 else 0.0)
         low, high = _limits(comparison, sides)
-        # An interval may touch the end of a range; a tie of no width leaves a lead undecided.
+        # An interval may touch the end of a range; a tie with an interval of zero width is
+        # undecided.
         outside = (
             tail(value, interval, low - _touch(low)),
             tail(value, interval, high + _touch(high)),
@@ -334,7 +335,7 @@ def _p_of_floor(term: Term) -> float:
 
 
 def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[float, float]:
-    """Return between what a value must lie; where a score cannot lie beyond, there is no limit."""
+    """Return the limits of a value; infinite if the score cannot go beyond the limit anyway."""
     if len(sides) > 1:
         return comparison.low, comparison.high
     least, greatest = sides[0][0].limits
@@ -344,15 +345,15 @@ def _limits(comparison: Comparison, sides: Sequence[Sequence[Term]]) -> tuple[fl
 
 
 def _touch(limit: float) -> float:
-    """Return how near to a limit a number touches it."""
+    """Return the distance from a limit within which a number touches it."""
     return 1e-9 * max(1.0, abs(limit))
 
 
 def tail(value: float, interval: tuple[float, float], limit: float) -> float:
     """Return the one-sided p that the truth is not above a limit, from a 95 % interval.
 
-    Each half of the interval is that of a normal distribution: p is 2.5 % at the lower end, and
-    97.5 % at the upper one. A half without width is certain of its side.
+    Each half of the interval is treated as normal: p is 2.5 % at the lower end and 97.5 % at the
+    upper end. If a half has zero width, p is 0 or 1.
     """
     half = value - interval[0] if limit < value else interval[1] - value
     if half <= 0 or math.isinf(limit):
@@ -363,9 +364,9 @@ def tail(value: float, interval: tuple[float, float], limit: float) -> float:
 def difference_interval(
     sides: Sequence[Sequence[Term]],
 ) -> tuple[float, float] | None:
-    """Return the interval of the mean of one side, or of its lead over the other.
+    """Return the interval of the mean of one side, or of its difference from the other side.
 
-    A score on both sides counts with both weights. None where a score has no interval.
+    A score on both sides counts with both weights. None if a score has no interval.
     """
     weights: dict[Term, float] = {}
     for side, sign in zip(sides, (1, -1), strict=False):

@@ -1,7 +1,8 @@
-"""Which models cannot be told apart from the leader of a board, on its primary score.
+"""The models that do not differ significantly from the leader of a board, on its primary score.
 
-It is computed from the items of a board's rows wherever it is shown, and no filter changes it. Each
-model is compared only with the leader: "not told apart" from it says nothing of two others.
+The result is computed from the items of a board's rows wherever it is shown, and no filter changes
+it. Each model is compared only with the leader: two models that do not differ from the leader may
+still differ from each other.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from vlbench.report.rows import comparable_sets, cost, publishable
 from vlbench.report.texts import score_name
 from vlbench.results import Result, matching
 
-# The best is told apart from every other published model; a leader from some only, or from none.
+# The best model differs from every other published model; a leader differs from some or none.
 BEST, LEADER = "best", "leader"
 TIED, BEHIND, UNTESTED = "tied", "behind", "untested"
-# Below it a difference from the leader counts, after the correction for all pairs.
+# Below this level a difference from the leader counts, after the correction for all pairs.
 LEVEL = 0.05
-# Why rows that are not published are not tested.
+# Why unpublished rows are not tested.
 UNPUBLISHED = ("some of its data were missing", "its weights are random")
 
 
@@ -48,12 +49,12 @@ def _is_best(leaders: Leaders) -> bool:
 
 
 class Leaders(NamedTuple):
-    """The leader of a set of comparable rows, and how the others compare with it.
+    """The leader of a set of comparable rows, and how the other models compare with it.
 
-    `tied` cannot be told apart from it; `p` is that of each model tested, corrected for all pairs
-    of those models that are tested and no controls; `untested` has the reasons. `worst` are the
-    items that the models of the set get wrong most often. `detectable` is the difference from the
-    leader that would have been found.
+    `tied` lists the models that do not differ from the leader. `p` has the p of each tested model,
+    corrected for all pairs of tested models without controls. `untested` has the reasons. `worst`
+    are the items that the models of the set get wrong most often. `detectable` is the smallest
+    difference from the leader that the test would have detected.
     """
 
     leader: str
@@ -65,9 +66,9 @@ class Leaders(NamedTuple):
 
 
 def leaders_of(output: Path, board: Board, *, with_worst: bool = False) -> dict[str, Leaders]:
-    """Return the leader of each set of a board by `comparable`; none for a summary.
+    """Return the leader of each set of a board, by `comparable`; empty for a summary.
 
-    A set has none if no row can lead. The worst items are found only if asked for.
+    A set whose rows cannot lead is left out. The worst items are computed only `with_worst`.
     """
     if not board_file(output, board.task).is_file():
         return {}
@@ -82,19 +83,19 @@ def leaders_of(output: Path, board: Board, *, with_worst: bool = False) -> dict[
 def leaders_by_task(
     output: Path, boards: Iterable[Board], *, with_worst: bool = False
 ) -> dict[str, dict[str, Leaders]]:
-    """Return the leaders of boards by their tasks."""
+    """Return the leaders of boards, by task."""
     return {board.task: leaders_of(output, board, with_worst=with_worst) for board in boards}
 
 
 def _leaders(
     output: Path, board: Board, rows: Sequence[Result], *, with_worst: bool
 ) -> Leaders | None:
-    """Compare the models of one set with its leader; None where no row can lead.
+    """Compare the models of one set with its leader; None if no row can lead.
 
-    A control knows nothing, and leads only other controls. It is compared with the leader; where it
-    is ahead, the score is no evidence, and it counts as tied. The correction for all pairs is for
-    candidates for the lead: neither controls nor rows whose items cannot be joined with the
-    leader's.
+    A control ignores its inputs, and leads only other controls. It is compared with the leader; if
+    it is ahead, the score is no evidence, and the control counts as tied. The correction for all
+    pairs counts only candidates for the lead: neither controls nor rows whose items cannot be
+    joined with the leader's items.
     """
     good = publishable(rows)
     scored = {m: one[0] for m, row in good.items() if (one := matching(row.scores, board.primary))}
@@ -125,14 +126,14 @@ def _leaders(
     }
     sign = 1 if higher else -1
     tied = [m for m, one in tested.items() if p[m] >= LEVEL or sign * one.difference < 0]
-    # The credit of a weighted item does not say whether it is right.
+    # The credit of a weighted item does not show whether the answer is right.
     is_weighted = str(board.primary["metric"]).endswith(WEIGHTED)
     worst = [] if is_weighted else worst_items(models, lower=not higher)
     return Leaders(leader, tied, dict(sorted(untested.items())), p, worst, detectable)
 
 
 def _reason(row: Result, primary: Mapping[str, Any]) -> str:
-    """Return why a row is compared with no leader."""
+    """Return why a row is not compared with the leader."""
     if not matching(row.scores, primary):
         return f"it has no score {score_name(primary['metric'], primary['at'])}"
     return UNPUBLISHED[0] if row.is_partial else UNPUBLISHED[1]

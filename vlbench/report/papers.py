@@ -1,4 +1,4 @@
-"""The published numbers of a paper: which rows repeat them, and what these rows cost."""
+"""The published numbers of a paper: the rows that repeat them, and the cost of these rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.errors import counted
 from vlbench.report.reproduction import source_of
 
-# Bytes of a number of float32.
+# Bytes of a float32 number.
 NUMBER = 4
 
 # The columns of a table of rows.
@@ -22,11 +22,10 @@ HEADS = ("task", "model", "published", "data", "GB", "weights, GB", "hours")
 
 
 class Row(NamedTuple):
-    """A row to compute: its published values, gigabytes, and the hours that a board's row took.
+    """A row to compute: its published values, gigabytes, and the hours of the board's row.
 
-    What is not known is None.
-
-    `elsewhere` are those of its published values that other sources than the paper print.
+    Unknown values are None. `elsewhere` is the number of its published values from sources other
+    than the paper.
     """
 
     task: str
@@ -42,16 +41,16 @@ class Row(NamedTuple):
 
     @property
     def values(self) -> str:
-        """How many published values there are, those of other sources apart."""
+        """The number of published values, and separately those of other sources."""
         own = self.published - self.elsewhere
         return f"{own or '-'}" + (f", {self.elsewhere} elsewhere" if self.elsewhere else "")
 
 
 def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -> list[Row]:
-    """Return the rows of a paper's experiments, those that need the fewest bytes first.
+    """Return the rows of a paper's experiments, sorted by bytes, the smallest first.
 
-    Hours are those of the boards in `output`.
-    Raises UnknownNameError for a model that no source has.
+    Hours are read from the boards in `output`. Raises UnknownNameError for a model that no source
+    has.
     """
     boards = [] if output is None else folder_boards(output).values()
     hours = {
@@ -69,7 +68,7 @@ def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -
 
 
 def total(rows: Sequence[Row]) -> str:
-    """Return how many rows there are, the gigabytes to fetch, each once, and the hours known."""
+    """Return the number of rows, the gigabytes to download (each file once) and the known hours."""
     data = {row.data: row.data_gigabytes or 0 for row in rows}
     weights = {row.model: row.weights_gigabytes or 0 for row in rows}
     gigabytes = sum(data.values()) + sum(weights.values())

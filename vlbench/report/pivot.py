@@ -1,4 +1,4 @@
-"""Models x tasks: each model's primary score on each board, a table for each data set."""
+"""Models x tasks: each model's primary score on each board, one table for each data set."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from vlbench.report.texts import lead, number, score_name
 # The table of data sets with a single column, and of tasks whose titles name no data.
 OTHER_DATA = "Other data"
 
-# The tag of tasks on vlbench's own drawings and digits, which stand below those on real data.
+# The tag of tasks on drawings and digits shipped with vlbench; they come below real data.
 EMBEDDED = "embedded"
 
-# Beside a score, and what they mean.
+# Marks beside a score, and their meaning.
 BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
 BEST_NOTE = "* differs from every other model at 5 % (paired tests, corrected for all pairs)."
 APART_NOTE = "# not comparable with the rest of its column: other regions or parameters."
 TRAINED_NOTE = "^ the model was trained on the task's data set, or on part of it."
 CONTROL_NOTE = "Controls ignore their inputs."
 CHANCE = "chance"
-# How many steps there are from chance to the best of a column.
+# The number of steps from chance to the best score of a column.
 SHADES = 5
 COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
            "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
 
 
 class Column(NamedTuple):
-    """A task: its title, its primary score, and chance where that is the same for all models.
+    """A task: its title, its primary score, and chance if it is the same for all models.
 
-    Of a task whose board has several data sets, there is one for each, and `data` is its name, as
-    of a task on a user's own images, whose folder it is.
-    `head` is the title less the name of the data that a table has for all its columns.
+    If a task's board has several data sets, there is one column for each, and `data` is its name.
+    For a task on a user's own images, `data` is the name of the folder. `head` is the title without
+    the name of the data that all columns of a table share.
     """
 
     task: str
@@ -53,16 +53,17 @@ class Column(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What cells are found by."""
+        """The key of the column's cells."""
         return f"{self.task}: {self.data}" if self.data else self.task
 
 
 class Cell(NamedTuple):
-    """A model's entry on a board, and whether it is of another set of rows than most.
+    """A model's entry on a board, and whether it is outside its column's largest comparable set.
 
-    `shade` is how far its score lies from chance to the best of the column's models, in 0..SHADES,
-    and `trained_on` the task's data set if the model was trained on it. `marks` stand beside the
-    score, less those that all cells of the model have, which stand beside its name.
+    `shade` is the position of its score between chance and the best of the column's models, in
+    0..SHADES, and `trained_on` is the task's data set if the model was trained on it. `marks` are
+    shown beside the score; marks that all cells of the model share are shown beside its name
+    instead.
     """
 
     entry: Entry
@@ -82,7 +83,7 @@ class Cell(NamedTuple):
 
     @property
     def about(self) -> str:
-        """The 95 % interval of the score and its n, where it has them."""
+        """The 95 % interval of the score, if it has one, and its n."""
         score = self.entry.primary
         if score is None:
             return ""
@@ -93,7 +94,7 @@ class Cell(NamedTuple):
 class Pivot(NamedTuple):
     """The models of some tasks, by name, controls last, and their cells by column.
 
-    `marks` are what all cells of a model have.
+    `marks` are the marks that all cells of a model share.
     """
 
     title: str
@@ -111,9 +112,9 @@ def pivots(
 ) -> list[Pivot]:
     """Return a table for each data set with two columns or more, and one for all others.
 
-    Only rows that count are there, and boards with scores. Tables of drawings and digits come last.
-    With `models`, only those. The best are those of the `leaders` by task. Raises UnknownNameError
-    for a model without a row that counts.
+    Only publishable rows and boards with scores are included, and only `models` if given. Tables of
+    drawings and digits come last. The best models are taken from the `leaders`, by task. Raises
+    UnknownNameError for a model without a publishable row.
     """
     groups: dict[str, list[_Filled]] = {}
     for board in boards:
@@ -130,7 +131,7 @@ def pivots(
         return tables
     known = {model for table in tables for model in (*table.models, *table.controls)}
     require_known("model with scores", models, known)
-    # Shades stay those of all models.
+    # Shades are still those over all models.
     return [
         table._replace(
             models={model: table.models[model] for model in models if model in table.models},
@@ -141,9 +142,9 @@ def pivots(
 
 
 def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
-    """Return the names of data sets, real data first, then those with most tasks.
+    """Return the names of data sets, real data first, then by number of tasks, the most first.
 
-    `embedded` says of each task of a data set whether its data are vlbench's own.
+    `embedded` states for each task of a data set whether its data are shipped with vlbench.
     """
     return sorted(
         embedded,
@@ -152,10 +153,10 @@ def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
 
 
 def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
-    """Return the name of the data of some tables; empty if they have several, or no name.
+    """Return the name of the data of some tables; empty if they have several data sets or no name.
 
-    It is what the task's title names, or of a user's own images the folder's name: under one title,
-    boards may have the images of different folders.
+    It is the name in the task's title. For a user's own images it is the name of the folder, since
+    boards with the same title may have the images of different folders.
     """
     named = {table.data for table in tables} - {UNKNOWN}
     if spec is None or spec.is_on_images:
@@ -164,12 +165,12 @@ def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
 
 
 def data_of(title: str) -> str:
-    """Return the data that a task's title names, behind its last comma; empty if it names none."""
+    """Return the data that a task's title names after its last comma; empty if it names none."""
     return title.rpartition(", ")[2] if ", " in title else ""
 
 
 def mark_notes(pivots: Sequence[Pivot]) -> str:
-    """Return what the marks in some tables mean."""
+    """Return the meaning of the marks in some tables."""
     rows = [own for pivot in pivots for own in (*pivot.models.values(), *pivot.controls.values())]
     cells = [cell for own in rows for cell in own.values()]
     notes = {
@@ -182,7 +183,7 @@ def mark_notes(pivots: Sequence[Pivot]) -> str:
 
 
 def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
-    """Return one table of several, its columns in the order of the boards.
+    """Return one table made of several, its columns in the order of the boards.
 
     Its rows are in the order of the `models`, or by name.
     """
@@ -201,7 +202,7 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
 
 
 def caption(pivot: Pivot) -> str:
-    """Return n and how far the 95 % intervals reach, of each column."""
+    """Return, for each column, n and how far the 95 % intervals reach, then the notes on marks."""
     parts = []
     for column in pivot.columns:
         cells = [own[column.key] for own in pivot.models.values() if column.key in own]
@@ -218,20 +219,20 @@ def caption(pivot: Pivot) -> str:
 
 
 def place_of(board: Board, catalog: Catalog) -> str:
-    """Return a board's paper and the place in it; of a group, of its first task that has one."""
+    """Return a board's paper and the place in it; for a group, of its first task that has one."""
     spec = catalog.tasks.get(board.task)
     papers = [spec.paper, *(catalog.tasks[name].paper for name in spec.group)] if spec else []
     return next(filter(None, [board.paper, *papers]), "")
 
 
 def within(title: str, data: str) -> str:
-    """Return a task's title under a heading that names its data."""
+    """Return a task's title without the data that its heading names."""
     bare = title.removesuffix(f": {data}")
     return title if data == OTHER_DATA else bare.removesuffix(f", {data_of(bare)}")
 
 
 class _Filled(NamedTuple):
-    """A column, its tables, the task's data set by model that was trained on it, and its tag."""
+    """A column, its tables, the data set by model trained on it, and whether it is embedded."""
 
     column: Column
     tables: Sequence[ScoreTable]
@@ -260,7 +261,7 @@ def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
 
 
 def _marked(pivot: Pivot) -> Pivot:
-    """Return a table with its marks beside a model's name if all its cells have them."""
+    """Return a table in which marks that all cells of a model share are moved to its name."""
     common: dict[str, str] = {}
     rows: list[dict[str, dict[str, Cell]]] = []
     for kind in (pivot.models, pivot.controls):
@@ -281,7 +282,7 @@ def _marked(pivot: Pivot) -> Pivot:
 
 
 def _marks(cell: Cell) -> list[str]:
-    """Return what is to be known of a model beside a score."""
+    """Return the marks of a cell: trained on the data, mostly ties, and others."""
     row = cell.entry.row
     trained = [TRAINED_MARK] if cell.trained_on else []
     ties = [ties_mark(row)] if row.is_mostly_tied else []
@@ -293,7 +294,7 @@ def _columns(
 ) -> Iterator[_Filled]:
     """Yield the column of each data set of a board, by name.
 
-    The largest set comes first, whose rows count for models with several.
+    The largest set of comparable rows comes first; its rows are used for models with several rows.
     """
     by_name: dict[str, list[ScoreTable]] = {}
     for table in tables_of(board, leaders, spec):
@@ -311,7 +312,7 @@ def _columns(
 
 
 def _shade(models: Sequence[dict[str, Cell]], column: str) -> None:
-    """Shade the cells of a column whose scores have a chance, ties alike."""
+    """Shade the cells of a column whose scores have a chance; equal scores get equal shades."""
     cells = {i: own[column] for i, own in enumerate(models) if column in own}
     gains = {
         i: (score.value - score.chance) * (1 if score.higher_is_better else -1)
@@ -331,7 +332,7 @@ def _chance(tables: Sequence[ScoreTable]) -> str:
 
 
 def grid(pivot: Pivot) -> list[list[str]]:
-    """Return the head and the rows of a table: models, chance, controls; a dash for no score."""
+    """Return the header and rows of a table: models, chance, controls; a dash for no score."""
 
     def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
         texts = (cells[c.key].text if c.key in cells else "" for c in pivot.columns)
@@ -350,7 +351,7 @@ def grid(pivot: Pivot) -> list[list[str]]:
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each model, task and data set that has a score, for CSV and JSON."""
+    """Yield a line for each model, task and data set with a score, for CSV and JSON."""
     for pivot in found:
         for is_control, rows in ((False, pivot.models), (True, pivot.controls)):
             for model, cells in rows.items():

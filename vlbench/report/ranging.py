@@ -1,8 +1,8 @@
-"""The verdicts on a finding: one, or for a finding that ranges over models one for each.
+"""The verdict on a finding, or, if a finding ranges over models, a verdict for each model.
 
-Of k models that are tested, the p-values for and those against are each corrected by Holm's rule
-over the models, at 2.5 %: the probability of calling any model wrongly, in either direction, is at
-most 5 %. Intervals are not corrected.
+For k tested models, the p-values for and the p-values against are each corrected by Holm's rule
+over the models, at 2.5 %: the probability of any wrong verdict, in either direction, is at most 5
+%. Intervals are not corrected.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from vlbench.report.judging import (
 
 
 def verdicts(finding: Finding, evidence: Evidence) -> dict[str, Judgement]:
-    """Return the verdict on each model that a finding ranges over, corrected over those tested.
+    """Return the verdict on each model that a finding ranges over, corrected over tested models.
 
-    That of a finding that ranges over no models stands under "".
+    The verdict on a finding that ranges over no models has the key "".
     """
     if not finding.range:
         return {"": judge(finding, evidence)}
@@ -43,8 +43,9 @@ def verdicts(finding: Finding, evidence: Evidence) -> dict[str, Judgement]:
 def models_in(finding: Finding, evidence: Evidence) -> list[str]:
     """Return the models that a finding ranges over, by name, without those that its sides name.
 
-    They are those of its list, or those with a row on one of its boards that have the capabilities;
-    no controls. What no models.yaml lists has the capabilities that the tasks of its rows need.
+    They are the models of its list, or the models with a row on one of its boards that have the
+    capabilities; controls are left out. A model that no models.yaml lists is taken to have the
+    capabilities that the tasks of its rows need.
     """
     assert finding.range
     named = {model for side in finding.sides for model in side.models}
@@ -61,15 +62,15 @@ def models_in(finding: Finding, evidence: Evidence) -> list[str]:
 
 
 def _capabilities(spec: ModelSpec) -> set[str]:
-    """Return the capabilities of a model that can be had."""
+    """Return the capabilities of a model; empty if it is unavailable."""
     return set() if spec.unavailable else set(capabilities_of(spec) or ())
 
 
 def weakest(judgement: Judgement) -> Compared:
-    """Return the comparison of a finding that its support depends on."""
+    """Return the comparison of a finding with the weakest support (the largest p)."""
     return max(judgement.compared, key=lambda compared: compared.p_for)
 
 
 def estimate(compared: Compared) -> float:
-    """Return a difference of two sides, or the score of one."""
+    """Return the difference of two sides, or the score of a single side."""
     return compared.values[0] - (compared.values[1] if len(compared.values) > 1 else 0.0)

@@ -1,4 +1,4 @@
-"""A paper's numbers and findings beside what boards hold, for every format."""
+"""A paper's numbers and findings beside the results on boards, for every format."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ COLUMNS = (
     *("paper", "finding", "where", "task", "model", "score", "published", "verdict", "value"),
     *("ci95_low", "ci95_high", "unit", "p_for", "p_against", "compared", "why_not_measured"),
 )
-# What tables show of published values and of findings.
+# The columns of the tables of published values and of findings.
 VALUES = ("task", "model", "score", "where", "published", "ours", "difference")
 VERDICTS = ("finding", "model", "verdict", "by")
 
 
 class Reference(NamedTuple):
-    """A published value, its source, and our score of it or the row or score that is missing."""
+    """A published value, its source, and our score of it, or what is missing."""
 
     spec: TaskSpec
     given: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """What makes it one value: two tasks may repeat the same one."""
+        """The identity of the value: two tasks may repeat the same published value."""
         same = (self.given.get(key) for key in ("model", "metric", "floor", "value"))
         return (self.source, *same, frozenset(self.given.get("at", {}).items()))
 
@@ -58,9 +58,9 @@ class Grid(NamedTuple):
 
 
 class Reproduction(NamedTuple):
-    """What boards hold of a paper: of each of its numbers, and of each of its findings.
+    """The results on boards for a paper: for each of its numbers, and for each of its findings.
 
-    A finding has a verdict for each model that it ranges over, or one under "".
+    A finding has a verdict for each model that it ranges over, or a single verdict with the key "".
     """
 
     paper: FindingsSpec
@@ -75,7 +75,7 @@ class Reproduction(NamedTuple):
 
     @property
     def by_source(self) -> dict[str, list[Reference]]:
-        """The published values by their source, the paper's own first."""
+        """The published values by source, the paper's values first."""
         sources: dict[str, list[Reference]] = {self.paper.paper: []}
         for one in self.references:
             sources.setdefault(one.source, []).append(one)
@@ -97,7 +97,7 @@ def find_papers(findings: Mapping[str, FindingsSpec], name: str = "") -> list[Fi
 
 
 def reproduce(paper: FindingsSpec, catalog: Catalog, output: Path) -> Reproduction:
-    """Return what the boards of a folder hold of a paper. Raises SpecError for malformed ones."""
+    """Return the results of a folder for a paper. Raises SpecError for malformed boards."""
     specs = tasks_of_paper(paper, catalog)
     boards = read_boards(output, specs)
     evidence = Evidence(boards, catalog, output)
@@ -106,9 +106,9 @@ def reproduce(paper: FindingsSpec, catalog: Catalog, output: Path) -> Reproducti
 
 
 def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
-    """Return the tasks with published values of the paper's, and those that its findings name.
+    """Return the tasks of the paper that have published values, and the tasks its findings name.
 
-    The first are those of the paper, and those of its experiments.
+    The first are the tasks of the paper itself and of its experiments.
     """
     run = {one.task for one in paper.experiments}
     cited = [
@@ -122,7 +122,7 @@ def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
 
 
 def summary(found: Reproduction) -> list[str]:
-    """Return how much of a paper was measured, and one line of what was not."""
+    """Return how much of a paper was measured, and one line on what was not."""
     own, *others = found.by_source.values()
     published, values = count_values(own)
     findings = sum(
@@ -142,13 +142,13 @@ def summary(found: Reproduction) -> list[str]:
 
 
 def count_values(references: Iterable[Reference]) -> tuple[int, int]:
-    """Return how many values are published, each counted once, and how many are measured."""
+    """Return the number of published values, each counted once, and of those measured."""
     ours = {one.key for one in references if isinstance(one.ours, Score)}
     return len({one.key for one in references}), len(ours)
 
 
 class Line(NamedTuple):
-    """A published value, or a finding on one model: numbers by column, and cells of a table.
+    """A published value, or a finding on one model: numbers by column, and the cells of a table.
 
     It has no cells if it was not measured.
     """
@@ -174,7 +174,7 @@ def lines(found: Reproduction) -> Iterator[Line]:
             numbers, cells = about | {"model": model} | _verdict_numbers(judgement), list[str]()
             if judgement.verdict != MISSING:
                 cells = [sentence, model, judgement.verdict, told(judgement)]
-                sentence = ""  # Only the first row of a finding has it.
+                sentence = ""  # Only the first row of a finding has the sentence.
             yield Line(title, VERDICTS, cells, numbers)
         if not by_model:
             numbers = about | {"why_not_measured": "no model has a row of its task"}
@@ -182,9 +182,9 @@ def lines(found: Reproduction) -> Iterator[Line]:
 
 
 def grids(found: Reproduction) -> list[Grid]:
-    """Return the numbers and the findings of a paper that were measured, if any.
+    """Return tables of the numbers and findings of a paper that were measured, if any.
 
-    Numbers of other sources have a table for each source.
+    Numbers of each other source have a separate table.
     """
     rows: dict[tuple[str, Sequence[str]], list[Sequence[str]]] = {}
     rows[f"{found.title}: numbers", VALUES] = []
@@ -236,7 +236,7 @@ def _verdict_numbers(judgement: Judgement) -> dict[str, Any]:
 
 
 def _references(paper: FindingsSpec, specs: Sequence[TaskSpec], boards: Boards) -> list[Reference]:
-    """Return the published values of a paper's tasks and experiments beside ours."""
+    """Return the published values of a paper's tasks and experiments beside our scores."""
     run = {one.task for one in paper.experiments}
     return [
         Reference(spec, given, source_of(given, spec, paper), _ours(spec, given, boards))
@@ -252,7 +252,7 @@ def source_of(given: Mapping[str, Any], spec: TaskSpec, paper: FindingsSpec) -> 
 
 
 def _is_of(spec: TaskSpec, paper: FindingsSpec) -> bool:
-    """Return whether a task is of a paper: tasks add the section to its id."""
+    """Return whether a task is of a paper; the task's `paper` may add a section to the id."""
     return bool(paper.paper) and f"{spec.paper},".startswith(f"{paper.paper},")
 
 
@@ -264,13 +264,13 @@ def _ours(spec: TaskSpec, given: Mapping[str, Any], boards: Boards) -> Score | L
 
 
 def name_of(given: Mapping[str, Any]) -> str:
-    """Return what the score of a published value is called, or the floor of a score."""
+    """Return the name of the score of a published value, or of the floor of a score."""
     name = score_name(given["metric"], given.get("at", {}))
     return f"{name}: {given['floor']}" if "floor" in given else name
 
 
 def _sentence(finding: Finding) -> str:
-    """Return a finding's sentence, where it is in its paper, and its tasks."""
+    """Return a finding's sentence, its place in the paper, and its tasks."""
     place = ", ".join(filter(None, [finding.where, *finding.tasks]))
     return f"{finding.text} [{place}]" if place else finding.text
 

@@ -1,4 +1,4 @@
-"""The rows of a board that summaries, figures and exports use."""
+"""Selection and order of the rows of a board for summaries, figures and exports."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vlbench.results import Result, Score, matching
 def publishable(results: Sequence[Result]) -> dict[str, Result]:
     """Return the complete ok rows of models with trained weights, by model.
 
-    A model with two such rows has none here: their data or parameters differ, so that they may not
-    be compared, and nothing says which one to take.
+    A model with two such rows is left out: their data or parameters differ, so they are not
+    comparable, and it is unknown which row to use.
     """
     good = [row for row in results if not unpublished(row)]
     often = Counter(row.model for row in good)
@@ -29,13 +29,13 @@ def publishable(results: Sequence[Result]) -> dict[str, Result]:
 
 
 def matrices_of(board: Board) -> str:
-    """Return the artifact of a board's rows by which models are compared; nothing where none is."""
+    """Return the artifact by which the models of a board are compared; empty if there is none."""
     kept = {name for row in board.results for name in row.artifacts}
     return next((name for name in KINDS if name in kept), "")
 
 
 def unpublished(row: Result) -> str:
-    """Return why a row's numbers are not published; nothing where they are."""
+    """Return why a row's numbers are not published; empty if they are."""
     if row.status != "ok":
         return f"{row.status}, {row.reason}"
     if row.is_partial:
@@ -49,12 +49,12 @@ def is_random(row: Result) -> bool:
 
 
 def ties_mark(row: Result) -> str:
-    """Return the mark beside a score if most choices were tied; otherwise nothing."""
+    """Return the mark beside a score if most choices were tied; otherwise empty."""
     return " (mostly ties)" if row.is_mostly_tied else ""
 
 
 def comparable_sets(rows: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return the ok rows by what a fair comparison shares, in the order of each set's first row."""
+    """Return the ok rows by `comparable`, in the order of each set's first row."""
     sets: dict[str, list[Result]] = {}
     for row in rows:
         if row.status == "ok":
@@ -63,7 +63,7 @@ def comparable_sets(rows: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Result, Score | None]]:
-    """Return rows with their primary score, best first, equal ones as they come, none last."""
+    """Return rows with their primary score, best first, ties in the given order, None last."""
     scored = [(row, next(iter(matching(row.scores, primary)), None)) for row in rows]
     return sorted(scored, key=lambda pair: (pair[1] is None, cost(pair[1]) if pair[1] else 0.0))
 
@@ -76,8 +76,8 @@ def cost(score: Score) -> float:
 class Published(NamedTuple):
     """A published value of a score, and where it is published.
 
-    `difference` is ours minus the paper's, and `in_stderr` the same in standard errors of ours;
-    None where our score has none, or one of 0.
+    `difference` is our score minus the paper's, and `in_stderr` is the same in standard errors of
+    our score; None if our score has no standard error, or 0.
     """
 
     value: float
@@ -87,7 +87,7 @@ class Published(NamedTuple):
 
 
 def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
-    """Return what a task's file says was published for this model and score; None for nothing."""
+    """Return the value that a task's file gives for this model and score; None if there is none."""
     for given in spec.reference:
         if given["model"] == model and "floor" not in given and matching([score], given):
             return compare(given, score)
@@ -95,7 +95,7 @@ def published(spec: TaskSpec, model: str, score: Score) -> Published | None:
 
 
 def score_of(given: Mapping[str, Any], scores: Sequence[Score]) -> Score | None:
-    """Return the score that a published value is of, or the floor of it; None if there is none."""
+    """Return the score, or floor of a score, that a published value refers to; None if missing."""
     score = next(iter(matching(scores, given)), None)
     if score is None or "floor" not in given:
         return score
@@ -111,14 +111,14 @@ def compare(given: Mapping[str, Any], ours: Score) -> Published:
 
 
 def place(given: Mapping[str, Any]) -> str:
-    """Return where a value is published: its source, if that is not the task's paper, and where."""
+    """Return where a value is published: its source, if not the task's paper, and the place."""
     return ", ".join(filter(None, (given.get("source"), given["where"])))
 
 
 def named_files(output: Path, names: Sequence[str]) -> list[Path]:
-    """Return the files of the boards and summaries that are named, or of all of a folder.
+    """Return the files of the named boards and summaries; of all in the folder if none is named.
 
-    Raises UnknownNameError for a name that has none, and for a folder without any.
+    Raises UnknownNameError for a name without a file, and for a folder without boards.
     """
     files = [*output.glob("*.json"), *output.glob("summaries/*.json")]
     there = {file.stem: file for file in sorted(files)}
@@ -133,14 +133,14 @@ def named_files(output: Path, names: Sequence[str]) -> list[Path]:
 
 
 def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
-    """Return the boards and summaries that are named, or all of a folder; raises likewise."""
+    """Return the named boards and summaries, or all of a folder; raises like `named_files`."""
     return [board for board in map(read_board, named_files(output, names)) if board]
 
 
 def folder_of(output: Path, model: str, task: str = "") -> Path:
-    """Return the folder that a model's rows, of all tasks or of one, are read from.
+    """Return the folder from which a model's rows, of all tasks or of one, are read.
 
-    That is the output, or vlbench's own boards where these alone have some. Raises SpecError.
+    It is the output, or vlbench's shipped boards if only these have such rows. Raises SpecError.
     """
     shipped = shipped_boards()
     is_lent = shipped and not _has_row(output, model, task) and _has_row(shipped, model, task)
@@ -148,18 +148,18 @@ def folder_of(output: Path, model: str, task: str = "") -> Path:
 
 
 def lent(model: str) -> str:
-    """Return how a user is told that a model's rows are not those of the output."""
+    """Return the message that a model's rows come from the shipped boards."""
     return f"{model}: from the boards shipped with vlbench"
 
 
 def models_of_ones_own(folder: Path) -> list[str]:
-    """Return the models on a folder's boards that vlbench's own boards lack."""
+    """Return the models on a folder's boards that are not on the boards shipped with vlbench."""
     shipped, models = shipped_boards(), _models(folder)
     return sorted(models - _models(shipped)) if shipped and models else sorted(models)
 
 
 def _models(folder: Path) -> set[str]:
-    """Return the models on a folder's boards; malformed boards have none."""
+    """Return the models on a folder's boards; malformed boards are ignored."""
     boards = []
     for file in folder.glob("*.json"):
         with suppress(SpecError):

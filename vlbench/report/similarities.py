@@ -1,6 +1,6 @@
 """Similarity of models: correlations of their matrices. arXiv:2104.08313, section 4.
 
-Each model is compared with each other one, also across the tasks of a group. The matrices are of
+Each model is compared with each other model, also across the tasks of a group. The matrices are
 distances between classes, or kernels of images, whose correlation is the debiased CKA.
 """
 
@@ -36,9 +36,9 @@ from vlbench.report.rows import matrices_of
 from vlbench.results import Result, Score, score_row
 
 Floats = NDArray[np.float64]
-# Each build permutes the classes in the same way.
+# With a fixed seed each build permutes the classes in the same way.
 SEED = 0
-# The bounds of a noise ceiling, as scores.
+# The lower and upper bound of a noise ceiling, as scores.
 CEILING = ("noise_ceiling_lower", "noise_ceiling_upper")
 NO_CHANCE = "an upper bound of the correlation beside it; guessing does not reach it"
 
@@ -46,11 +46,10 @@ NO_CHANCE = "an upper bound of the correlation beside it; guessing does not reac
 class Member(NamedTuple):
     """One model in a comparison, the classes that its matrix is over, and their categories.
 
-    Those of a kernel are images, and the blocks that intervals leave out.
-
-    `name` is `model`, or longer if the model is on two boards. The matrix is read where it is
-    needed: hundreds of 1,000 classes are gigabytes. `reliability` is its row's primary score, where
-    that is a correlation.
+    For a kernel, `classes` are images, and `categories` are the blocks that the jackknife leaves
+    out. `name` is `model`, or longer if the model is on two boards. The matrix is read only when
+    needed: hundreds of matrices of 1,000 classes are gigabytes. `reliability` is the row's primary
+    score if that is a correlation.
     """
 
     kind: Kind
@@ -67,8 +66,9 @@ class Member(NamedTuple):
 def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[str, str]]:
     """Return the models that can be compared, and for each other publishable row why it cannot.
 
-    On each board, the rows with the most frequent `comparable` are taken, of the data with most
-    rows. All matrices must be of one kind, over the same classes as the first.
+    On each board, the data set with the most rows is taken, and of these the rows with the most
+    frequent `comparable`. All matrices must be of one kind, over the same classes as the first
+    matrix.
     """
     kind = kind_of(boards)
     members: list[Member] = []
@@ -77,7 +77,7 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
         by_name = published_by_data(board.results)
         largest = max(by_name.values(), key=len, default={})
         common = Counter(row.comparable for _, row in sorted(largest.items())).most_common(1)
-        # Those of the largest come first, and keep the names of their models.
+        # Rows of the largest data set come first, and keep the names of their models.
         in_order = sorted(by_name.values(), key=lambda own: own is not largest)
         for model, row in (pair for own in in_order for pair in sorted(own.items())):
             name = _name(model, board.task, [*(m.name for m in members), *left_out], boards[0].task)
@@ -95,7 +95,7 @@ def joined(output: Path, boards: Sequence[Board]) -> tuple[list[Member], dict[st
 
 
 def kind_of(boards: Sequence[Board]) -> Kind:
-    """Return what is compared on boards; distances, which are then missed, where none keeps any."""
+    """Return the kind of matrix that boards compare; if rows keep none, distances."""
     return KINDS[next(filter(None, map(matrices_of, boards)), next(iter(KINDS)))]
 
 
@@ -136,9 +136,10 @@ def _member(output: Path, kind: Kind, name: str, row: Result) -> Member | str:
 
 
 class Similarities(NamedTuple):
-    """The correlations of K matrices, Pearson's and, where the kind has one, Spearman's, [K, K].
+    """The correlations of K matrices: Pearson's and, if the kind has ranks, Spearman's, [K, K].
 
-    Of Pearson's, the intervals of each row and of its mean over the other matrices, and the floors.
+    For Pearson's correlation also the intervals of each row, of the row's mean over the other
+    matrices, and the floors.
     """
 
     pearson: Floats
@@ -151,9 +152,10 @@ class Similarities(NamedTuple):
 def similarities(members: Sequence[Member]) -> Similarities:
     """Return the correlations of the matrices of two or more models.
 
-    Intervals are of a jackknife over the categories of the classes. A floor is the 95th percentile
-    under 100 permutations of the classes of one matrix, and 100 of the other. The rank correlation
-    has neither, as in arXiv:2104.08313; Kendall's takes .1 s a pair, hours for hundreds of models.
+    Intervals come from a jackknife over the categories of the classes. A floor is the 95th
+    percentile under 100 permutations of the classes of one matrix, and 100 of the other. The rank
+    correlation has neither interval nor floor, as in arXiv:2104.08313; Kendall's takes .1 s a pair,
+    hours for hundreds of models.
     """
     count = len(members)
     table = standardised((member.read_matrix() for member in members), count, np.float32)
@@ -167,7 +169,7 @@ def similarities(members: Sequence[Member]) -> Similarities:
             mean, mean_less = ((r.sum(-1) - r[..., i]) / (count - 1) for r in (pearson[i], less))
             of_means.append(jackknife(mean, mean_less))
             intervals.append(jackknife(pearson[i], less))
-    del table  # of 500 matrices of 1,000 classes, 1 GB
+    del table  # 1 GB for 500 matrices of 1,000 classes
     spearman = None
     if members[0].kind.rank:
         ranks = (rankdata(member.read_matrix()) for member in members)
@@ -176,9 +178,9 @@ def similarities(members: Sequence[Member]) -> Similarities:
 
 
 def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator[dict[str, Any]]:
-    """Yield a row for each model: its correlation with each other, and their mean.
+    """Yield a row for each model: its correlation with each other model, and their mean.
 
-    Each has the bounds of the noise ceiling.
+    Each correlation and mean has the bounds of the noise ceiling.
     """
     kind, classes, places = members[0].kind, len(members[0].classes), range(len(members))
     keys = json.dumps(sorted({member.comparable for member in members}))
@@ -202,16 +204,17 @@ def similarity_rows(members: Sequence[Member], matrix: Similarities) -> Iterator
 
 
 def _ceilings(members: Sequence[Member]) -> Floats:
-    """Return the bounds [2, K, K] of how two measured matrices correlate, if the true ones agree.
+    """Return the bounds [2, K, K] of the correlation of two measured matrices.
 
-    Each bound is the product of both matrices' own. NaN where a matrix has no reliability.
+    They hold if the true matrices agree. Each is the product of the bounds of both matrices, or NaN
+    if a matrix has no reliability.
     """
     own = noise_ceiling(np.array([member.reliability for member in members], np.float64))
     return np.stack([np.outer(bound, bound) for bound in own])
 
 
 def _ceiling(bounds: Floats, classes: int, at: Mapping[str, str] | None = None) -> list[Score]:
-    """Return the bounds of a noise ceiling as scores; none without reliability."""
+    """Return the bounds of a noise ceiling as scores; empty without reliability."""
     if np.isnan(bounds).any():
         return []
     return [

@@ -1,7 +1,7 @@
-"""The table of a board: comparable rows, best first, with what it takes to judge each score.
+"""The table of a board: comparable rows, best first, with the context of each score.
 
-The terminal, the exports and the page print it: which rows share a table, in which order, and what
-their cells contain is decided only here.
+The terminal, the exports and the page print it: which rows share a table, their order, and the
+content of the cells are decided only here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vlbench.report.rows import Published, comparable_sets, published, ranked, u
 from vlbench.report.texts import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
 
-# A number as a text, with its unit or, where the head of its column has that, without.
+# Formats a number, with its unit, or without it if the head of the column contains the unit.
 Number = Callable[[float, str], str]
 
 # The columns beside each primary score, in this order.
@@ -30,11 +30,11 @@ HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
 class Entry(NamedTuple):
     """A row of a table.
 
-    `primary` is the score that represents the task, None if the row lacks it; `published` has what
-    a paper gives for each score, or None; `standing` is that against the leader, or empty, and `p`
-    its p-value where it was tested, and `detectable` the difference that would have been found. A
-    row that `is_apart` is not comparable with the others of its table. `data` is the name of its
-    data on its board.
+    `primary` is the score that represents the task, None if the row has no such score. `published`
+    has the paper's value for each score, or None. `standing` is the standing against the leader, or
+    empty; `p` is its p-value if it was tested, and `detectable` the smallest difference that the
+    test would have detected. A row that `is_apart` is not comparable with the other rows of its
+    table. `data` is the name of its data on its board.
     """
 
     row: Result
@@ -48,27 +48,27 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The model's name, whether it is a control, and how a model that generates was asked."""
+        """The model's name, whether it is a control, and the prompt of a model that generates."""
         return self.row.label
 
     @property
     def reference(self) -> Published | None:
-        """What a paper gives for the primary score."""
+        """The paper's value for the primary score."""
         pairs = zip(self.row.scores, self.published, strict=True)
         return next((given for score, given in pairs if score is self.primary), None)
 
     @property
     def is_best(self) -> bool:
-        """Whether the model is told apart from every other one of its set."""
+        """Whether the model differs significantly from every other model of its set."""
         return self.standing == BEST
 
 
 class ScoreTable(NamedTuple):
-    """Rows that may be compared, best first; those without the score are last, then controls.
+    """Rows that may be compared, best first; rows without the score come later, then controls.
 
-    A single row of the same data that cannot be compared with them is below, marked. `place` is the
-    number of the table and how many the board has, `set_name` what sets it apart from these.
-    `leaders` are those of the set where they are known.
+    A single row of the same data that is not comparable with them is included with a mark. `place`
+    is the number of the table and the number of tables of the board, `set_name` what distinguishes
+    it from the other tables. `leaders` are the leaders of the set, if known.
     """
 
     title: str
@@ -90,22 +90,22 @@ class ScoreTable(NamedTuple):
 
     @property
     def models(self) -> list[Entry]:
-        """The rows of models, which know something of their inputs."""
+        """The rows of models that are not controls."""
         return [entry for entry in self.entries if not entry.row.is_control]
 
     @property
     def controls(self) -> list[Entry]:
-        """The rows of controls, which know nothing of theirs."""
+        """The rows of controls, which ignore their inputs."""
         return [entry for entry in self.entries if entry.row.is_control]
 
     @property
     def scores(self) -> list[Score]:
-        """The primary scores that there are."""
+        """The primary scores of the rows that have one."""
         return [entry.primary for entry in self.entries if entry.primary]
 
     @property
     def heads(self) -> list[str]:
-        """Those of `HEADS` under which something is known, or could be of any table."""
+        """The columns to show: always-present ones, and others that have a value."""
         known = {STANDING: bool(self.leaders and self.leaders.p)}
         known[STANDING] |= any(entry.is_apart for entry in self.entries)
         known[PUBLISHED] = any(entry.reference for entry in self.entries)
@@ -119,9 +119,9 @@ def table_of(
     leaders: Leaders | None = None,
     spec: TaskSpec | None = None,
 ) -> ScoreTable:
-    """Return the table of rows that may be compared with each other, equal ones by name.
+    """Return the table of comparable rows, ties sorted by name.
 
-    `spec` is their task, where it is known: publishable rows have its published values.
+    `spec` is their task, if known: publishable rows get its published values.
     """
     return ScoreTable(title, primary, _entries(primary, rows, leaders, spec), leaders)
 
@@ -146,9 +146,9 @@ def _entries(
 def tables_of(
     board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None = None
 ) -> list[ScoreTable]:
-    """Return a table for each set of comparable rows: data with most rows first, then by name.
+    """Return a table for each set of comparable rows: data with the most rows first, then by name.
 
-    A set of one row is put in the first table of its data, marked. `leaders` are given by
+    A set of one row is put in the first table of its data, with a mark. `leaders` are by
     `comparable`.
     """
     by_size = sorted(by_data(board.results).items(), key=lambda one: (-len(one[1]), one[0]))
@@ -189,7 +189,7 @@ def _tables_of_data(
 
 
 def title_of(name: str, spec: TaskSpec | None, board: Board | None = None) -> str:
-    """Return the title of a task: that of its file, or of its rows, or its name in plain words."""
+    """Return the title of a task: from its file, from its rows, or its name in plain words."""
     return _own_title(spec, board) or spaced(name).capitalize()
 
 
@@ -209,7 +209,7 @@ def heading(board: Board, spec: TaskSpec | None) -> str:
 
 
 def cells(entry: Entry, number: Number = number) -> dict[str, str]:
-    """Return the cells beside an entry's primary score, by `HEADS`; empty is what is unknown."""
+    """Return the cells beside an entry's primary score, by `HEADS`; empty if unknown."""
     score = entry.primary
     if score is None:
         return dict.fromkeys(HEADS, "")
@@ -225,7 +225,7 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
 
 
 def _standing_text(entry: Entry, unit: str) -> str:
-    """Return how a model compares: behind with its p, tied with what would have been found."""
+    """Return how a model compares: behind with p, or tied with the detectable difference."""
     if entry.is_apart:
         return APART
     if entry.standing == BEHIND and entry.p is not None:
@@ -238,8 +238,8 @@ def _standing_text(entry: Entry, unit: str) -> str:
 def interval(score: Score) -> str:
     """Return the 95 % interval of a score, both ends with the same decimals; empty without one.
 
-    Fractions are percentages with one, correlations have three; of others, the larger end has four
-    significant digits.
+    Fractions are percentages with one decimal, and correlations have three decimals. For other
+    units, the end with the larger absolute value has four significant digits.
     """
     if not score.ci95:
         return ""
@@ -255,13 +255,13 @@ def interval(score: Score) -> str:
 
 
 def _floor(score: Score, number: Number) -> str:
-    """Return the floor that is hardest to beat, and its name."""
+    """Return the value and name of the floor that is hardest to beat."""
     floor = hardest_floor(score)
     return f"{number(floor[1], score.unit)} {spaced(floor[0])}" if floor else ""
 
 
 def _published_number(paper: Published | None, unit: str, number: Number) -> str:
-    """Return a paper's number, where it is, and how far ours lies above it."""
+    """Return a paper's number, its place, and the difference of our score from it."""
     if paper is None:
         return ""
     errors = "" if paper.in_stderr is None else f", {paper.in_stderr:+.1f} SE"
@@ -270,14 +270,14 @@ def _published_number(paper: Published | None, unit: str, number: Number) -> str
 
 
 def key_of(score: Score) -> Hashable:
-    """Return what names a score within its row."""
+    """Return what identifies a score within its row."""
     return score.metric, frozenset(score.at.items())
 
 
 def other_scores(table: ScoreTable) -> list[Score]:
-    """Return one score of each metric and conditions that are not the primary ones.
+    """Return one score of each metric and conditions except the primary score.
 
-    Those under the primary score's conditions come first.
+    Scores under the primary score's conditions come first.
     """
     at = frozenset(table.primary.get("at", {}).items())
     scores: dict[Hashable, Score] = {}

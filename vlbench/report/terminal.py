@@ -14,7 +14,7 @@ from vlbench.report.table import Entry, ScoreTable, cells, key_of, other_scores,
 from vlbench.report.texts import number
 from vlbench.results import Result
 
-# What a narrow terminal keeps beside a score.
+# The columns that a narrow terminal keeps beside a score.
 KEPT = ("95 % interval", "n", "chance")
 
 

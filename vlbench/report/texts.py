@@ -1,4 +1,4 @@
-"""Texts and tables for a terminal, and what numbers look like everywhere."""
+"""Texts and tables for a terminal, and the format of numbers everywhere."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vlbench.results import At, Score
 # The style of the header of a column that may be left out; it looks like any other.
 OPTIONAL = "optional"
 
-# What stays on one line, from the most to the least: an interval, a number with its unit, a word.
+# What stays on one line, from most to least: an interval, a number with its unit, a word.
 NUMBER = r"[-+]?[\d.,]+ (?:%|points)|p <?[\d.]+|\S+"
 WHOLE = [re.compile(rf"[-+\d.e]+ to [-+\d.e]+|{NUMBER}"), re.compile(NUMBER), re.compile(r"\S+")]
 
-# The least width of a shortened name.
+# The smallest width of a shortened name.
 SHORTEST = 12
 
 # Indent of cells below the first of their row.
@@ -35,7 +35,7 @@ def fitted(table: Table, width: int) -> Table:
     """Return a table no wider than a terminal, as far as its words and numbers stay whole.
 
     Optional columns are left out, the last first, and counted below the table. If that is not
-    enough, the names beside numbers are shortened, to SHORTEST at least, and then the cells of a
+    enough, the names beside numbers are shortened, to at least SHORTEST, and then the cells of a
     row are printed below each other.
     """
     columns = list(table.columns)
@@ -60,7 +60,7 @@ def fitted(table: Table, width: int) -> Table:
 
 
 def _shortened(column: Column, width: int) -> Column:
-    """Return a column whose cells have at most a width, the longer ones with an ellipsis."""
+    """Return a column whose cells are at most `width` wide, longer cells ending in an ellipsis."""
     cells: list[RenderableType] = []
     for text in map(Text, map(str, column.cells)):
         text.truncate(width, overflow="ellipsis")
@@ -69,14 +69,14 @@ def _shortened(column: Column, width: int) -> Column:
 
 
 def _overhead(columns: Sequence[Column]) -> int:
-    """Return what a table needs beside its cells: two blanks a column, and one before the first."""
+    """Return the width beside the cells: two blanks a column, and one before the first column."""
     return 2 * len(columns) + 1
 
 
 def _widen(columns: Sequence[Column], room: int) -> list[Column]:
-    """Return columns with the widths that share the room, the narrow ones as wide as their text.
+    """Return columns that share the room, narrow columns as wide as their text.
 
-    There are none where a word is too long.
+    The list is empty if a word is too long.
     """
     narrowest = ([_narrowest(column, pattern) for column in columns] for pattern in WHOLE)
     widths = next((widths for widths in narrowest if sum(widths) <= room), None)
@@ -89,7 +89,7 @@ def _widen(columns: Sequence[Column], room: int) -> list[Column]:
 
 
 def _stack(columns: Sequence[Column], room: int) -> Column:
-    """Return one column in place of several, with the cells of a row below each other."""
+    """Return one column instead of several, with the cells of a row below each other."""
     first, *rest = columns
     heads = [f"{one.header}: " if len(rest) > 1 else "" for one in rest]
     wrapper = TextWrapper(room, INDENT, INDENT, break_long_words=False, break_on_hyphens=False)
@@ -109,7 +109,7 @@ def _widest(column: Column) -> int:
 
 
 def _narrowest(column: Column, whole: re.Pattern[str] = WHOLE[0]) -> int:
-    """Return the width at which nothing in a column is broken that should stay whole."""
+    """Return the smallest width at which nothing that should stay whole is broken."""
     if column.no_wrap:
         return _widest(column)
     return max((cell_len(one) for text in _texts(column) for one in whole.findall(text)), default=0)
@@ -128,10 +128,10 @@ def plain_table(
     *,
     numbers: bool = False,
 ) -> Table:
-    """Return a table of texts as they are: the brackets in a model's name are no markup of rich.
+    """Return a table of literal texts: brackets in a model's name are not markup of rich.
 
-    A narrow terminal may lack its `optional` columns. Where they are `numbers`, all columns but the
-    first end on the right.
+    A narrow terminal may leave out the `optional` columns. With `numbers`, all columns except the
+    first are right-aligned.
     """
     table = Table(
         title=Text(printed(title), "table.title") if title else None,
@@ -169,12 +169,12 @@ def bare_number(value: float, unit: str = "fraction") -> str:
 
 
 def probability(p: float) -> str:
-    """Return a p-value for a table."""
+    """Return a p-value as text for a table."""
     return "p <0.001" if p < 0.001 else f"p {p:.3f}"
 
 
 def lead(difference: float, unit: str = "fraction") -> str:
-    """Return a difference of two numbers for a table: of fractions, in percentage points."""
+    """Return a difference of two numbers for a table; of fractions, in percentage points."""
     if unit == "fraction":
         return f"{100.0 * difference:+.1f} points"
     return f"{difference:+z.3f}" if unit == "correlation" else f"{difference:+.4g}"
@@ -183,7 +183,8 @@ def lead(difference: float, unit: str = "fraction") -> str:
 def condition(value: str | float) -> str:
     """Return the value of a condition: a number with four significant digits.
 
-    One that needs more of them is told in steps of 255, as epsilons are, where it is some of them.
+    A number that needs more digits is printed in steps of 1/255, as epsilons are, if it is a
+    multiple.
     """
     if isinstance(value, str):
         return value
@@ -199,7 +200,7 @@ def hardest_floor(score: Score) -> tuple[str, float] | None:
 
 
 def score_name(metric: str, at: At) -> str:
-    """Return what a score is called in a table: its metric, and the conditions in brackets."""
+    """Return the name of a score in a table: its metric, and the conditions in brackets."""
     words = ", ".join(f"{name} {condition(value)}" for name, value in at.items())
     return f"{metric} ({words})" if words else metric
 

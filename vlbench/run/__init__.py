@@ -1,1 +1,1 @@
-"""A run: tasks and models resolved, jobs decided and run, and their rows made."""
+"""A run: resolves tasks and models, decides and runs jobs, and makes their rows."""

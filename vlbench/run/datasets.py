@@ -1,4 +1,4 @@
-"""Data sets loaded while planning: each once, however many tasks and models use it."""
+"""Loads each data set once during planning, however many tasks and models use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vlbench.schema import parameters
 
 
 class DataSets:
-    """Loads data sets, of `limit` rows per split where there is a limit, and keeps them."""
+    """Loads data sets, at most `limit` rows per split if a limit is given, and keeps them."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -25,10 +25,9 @@ class DataSets:
     def load(self, task: Task, model: Model) -> Data:
         """Return the task's data, with the regions that the model reads.
 
-        Where these are the model's own, they are in pictures alone.
-
-        Raises CannotDo where the task has no regions of the model's kind, SpecError for a loader
-        that returns no Data, DataAbsent, and whatever else a loader raises.
+        If the task sets compare_across_regions, regions are only in pictures. Raises CannotDo if
+        the task has no regions of the model's kind, SpecError for a loader that returns no Data,
+        DataAbsent, and whatever else a loader raises.
         """
         arguments = {**task.loader_arguments, **_regions(task, model), **_pixels(task, model)}
         key = repr((task.loader, sorted(arguments.items())))
@@ -38,9 +37,9 @@ class DataSets:
         return only_in_pictures(data) if task.spec.compare_across_regions else data
 
     def views(self, task: Task, model: Model) -> dict[str, Data]:
-        """Return the task's data as each companion reads them whose regions are of another kind.
+        """Return the task's data for each companion that reads another kind of regions.
 
-        They are named by the companion's key. Raises what `load` raises.
+        They are given by the companion's key. Raises what `load` raises.
         """
         own = model.spec.regions.get("kind")
         companions = [one for several in task.companions.values() for one in several]
@@ -57,7 +56,7 @@ class DataSets:
 
 
 def _regions(task: Task, model: Model) -> dict[str, Any]:
-    """Return the loader's argument for the regions that a model reads, if the task has regions."""
+    """Return the loader's argument for the regions that a model reads; empty without regions."""
     kind = model.spec.regions.get("kind")
     if not task.regions:
         return {}
@@ -68,13 +67,13 @@ def _regions(task: Task, model: Model) -> dict[str, Any]:
 
 
 def _pixels(task: Task, model: Model) -> dict[str, Any]:
-    """Return the loader's argument for a recording, which opens no image, if the loader has it."""
+    """Return the loader's argument that a recording needs no images, if the loader has it."""
     looked_up = has(model.base.adapter, Recording) and "pixels" in parameters(task.loader)
     return {"pixels": False} if looked_up else {}
 
 
 def require_splits(task: Task, data: Data) -> None:
-    """Raise DataAbsent for a split that the probe reads and the data lack, DataError if empty."""
+    """Raise DataAbsent if a split that the probe reads is missing, DataError if it is empty."""
     for name in splits_read(task.probe, task.arguments):
         if name is ...:
             continue
@@ -89,9 +88,9 @@ def require_splits(task: Task, data: Data) -> None:
 
 
 def require_region_widths(task: Task, model: Model, data: Data, views: Mapping[str, Data]) -> None:
-    """Raise SpecError where region vectors are not as wide as the model or a companion reads them.
+    """Raise SpecError if region vectors do not have the width that the model or a companion reads.
 
-    This reads a picture, which a world that is not drawn yet must be drawn for.
+    This reads a picture, so a scene that is not drawn yet is drawn.
     """
     _require_width(data, task, model)
     for companion in chain.from_iterable(task.companions.values()):

@@ -1,4 +1,4 @@
-"""Jobs run: a model loaded, the probe called on each of its tasks, and each row written."""
+"""Runs jobs: loads a model, calls the probe of each of its tasks, and writes each row."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, with
 from vlbench.schema import parameters
 from vlbench.threads import single_thread
 
-# How PyTorch says that a CPU has too little memory.
+# PyTorch's messages if a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Results, kept ones too; why tasks have no data, and why models did not load."""
+    """Results, including kept results; why tasks have no data, and why models did not load."""
 
     results: list[Result] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Report:
 
 
 class Machine(NamedTuple):
-    """What all jobs of a run share."""
+    """The objects that all jobs of a run share."""
 
     settings: ComputeSettings
     store: Store
@@ -52,10 +52,10 @@ class Machine(NamedTuple):
 def run_model(
     jobs: Sequence[Job], machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
-    """Yield the results of one model's jobs; kept results go to the report straight away.
+    """Yield the results of one model's jobs; kept results go straight to the report.
 
-    The model is loaded once for each set of arguments that tasks ask for, freed before the next. Of
-    a model that never loaded no row is written, not even what the plan skips.
+    The model is loaded once for each set of arguments that tasks request, and freed before the
+    next. If the model never loaded, no row is written, not even for tasks that the plan skips.
     """
     for job in jobs:
         if job.result:
@@ -83,7 +83,7 @@ def run_model(
 def _run_alike(
     jobs: Sequence[Job], models: LiveModels, machine: Machine, writer: RowWriter, report: Report
 ) -> Iterator[Result]:
-    """Load the model of some jobs and yield their results, which fail if it does not load."""
+    """Load the model of some jobs and yield their results; all fail if it does not load."""
     model, name = jobs[0].model.base, jobs[0].model.name
     remedy = _remedy(model, machine)
     machine.progress.begin(name, jobs[0].task.spec.name)
@@ -113,9 +113,9 @@ def _run(
 ) -> tuple[Result, Outcome]:
     """Return the row of a job whose model is loaded, and the outcome of its probe.
 
-    Raises IdentityClash where the board has this name with other weights, SpecError where the
-    task's primary score is not exactly one of those that the probe gave, and whatever the probe and
-    the adapter raise.
+    Raises IdentityClash if the board has this name with other weights, SpecError if the task's
+    primary score does not match exactly one score of the probe, and whatever the probe and the
+    adapter raise.
     """
     assert job.data
     models.require(job.model, job.task)
@@ -181,10 +181,10 @@ def _facts(settings: ComputeSettings, processes: int, seconds: float) -> dict[st
 
 
 def end_of(work: Callable[[], Any], processes: Processes, remedy: str) -> Ended:
-    """Do work, and return how it ended, the same in every process; an ok value is its own.
+    """Do work, and return how it ended, the same in every process; the value of ok work may differ.
 
-    The `remedy` is told where memory did not suffice. What stops a run passes through: boards that
-    cannot be written, names that clash.
+    The `remedy` is added to the message if memory was too small. Errors that stop a run are raised:
+    boards that cannot be written, and names that clash.
     """
     try:
         with exits_as_errors():
@@ -205,7 +205,7 @@ def end_of(work: Callable[[], Any], processes: Processes, remedy: str) -> Ended:
 
 
 def _is_of_memory(error: BaseException | None) -> bool:
-    """Return whether memory did not suffice, which PyTorch tells by words alone on a CPU."""
+    """Return whether memory was too small; on a CPU, PyTorch shows it only in the message."""
     if error is None or isinstance(error, MemoryError | torch.OutOfMemoryError):
         return error is not None
     says = message_of(error) if isinstance(error, RuntimeError) else ""
@@ -214,7 +214,7 @@ def _is_of_memory(error: BaseException | None) -> bool:
 
 
 def _remedy(model: Model, machine: Machine) -> str:
-    """Return the options that make a model take less memory, as far as they are not used up."""
+    """Return the options that reduce a model's memory and are not used yet."""
     settings = machine.settings
     known = {} if model.instance is not None else parameters(model.adapter)
     dtype = str(settings.dtype).removeprefix("torch.")
@@ -223,7 +223,7 @@ def _remedy(model: Model, machine: Machine) -> str:
 
 
 def group_jobs(jobs: Iterable[Job], by: Callable[[Job], str]) -> list[list[Job]]:
-    """Return jobs in groups of the same key, in the order in which the keys first come."""
+    """Return jobs in groups with the same key, in the order in which the keys first occur."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         groups.setdefault(by(job), []).append(job)

@@ -1,4 +1,4 @@
-"""Features out, for an analysis of one's own: of a task, a folder, images, texts."""
+"""Extraction of features for other analyses: from a task, a folder, images or texts."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from vlbench.run.model import Model
 from vlbench.run.options import Options
 from vlbench.run.task import resolve_task
 
-# What encodes the values of a column, by its kind.
+# The encoder of a column's values, by the kind of the column.
 ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}
 
 
 class Features(NamedTuple):
     """Vectors float32 [N, D] of N examples, the id of each, and the name of its class, if any.
 
-    `layers` has the vectors of each layer that was asked for, in order of depth; `vectors` are then
-    those of the last of them.
+    `layers` has the vectors of each requested layer, in order of depth; `vectors` are then those of
+    the last layer.
     """
 
     ids: list[str]
@@ -74,10 +74,10 @@ def encode(
     layers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Features:
-    """Return a model's features of examples; `layers` are names, or `all` alone.
+    """Return a model's features of examples; `layers` are names, or only `all`.
 
-    What the store has is not computed again. Raises CannotDo for a model that does not encode such
-    values.
+    Features in the store are not computed again. Raises CannotDo for a model that does not encode
+    such values.
     """
     if source.column.kind not in ENCODERS:
         raise CannotDo(
@@ -125,7 +125,7 @@ def of_texts(texts: Sequence[str]) -> Examples:
 
 
 def of_folder(root: Path) -> Examples:
-    """Return the images of a folder, at any depth; their labels are the folders they lie in."""
+    """Return the images of a folder, at any depth; their labels are their parent folders."""
     names = [name for name in visible_files(root).names if name.lower().endswith(SUFFIXES)]
     if not names:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
@@ -140,7 +140,7 @@ def _as_it_is(image: PIL.Image.Image) -> PIL.Image.Image:
 def find_examples(
     model: Model, source: str | Path, split: str, column: str, options: Options
 ) -> Examples:
-    """Return a task's column in a split, or the images of a folder that no task is named as."""
+    """Return a task's column in a split, or the images of a folder if no task has its name."""
     catalog = load_catalog(options.include_path)
     if str(source) not in catalog.tasks:
         if not Path(source).is_dir():

@@ -1,4 +1,4 @@
-"""Figures of tasks: the functions that a task's YAML names, found and checked, nothing drawn."""
+"""Figures of tasks: finds and checks the functions that a task's YAML names, draws nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vlbench.errors import SpecError
 from vlbench.run.options import Options
 from vlbench.schema import blamed_on, parameters
 
-# What a figure of a board or of a row is given: the first, and what it asks for of the others.
+# Arguments of a figure of a board or of a row: the first is required, the others optional.
 ALWAYS = ("title", "read_table", "looks")
 OF_BOARD, OF_ROW = ("board", *ALWAYS), ("row", *ALWAYS, "look")
 
@@ -21,8 +21,8 @@ OF_BOARD, OF_ROW = ("board", *ALWAYS), ("row", *ALWAYS, "look")
 def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., Any]]:
     """Return the functions that draw a task's figures, by their names.
 
-    They are of the task's own source, of the family of its probe, or of a module named. Raises
-    SpecError with every problem.
+    They come from the task's source, the family of its probe, or a named module. Raises SpecError
+    with every problem.
     """
     found: dict[str, Callable[..., Any]] = {}
     problems, probe = [], shipped_probes().get("".join(spec.probe.partition(":")[:2]))
@@ -46,7 +46,7 @@ def find_figures(spec: TaskSpec, options: Options) -> dict[str, Callable[..., An
 
 
 def _check_figure(where: Callable[[], str], name: str, figure: Any) -> None:
-    """Raise SpecError for what cannot be called with what a figure is given."""
+    """Raise SpecError for an object that cannot be called with the arguments of a figure."""
     with blamed_on(where):
         wanted = {key for key, one in parameters(figure).items() if one.default is one.empty}
     if not any(given[0] in wanted and wanted <= set(given) for given in (OF_BOARD, OF_ROW)):

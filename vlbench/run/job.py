@@ -27,9 +27,9 @@ from vlbench.run.weights import Weights
 
 
 def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
-    """Return the rows of a task's board; none without a board or an `output`.
+    """Return the rows of a task's board; empty if there is no board or no `output`.
 
-    Raises SpecError for a malformed board of the task, archived ones too.
+    Raises SpecError for a malformed board of the task, including archived boards.
     """
     if output is None:
         return []
@@ -39,7 +39,7 @@ def existing_rows(output: Path | None, task: str) -> Sequence[Result]:
 
 
 def kept_result(rows: Sequence[Result], model: str, request: str) -> Result | None:
-    """Return the ok row of a model with this request, or None; also None for an empty request."""
+    """Return the ok row of a model with this request; None for no row or an empty request."""
     mine = _ok_rows(rows, model)
     return next((row for row in mine if request and row.request == request), None)
 
@@ -50,14 +50,14 @@ def _ok_rows(rows: Sequence[Result], model: str) -> list[Result]:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One model on one task: both resolved, the task's data, and what is to become of it.
+    """One model on one task: both resolved, the task's data, and the decision.
 
-    The `reason` of one that runs says why it runs again, if its board has a row; `missing` says why
-    weights cannot be had, by the name of the model. `request` digests all that the row depends on
-    and that is known before weights load; it is empty where something of that is unknown. `data` is
-    None where they could not be had or are not needed; they are `limited` by --limit. `views` are
-    the data as companions read them whose regions are of another kind, by the companion's key.
-    `result` is the row that is kept.
+    The `reason` of a job that runs is why it runs again, if its board has a row; `missing` has the
+    reason why weights are unavailable, by model name. `request` digests everything that the row
+    depends on and that is known before weights load; it is empty if some of it is unknown. `data`
+    is None if they are absent or not needed; `limited` is whether --limit applies. `views` are the
+    data for companions that read another kind of regions, by the companion's key. `result` is the
+    row that is kept.
     """
 
     model: Model
@@ -73,11 +73,11 @@ class Job:
 
     @property
     def wants_weights(self) -> bool:
-        """Whether it fails because weights cannot be had."""
+        """Whether it fails because weights are unavailable."""
         return self.status == "failed" and self.reason == _missing_reason(self.missing) != ""
 
     def models(self) -> list[Model]:
-        """Return the model, the task's companions, and what these are made from."""
+        """Return the model, the task's companions, and the models that these are made from."""
         companions = (one for several in self.task.companions.values() for one in several)
         return [part for one in (self.model, *companions) for part in one.parts()]
 
@@ -92,8 +92,8 @@ def decide(
 ) -> Job:
     """Return the job of a model on a task: to run, kept, or why it cannot run here.
 
-    `standing` are the rows of the task's board. Where weights are missing, data are read only if
-    their row may be kept. Raises SpecError for a file that cannot be right.
+    `standing` are the rows of the task's board. If weights are missing, data are read only if the
+    row may be kept. Raises SpecError for an invalid file.
     """
     model, gap = fit(model, task.needs)
     if gap:
@@ -121,7 +121,7 @@ def _missing_reason(missing: Mapping[str, str]) -> str:
 
 
 def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
-    """Return why a job runs whose board has rows of its model; empty where it has none."""
+    """Return why a job runs although its board has rows of its model; empty if it has none."""
     assert job.data
     if not rows or options.overwrite:
         return "--overwrite" if rows else ""
@@ -136,7 +136,7 @@ def _why_again(rows: Sequence[Result], job: Job, options: Options) -> str:
 
 
 def _attempt(job: Job, work: Callable[[], Job]) -> Job:
-    """Return the job that work with its data returns, or why it cannot run here."""
+    """Return the job that `work` returns, or why the job cannot run here."""
     try:
         return work()
     except CannotDo as error:
@@ -161,23 +161,23 @@ def _read(job: Job, datasets: DataSets) -> Job:
 
 
 def _require_data(job: Job, datasets: DataSets) -> Job:
-    """Return a job without weights, whose data are not read. Raises DataAbsent."""
+    """Return a job without weights, after checking, not reading, its data. Raises DataAbsent."""
     if absent := absence(partial(_read, job, datasets)):
         raise absent
     return job
 
 
 def require_file(key: str, path: Path) -> None:
-    """Raise DataAbsent for a file that a key of a task's params names and that is not there."""
+    """Raise DataAbsent for a missing file that a task's params name."""
     if not path.exists():
         raise DataAbsent(f"what '{key}' of the task names", "the people who made it", str(path))
 
 
 def request_of(model: Model, task: Task, data: Sequence[Data], options: Options) -> str:
-    """Return the digest of all that a row depends on and that is known before weights load.
+    """Return the digest of everything that a row depends on and that is known before weights load.
 
-    It is empty, which no board's row answers, where nothing identifies some code, an adapter object
-    or what a server has.
+    It is empty, which matches no row of a board, if some code, an adapter object or a server's
+    model cannot be identified.
     """
     settings = options.settings()
     companions = [one for several in task.companions.values() for one in several]

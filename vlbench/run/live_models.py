@@ -1,4 +1,4 @@
-"""Live models: loaded once for all jobs that use them, and freed together."""
+"""Live models, loaded once for all jobs that use them, and freed together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from vlbench.schema import alternatives, hints, parameters
 class LiveModels:
     """The model under test and its companions, until `free` is called.
 
-    The `answers` of servers whose models the user pinned are kept in a folder, if one is given.
+    If a folder for `answers` is given, answers of servers whose models the user pinned are kept
+    there.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class LiveModels:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype that adapters compute in."""
+        """The dtype in which adapters compute."""
         return self._settings.dtype
 
     def get(self, model: Model) -> LiveModel:
-        """Return a model, loaded at its first call, after the companions that it is made from.
+        """Return a model, loaded at the first call, after the companions that it is made from.
 
         Raises WeightsError for a damaged download, and whatever the adapter raises.
         """
@@ -70,9 +71,9 @@ class LiveModels:
         return {key: [self.get(one) for one in several] for key, several in task.companions.items()}
 
     def require(self, model: Model, task: Task) -> None:
-        """Ask live models for what a task needs of them, if their adapters have to find out.
+        """Ask live models for the capabilities a task needs, if adapters find them at run time.
 
-        A model loses the capabilities that it turns out to lack. Raises CannotDo, with the
+        A model loses the capabilities that it turns out not to have. Raises CannotDo, with the
         adapter's reason, if it then cannot do the task.
         """
         needed = [(model, task.needs)]
@@ -93,20 +94,20 @@ class LiveModels:
             raise CannotDo("; ".join(dict.fromkeys(filter(None, why.values()))))
 
     def _why(self, adapter: Any, part: type) -> str:
-        """Return why a live adapter lacks a capability, asked once; empty if it has it."""
+        """Return why a live adapter does not have a capability, asked once; empty if it has it."""
         key = id(adapter), part
         if key not in self._asked:
             (self._asked[key], *_) = self._processes.attempt(lambda: adapter.lacks(part))
         return self._asked[key]
 
     def identities(self) -> dict[int, str]:
-        """Return what each live adapter is known by, under its `id`."""
+        """Return the identity of each live adapter, by its `id`."""
         return {id(live.adapter): live.identity for live in self._live.values()}
 
     def settings(self, model: Model, data: Data) -> ComputeSettings:
-        """Return how a model computes on data; a batch size of `auto` is measured, once.
+        """Return the settings with which a model computes; a batch size of `auto` is measured once.
 
-        A batch size is measured for models that encode images, on the first image of the data.
+        It is measured for models that encode images, on the first image of the data.
         """
         images = _images(data)
         adapter: Any = self.get(model).adapter
@@ -119,7 +120,7 @@ class LiveModels:
         return self._tuned[model.key]
 
     def free(self) -> None:
-        """Forget all models, and give their memory back."""
+        """Drop all models, and free their memory."""
         self._live.clear()
         self._tuned.clear()
         self._asked.clear()
@@ -140,7 +141,9 @@ class LiveModels:
             adapter.keep_answers(self._answers / f"{name}.jsonl")
         made_of = {name: live.identity for name, live in companions.items()}
         live = identified(adapter, model.contents | made_of, device, dtype)
-        if len(companions) == 1 and live.weights == digest({}):  # it has those of its companion
+        if len(companions) == 1 and live.weights == digest(
+            {}
+        ):  # it has the weights of its companion
             (of,) = companions.values()
             live = live._replace(source=f"{live.source} of {of.source}", weights=of.weights)
         is_known = all(made_of.values()) and not model.may_change
@@ -148,14 +151,14 @@ class LiveModels:
 
 
 def _fill(adapter: type, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that vlbench itself gives an adapter, if its signature has them."""
+    """Return the arguments that vlbench gives an adapter, as far as its signature has them."""
     known = parameters(adapter)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature(adapter).parameters.values())
     return {name: value for name, value in given.items() if takes_any or name in known}
 
 
 def _images(data: Data) -> Column | None:
-    """Return the first column of images that has any."""
+    """Return the first column of images that is not empty."""
     columns: Sequence[Column] = [
         split["image"] for split in data.splits.values() if "image" in split.columns
     ]

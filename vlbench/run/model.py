@@ -1,4 +1,4 @@
-"""Models resolved: their adapters found and their arguments checked, nothing loaded."""
+"""Models resolved: their adapters found and their arguments checked; no weights are loaded."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from vlbench.schema import (
     read_arguments,
 )
 
-# What vlbench itself gives an adapter.
+# Arguments that vlbench gives an adapter.
 FILLED = ("device", "dtype")
 
-# The argument of image encoders that encode no regions themselves: which shipped adapter does it,
-# with the model as its companion `encoder`.
+# The argument of image encoders that do not encode regions: it selects the shipped adapter that
+# does, with the model as its companion `encoder`.
 ENCODE_BY = "encode_by"
 EncodeBy: TypeAlias = Literal["crops", "grid"]
 OF_REGIONS: Mapping[EncodeBy, str] = {"crops": "crops:Crops", "grid": "crops:Grid"}
@@ -54,10 +54,10 @@ OF_REGIONS: Mapping[EncodeBy, str] = {"crops": "crops:Crops", "grid": "crops:Gri
 class Model:
     """A model resolved: the name of its rows, its adapter class, and its checked arguments.
 
-    `companions` are the models that it is made from, by parameter; `instance` is the adapter itself
-    where the user made it. It is `pinned` where the user named its rows. `encode_by` is how it
-    would encode regions if it encodes only images; where a probe asks for that, `fit` makes the
-    model of the adapter that does, with the image encoder as its `encoded_by`.
+    `companions` are the models that it is made from, by parameter; `instance` is the adapter object
+    if the user made it. It is `pinned` if the user named its rows. `encode_by` is how regions would
+    be encoded if the model encodes only images; if a probe needs regions, `fit` returns a model of
+    the shipped adapter, with the image encoder as its `encoded_by`.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Model:
 
     @cached_property
     def key(self) -> str:
-        """The same for models that are loaded alike, and for no others."""
+        """The same for models that are loaded in the same way, different for all others."""
         if self.instance is not None:
             return f"object {id(self.instance)}"
         texts = {name: repr(value) for name, value in self.arguments.items()}
@@ -83,22 +83,22 @@ class Model:
 
     @property
     def base(self) -> Model:
-        """The model as the user named it: the image encoder, where another encodes its regions."""
+        """The model as the user named it: the image encoder if an adapter encodes its regions."""
         return self.encoded_by or self
 
     @property
     def served(self) -> str | None:
-        """What the server that has the model calls it; None where the weights are here."""
+        """The model's name on its server; None if the weights are on this machine."""
         return str(self._argument("served")) if is_served(self.adapter) else None
 
     @property
     def address(self) -> str | None:
-        """The address of the server that has the model; None where the weights are here."""
+        """The address of the model's server; None if the weights are on this machine."""
         known = self._argument("address") if is_served(self.adapter) else None
         return known if isinstance(known, str) else None
 
     def _argument(self, name: str) -> Any:
-        """Return an argument, or its default; of an object made by hand its attribute."""
+        """Return an argument, or its default; for an object made by hand, its attribute."""
         if self.instance is not None:
             return getattr(self.instance, name, None)
         known = parameters(self.adapter)
@@ -106,26 +106,26 @@ class Model:
 
     @property
     def may_change(self) -> bool:
-        """Whether a server may have other weights at the next run, and the user did not pin it."""
+        """Whether a server may have other weights at the next run and the user did not pin it."""
         return any(part.served is not None and not part.pinned for part in self.parts())
 
     @property
     def contents(self) -> dict[str, Any]:
-        """The arguments that outputs depend on, files by what they hold.
+        """The arguments that outputs depend on, files by their content.
 
-        What a server has goes by the name that the user gave it, and not by the address.
+        A server's model is identified by the name that the user gave it, not by the address.
         """
         held = contents(self.arguments)
         return held if self.served is None else held | {"address": self.name}
 
     def parts(self) -> Iterator[Model]:
-        """Yield this model, and those that it is made from."""
+        """Yield this model, and the models that it is made from."""
         yield self
         for companion in self.companions.values():
             yield from companion.parts()
 
     def untrained(self) -> Model:
-        """Return the same network with random weights, drawn with the adapter's own `init_seed`.
+        """Return the same network with random weights, drawn with the adapter's `init_seed`.
 
         Raises CannotDo for an adapter object, for an adapter that draws no weights, for a model
         that is made from others, and for a model whose weights are random already.
@@ -146,9 +146,9 @@ class Model:
         return replace(self, arguments={**self.arguments, "weights": "random"})
 
     def for_task(self, task: TaskSpec) -> Model:
-        """Return the model with the arguments that a task asks for, as far as its adapter has them.
+        """Return the model with the arguments that a task requests, as far as its adapter has them.
 
-        The user's own come first. Raises SpecError for values that do not fit.
+        The user's arguments override them. Raises SpecError for invalid values.
         """
         asked = {key: value for key, value in task.model.items() if self.takes(key)}
         if not asked:
@@ -168,9 +168,10 @@ class Model:
 
 
 def fit(model: Model, annotation: Any) -> tuple[Model, str]:
-    """Return a model as an annotation asks for it, and what it lacks for that, in words.
+    """Return a model as an annotation needs it, and the capabilities that it lacks, in words.
 
-    Where regions are to be encoded, an image encoder does it by its crops or by its grid.
+    If regions are to be encoded, an image encoder is wrapped to encode them by crops or by its
+    grid.
     """
     without = model.spec.without
     gap = lacking(model.adapter, annotation, without)
@@ -185,7 +186,7 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
 
 
 def _encodes_only_images(adapter: type, without: Sequence[str]) -> bool:
-    """Return whether an adapter encodes images, and regions neither itself nor on purpose not."""
+    """Return whether an adapter encodes images but not regions, and regions are not excluded."""
     regions = has(adapter, RegionEncoder) or RegionEncoder.__name__ in without
     return has(adapter, ImageEncoder, without) and not regions
 
@@ -228,7 +229,7 @@ def resolve_model(
 
 
 def _read_words(adapter: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with what was typed read as the adapter's parameters have it."""
+    """Return arguments with typed words converted to the types of the adapter's parameters."""
     return {
         key: value.as_annotated(hints(adapter).get(key, Any)) if isinstance(value, Word) else value
         for key, value in given.items()
@@ -238,7 +239,7 @@ def _read_words(adapter: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def _companion(
     catalog: Catalog, spec: ModelSpec, options: Options, above: tuple[str, ...], key: str
 ) -> Model:
-    """Return the model that a parameter names, on the command line or in the line of a model."""
+    """Return the model that a parameter names, on the command line or in a model's entry."""
     typed = options.model_args.get(key)
     if typed is None and not options.trust:
         where = spec.document.where(spec.name, "params", key)
@@ -247,14 +248,14 @@ def _companion(
 
 
 def _spec_of(catalog: Catalog, model: str, options: Options) -> ModelSpec:
-    """Return the line of FILE:Class, of LIBRARY:NAME, or of a name of models.yaml."""
+    """Return the entry of FILE:Class, of LIBRARY:NAME, or of a name in models.yaml."""
     if names_file(model):
         return _of_file(model)
     return library_model(model, options.model_args) or catalog.model(model)
 
 
 def _find_adapter(spec: ModelSpec, options: Options) -> type:
-    """Return the adapter's class. Raises SpecError for anything but a class."""
+    """Return the adapter's class. Raises SpecError for any other object."""
     where = partial(spec.document.where, spec.name)
     found = find_object(where, spec.adapter, spec.folders, trusted=options.trusted)
     if not isinstance(found, type):
@@ -282,7 +283,7 @@ def _of_object(model: Any, options: Options) -> Model:
 
 
 def _no_model(kind: type) -> str:
-    """Return what an object lacks that is no model: the methods of capabilities that it begins."""
+    """Return why an object is not a model: the methods missing from capabilities it has in part."""
     gaps = half_offered_by(kind)
     lacks = "; ".join(f"for {name}, {gap}" for name, gap in gaps.items())
     wanted = (
@@ -293,7 +294,7 @@ def _no_model(kind: type) -> str:
 
 
 def _of_file(model: str) -> ModelSpec:
-    """Return the line that `path/to/file.py:Class` stands for."""
+    """Return the entry that `path/to/file.py:Class` stands for."""
     path, _, name = model.rpartition(":")
     file = Path(path).absolute()
     if not file.is_file():
@@ -302,9 +303,9 @@ def _of_file(model: str) -> ModelSpec:
 
 
 def _pop_manner(spec: ModelSpec, adapter: type, given: dict[str, Any]) -> EncodeBy:
-    """Take the way to encode regions out of the arguments of a model that encodes only images.
+    """Remove and return how a model that encodes only images encodes regions.
 
-    Raises SpecError for one that there is not.
+    Raises SpecError for an unknown way.
     """
     if not _encodes_only_images(adapter, spec.without) or ENCODE_BY in parameters(adapter):
         return "crops"
@@ -331,7 +332,7 @@ def _arguments(
 
 
 def _resolve_path(file: Path, value: Any) -> Any:
-    """Return a path of models.yaml, relative to that file, as a whole path."""
+    """Return a path in models.yaml, which is relative to that file, as a full path."""
     if not isinstance(value, str | Path):
         return value
     place = file.parent / value
@@ -340,13 +341,13 @@ def _resolve_path(file: Path, value: Any) -> Any:
 
 
 def _name_overrides(options: Options) -> str:
-    """Return `[k=v,...]` of what the user overrode."""
+    """Return `[k=v,...]` of the arguments that the user overrode."""
     usual = options.dtype == Options().dtype
     return _format_overrides(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
 
 
 def _format_overrides(overrides: Mapping[str, Any]) -> str:
-    """Return `[k=v,...]`, paths as file names; empty without any."""
+    """Return `[k=v,...]` with paths as file names; empty for no overrides."""
     pairs = [f"{key}={_word(shown(value, key))}" for key, value in sorted(overrides.items())]
     return f"[{','.join(pairs)}]" if pairs else ""
 

@@ -1,4 +1,4 @@
-"""How to run: what the command line and `vlbench.evaluate` take."""
+"""The options of a run, from the command line or from `vlbench.evaluate`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from vlbench.catalog.strict_yaml import scalar
 from vlbench.errors import UnknownNameError, require_known
 from vlbench.schema import Misfit, alternatives, read
 
-if TYPE_CHECKING:  # `leaderboard build` looks figures up and computes nothing
+if TYPE_CHECKING:  # `leaderboard build` looks up figures and computes nothing
     import torch
 
     from vlbench.engine.devices import ComputeSettings
 
-# What adapters may compute in, by the names of torch.
+# The dtypes in which adapters may compute, by torch's names.
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
-# The only variable that `data:` expands.
+# The only variable that is expanded in `data:`.
 DATA_VARIABLE = "$VLBENCH_DATA"
 
 
 class Word(str):
-    """A value of `--model-args` as it was typed; what it is, the adapter's parameter says."""
+    """A value of `--model-args` as typed; the adapter's parameter determines its type."""
 
     __slots__ = ()
 
     def as_annotated(self, kind: Any) -> Any:
-        """Return the value as YAML reads it if a parameter of this type takes that, else the text.
+        """Return the value as YAML reads it if this type of parameter accepts it, else the text.
 
         Raises UnknownNameError for a number that is too large.
         """
@@ -52,7 +52,7 @@ class Word(str):
 
 
 def model_args(text: str) -> dict[str, Any]:
-    """Return the values of `k=v,...` as they are typed. Raises UnknownNameError."""
+    """Return the values of `k=v,...` as typed. Raises UnknownNameError."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
     for key, equals, _ in pairs:
         if not equals:
@@ -61,7 +61,7 @@ def model_args(text: str) -> dict[str, Any]:
 
 
 class Keywords(TypedDict, total=False):
-    """The options as Python users write them: folders may be texts, and `auto` is a text."""
+    """The options as Python users write them: folders may be strings, and `auto` is a string."""
 
     model_args: str | Mapping[str, Any]
     name: str | None
@@ -83,7 +83,7 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to run: the command line's options, under the same names."""
+    """The options of a run, with the names of the command line."""
 
     model_args: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
@@ -98,12 +98,12 @@ class Options:
     limit: int | None = None
     offline: bool = False
     overwrite: bool = False
-    images: Path | None = None  # the folder that tasks on images of one's own read
-    questions: Path | None = None  # the table that a task on questions of one's own reads
+    images: Path | None = None  # the folder for tasks on a user's images
+    questions: Path | None = None  # the table for a task on a user's questions
     trust: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense, and take the dtype from the model's arguments."""
+        """Reject invalid numbers, and take the dtype from the model's arguments."""
         arguments = dict(self.model_args)
         own = arguments.pop("dtype", self.dtype)
         if self.dtype not in {type(self).dtype, own}:
@@ -119,9 +119,9 @@ class Options:
 
     @classmethod
     def of(cls, **words: Any) -> Options:
-        """Return options given as Python users write them: folders as texts, `auto` as a text.
+        """Return options from values as Python users write them: folders and `auto` as strings.
 
-        Raises UnknownNameError for an option that there is not, with the nearest.
+        Raises UnknownNameError for an unknown option, with the nearest name.
         """
         known = cls.__dataclass_fields__
         require_known("option", words, known)
@@ -140,7 +140,7 @@ class Options:
 
     @cached_property
     def trusted(self) -> set[str] | None:
-        """The packages whose functions a file may name; None: all."""
+        """The packages whose functions a file may name; None: all packages."""
         return None if self.trust else trusted_packages()
 
     @cached_property
@@ -150,14 +150,14 @@ class Options:
 
     @cached_property
     def data_folder(self) -> Path | None:
-        """The folder that DATA_VARIABLE stands for; None: nobody says."""
+        """The folder that DATA_VARIABLE stands for; None if it is not set."""
         folder = self.data_dir.get("") or os.environ.get(DATA_VARIABLE[1:])
         return Path(folder).absolute() if folder else None
 
     def settings(self) -> ComputeSettings:
-        """Return how the engine computes: on this process's device, in the dtype asked for.
+        """Return how the engine computes: on this process's device, in the requested dtype.
 
-        Raises UnknownNameError for a device that is not there.
+        Raises UnknownNameError for a device that does not exist.
         """
         import torch  # noqa: PLC0415 - as above
 

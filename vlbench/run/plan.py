@@ -1,4 +1,4 @@
-"""The plan: every model against every task, decided before any weights load."""
+"""The plan: every model on every task, decided before any weights load."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Plan:
 
 
 def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
-    """Return what would run. Models are names, FILE:Class, or adapter objects.
+    """Return the plan of a run. Models are names, FILE:Class, or adapter objects.
 
     Raises SpecError, UnknownNameError and WeightsError with all problems in one message, SpecError
-    for a malformed board, and DataError where data of a task that the user named are absent, with
-    the weights that cannot be had.
+    for a malformed board, and DataError, which also lists unavailable weights, if data of a task
+    that the user named are absent.
     """
     catalog, wrong = read_catalog(options.include_path)
     if wrong:
@@ -82,7 +82,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
 
 
 def agree(planned: Plan, processes: Processes) -> Plan:
-    """Return the first process's plan in every process: files may change while others plan."""
+    """Return the first process's plan in every process, since files may change during planning."""
     own = [(job.status, job.reason, job.result, job.missing) for job in planned.jobs]
     decided = processes.exchange(own)[0]
     jobs = [
@@ -93,7 +93,7 @@ def agree(planned: Plan, processes: Processes) -> Plan:
 
 
 def missing_weights(jobs: Sequence[Job]) -> list[str]:
-    """Return each model whose weights cannot be had, and why; of companions, with their tasks."""
+    """Return each model without available weights, with the reason, and tasks of companions."""
     tasks: dict[tuple[str, str], set[str]] = {}
     for job in jobs:
         for name, why in job.missing.items() if job.status != "kept" else ():
@@ -105,12 +105,12 @@ def missing_weights(jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Problems:
-    """Collects errors in files and names, so that one message tells all of them."""
+    """Collects errors in files and names, to raise them as one message."""
 
     found: list[VlbenchError] = field(default_factory=list)
 
     def of(self, function: Callable[..., Found], *arguments: Any) -> list[Found]:
-        """Return what a function returns, or nothing, with its error kept."""
+        """Return the result of a function in a list; if it raises such an error, keep the error."""
         try:
             return [function(*arguments)]
         except (SpecError, UnknownNameError, WeightsError) as error:
@@ -132,7 +132,7 @@ def _resolve_tasks(
     problems: _Problems,
     broken: list[str],
 ) -> list[Task]:
-    """Return the tasks that can be run; notes what is wrong with others, as far as it is named."""
+    """Return the tasks that can run; record the problems of the others."""
     found = []
     for name, named in catalog.task_names(tasks).items():
         if named:
@@ -146,7 +146,7 @@ def _resolve_tasks(
 
 
 def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
-    """Raise UnknownNameError for names that two models share, or that no data have."""
+    """Raise UnknownNameError for invalid or shared names of models and unknown data names."""
     if options.name and len(models) != 1:
         raise UnknownNameError(f"--name is for one model, not {len(models)}")
     names = [model.name for model in models]

@@ -1,4 +1,4 @@
-"""Rows: the result of a job, whether it ended well or not, and its writing."""
+"""Rows: made from jobs, with or without scores, and written to boards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
 
-# What a recording's row has for what nobody told of it.
+# The value for facts that a recording does not state.
 UNKNOWN = "unknown"
 
 _COPIES = (
@@ -76,16 +76,16 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
 
 
 def _title(job: Job) -> dict[str, str]:
-    """Return the title of a task that is not shipped: its readers may lack the file."""
+    """Return the title of a task that is not shipped; a reader may not have its file."""
     spec = job.task.spec
     is_shipped = spec.source == shipped_source()
     return {"title": _clean(job, spec.title)} if spec.title and not is_shipped else {}
 
 
 def _data_name(job: Job) -> dict[str, str]:
-    """Return the name of the folder, or of the repository, that data without a name are read from.
+    """Return the name of the folder or repository from which data without a name are read.
 
-    Published sets are named by their loaders.
+    Published data sets are named by their loaders.
     """
     arguments = job.task.loader_arguments
     given = arguments.get("repository") or arguments.get("root")
@@ -129,13 +129,13 @@ def comparable_parts(job: Job) -> ComparableParts:
 
 
 def _regions_of(companion: Model, data: Data) -> str | None:
-    """Return the digest of the data with the regions that a companion reads, if it reads some."""
+    """Return the digest of the data with the regions a companion reads; None if it reads none."""
     has_some = data.digest() != apart_from_regions(data).digest()
     return data.digest() if has_some and "kind" in companion.spec.regions else None
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as a row shows them: of local paths only the file's name, no secrets."""
+    """Return arguments as a row shows them: local paths as file names, no secrets."""
     paths = {
         key: map_leaves(given, lambda _, leaf: leaf if isinstance(leaf, Path) else as_path(leaf))
         for key, given in arguments.items()
@@ -150,7 +150,7 @@ def shown_weights(arguments: Mapping[str, Any], weights: str) -> str:
 
 
 def code_version() -> str:
-    """Return vlbench's version; of a checkout its commit too, `dirty` where that is not all."""
+    """Return vlbench's version; in a checkout also the commit, and `dirty` if files changed."""
     root = shipped_source()
     if not (root / ".git").exists():
         return __version__
@@ -163,7 +163,7 @@ def code_version() -> str:
 
 
 def _with_defaults(adapter: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments together with the plain defaults of those that were not given."""
+    """Return arguments together with the plain defaults of arguments that were not given."""
     defaults = {name: p.default for name, p in parameters(adapter).items() if name != "device"}
     plain = (bool, int, float, str)
     return {k: v for k, v in defaults.items() if type(v) in plain} | dict(arguments)
@@ -181,7 +181,7 @@ def without_scores(job: Job, status: str, reason: str) -> Result:
 
 
 def skip_for_limit(job: Job, reason: str) -> Result:
-    """Return the row of a job that --limit leaves too few rows for, with the reason."""
+    """Return the row of a job for which --limit leaves too few rows, with the reason."""
     return replace(without_scores(job, "skipped", "limit"), notes=[_clean(job, reason)])
 
 
@@ -240,9 +240,9 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
 
 
 def with_width(score: Score) -> Score:
-    """Return a score whose interval is that of `unvaried` where nothing varies.
+    """Return a score with the interval of `unvaried` if its interval has no width.
 
-    Without a range, there is then neither interval nor standard error.
+    If the score has no range, it then has neither interval nor standard error.
     """
     if score.ci95 is None or score.ci95[1] - score.ci95[0] >= ROUNDING:
         return score
@@ -261,14 +261,14 @@ def _tie_notes(row: Result) -> list[str]:
 
 
 def _interval_notes(row: Result) -> list[str]:
-    """Return a note that names scores whose interval is all that a score can be."""
+    """Return a note that names the scores whose interval is their whole range."""
     whole = [score.metric for score in row.scores if score.ci95 and score.ci95 == score.limits]
     why = "the interval is the whole range: there are too few items or seeds"
     return [f"{', '.join(dict.fromkeys(whole))}: {why}"] if whole else []
 
 
 def _argument_notes(job: Job) -> list[str]:
-    """Return a note for each adapter argument of the task that this adapter lacks."""
+    """Return a note for each argument that the task requests and the adapter does not have."""
     asked, made = job.task.spec.model, job.model.base.instance is None
     why = (
         "the adapter has no argument `{}`" if made else "the adapter is an object made without `{}`"
@@ -281,7 +281,7 @@ def _argument_notes(job: Job) -> list[str]:
 
 
 def _shared_rows(data: Data) -> dict[tuple[str, str], int]:
-    """Return how many rows two splits share, by their names, the smaller first, where it is any."""
+    """Return how many rows two splits share, if any, by their names, the smaller split first."""
     sizes = {name: (len(split), name) for name, split in data.splits.items()}
     every = overlaps(data).items()
     return {(a, b): n for (a, b), n in every if n and sizes[a] < sizes[b]}
@@ -306,20 +306,20 @@ def _sees_regions_alone(job: Job) -> bool:
 
 
 def _model_notes(job: Job) -> list[str]:
-    """Return what the model's line says of itself on tasks that ask for what this one does."""
+    """Return the notes of the model's entry that apply to what this task needs."""
     asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
     return [note for key, note in job.model.spec.notes.items() if key in asked]
 
 
 def _server_notes(job: Job) -> list[str]:
-    """Return a note for each model of a job that a server has."""
+    """Return a note for each model of a job that runs on a server."""
     names = dict.fromkeys(one.served for one in job.models() if one.served is not None)
     why = "the weights are not known, so this row cannot be recomputed"
     return [f"served: {shown(name)}: {why}" for name in names]
 
 
 def _recording_notes(job: Job, told: Mapping[str, Any]) -> list[str]:
-    """Return the note on a recording, and what speaks against it, as its row is told."""
+    """Return the note on a recording, and the caution that its row states."""
     if not has(job.model.base.adapter, Recording):
         return []
     caution = str(told.get("caution", UNKNOWN))
@@ -327,7 +327,7 @@ def _recording_notes(job: Job, told: Mapping[str, Any]) -> list[str]:
 
 
 def _encoding_notes(job: Job) -> list[str]:
-    """Return a note for the model and each companion that vlbench lets encode regions."""
+    """Return a note for the model and each companion whose regions a shipped adapter encodes."""
     companions = [one for several in job.task.companions.values() for one in several]
     whose = {"regions": job.model, **{f"regions of {one.name}": one for one in companions}}
     return [
@@ -358,9 +358,9 @@ def _head(job: Job) -> Result:
 
 
 class RowWriter:
-    """Writes rows to the boards of a run; of several processes one writes, and none with --limit.
+    """Writes rows to the boards of a run; only one process writes, and none with --limit.
 
-    Raises OutputError where boards cannot be written, before anything is computed for them.
+    Raises OutputError if boards cannot be written, before anything is computed for them.
     """
 
     def __init__(self, options: Options, *, writes: bool) -> None:
@@ -376,9 +376,9 @@ class RowWriter:
             board.refuse_clash(self._output, row)
 
     def write(self, row: Result, outcome: Outcome | None = None) -> Result:
-        """Put a row on its task's board, with the artifacts of its outcome, and return it.
+        """Add a row to its task's board, with the artifacts of its outcome, and return it.
 
-        Raises IdentityClash where another run has put other weights there under the same name.
+        Raises IdentityClash if another run has written other weights there under the same name.
         """
         if not self._output:
             return row

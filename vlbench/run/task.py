@@ -1,4 +1,4 @@
-"""Tasks resolved: their functions found and their arguments checked, nothing loaded."""
+"""Tasks resolved: their functions found and their arguments checked; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from vlbench.schema import (
     read_arguments,
 )
 
-# What vlbench itself gives a probe, and a loader that has such parameters.
+# Arguments that vlbench gives a probe, and a loader that has such parameters.
 PROBE_FILLED = ("model", "data", "engine")
 LOADER_FILLED = ("download", "cache_dir", "wanted_splits", "pixels")
 
-# The loader of questions of one's own, whose table `--questions` names.
+# The loader of a user's questions, whose table `--questions` names.
 QUESTIONS = "vlbench.data.table:questions"
 
 
 @contextmanager
 def note_problems(lines: list[str], where: Callable[..., str]) -> Iterator[None]:
-    """Note what does not fit its schema, each problem with file and line, and go on."""
+    """Record what does not fit its schema, each problem with file and line, and continue."""
     try:
         yield
     except Misfit as error:
@@ -52,18 +52,18 @@ def note_problems(lines: list[str], where: Callable[..., str]) -> Iterator[None]
 
 
 def loader_names(loader: str) -> tuple[str, str, str]:
-    """Return the names that --data-dir takes for a loader of a task's file, the longest first.
+    """Return the names that --data-dir accepts for a task's loader, the longest first.
 
-    `vlbench.data.hub:images` is also `hub:images`, and `images`.
+    `vlbench.data.hub:images` may also be written `hub:images` and `images`.
     """
     module, _, function = loader.partition(":")
     return loader, f"{module.rpartition('.')[2]}:{function}", function
 
 
 def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
-    """Raise UnknownNameError for a name of --data-dir that no task and no loader has, or several.
+    """Raise UnknownNameError for a --data-dir name of no task or loader, or several loaders.
 
-    `loaders` are those of the tasks, by the task's name.
+    `loaders` are the loaders of the tasks, by the task's name.
     """
     used = sorted(set(loaders.values()))
     known = {*loaders, *(name for loader in used for name in loader_names(loader))}
@@ -83,7 +83,7 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
 
 
 def resolve_paths(file: Path, value: Any) -> Any:
-    """Return a value whose relative paths lie beside the file that names them.
+    """Return a value whose relative paths are relative to the folder of the file that names them.
 
     A path that starts with the variable of the data's folder stays as it is.
     """
@@ -98,19 +98,19 @@ def resolve_paths(file: Path, value: Any) -> Any:
 
 
 def paths_in(value: Any, key: str) -> Iterator[tuple[str, Path]]:
-    """Yield the paths in a value under their dotted keys: `captioner.weights`."""
+    """Yield the paths in a value under their dotted keys, such as `captioner.weights`."""
     for name, part in leaves(value, key):
         if path := part if isinstance(part, Path) else _script(part):
             yield name, path
 
 
 def metrics_of_others(value: Any) -> list[str]:
-    """Return the metrics of the package `evaluate` in a value: code that is not vlbench's."""
+    """Return the metrics of the package `evaluate` in a value, which run foreign code."""
     return [text for text in texts_in(value) if text.startswith(PREFIX)]
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a value, however deep in lists and records."""
+    """Yield the strings in a value, at any depth of lists and records."""
     return (part for _, part in leaves(value) if isinstance(part, str))
 
 
@@ -124,8 +124,8 @@ def _script(value: Any) -> Path | None:
 class Task:
     """A task resolved: its probe and loader with their arguments, and its companions.
 
-    `named` is True where the user named the task, and False where a tag or a glob selected it.
-    `regions` are the loader's argument for each kind of regions that the task has.
+    `named` is True if the user named the task, and False if a tag or a glob selected it. `regions`
+    are the loader's argument for each kind of regions that the task has.
     """
 
     spec: TaskSpec
@@ -139,7 +139,7 @@ class Task:
 
     @property
     def needs(self) -> Any:
-        """The capability that the probe asks of the model under test."""
+        """The capability that the probe needs of the model under test."""
         return hints(self.probe)["model"]
 
     @property
@@ -151,14 +151,14 @@ class Task:
 
     @property
     def words(self) -> list[str]:
-        """The texts among the probe's arguments, its defaults among them."""
+        """The strings among the probe's arguments, including its defaults."""
         defaults = {name: one.default for name, one in parameters(self.probe).items()}
         return [*texts_in([*{**defaults, **self.arguments}.values()])]
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What is the same for every model on this task, the data's content apart."""
-        # A file counts by its content; a task without any keeps the digest it always had.
+        """What is the same for every model on this task, except the content of the data."""
+        # Files are added by content; a task without files must keep the digest that it always had.
         files = {"files": contents(self.files)} if self.files else {}
         return files | {
             "task": self.spec.name,
@@ -170,7 +170,7 @@ class Task:
         }
 
     def as_annotated(self, companion: str, adapters: Sequence[Any]) -> Any:
-        """Return the adapters of a companion as the probe takes them: one, or a list."""
+        """Return the adapters of a companion as the probe takes them: an adapter or a list."""
         options = alternatives(hints(self.probe)[companion])
         several = any(typing.get_origin(option) is list for option in options)
         return list(adapters) if several else adapters[0]
@@ -206,7 +206,7 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 
 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
-    """Return the probe: of the task's own source, of a shipped family, or of a module named."""
+    """Return the probe: from the task's source, a shipped family, or a named module."""
     where, name = partial(spec.document.where, "probe"), spec.probe
     module, colon, function = name.partition(":")
     file = shipped_probes().get(module + colon)
@@ -228,7 +228,7 @@ def _find_loader(spec: TaskSpec, options: Options) -> Callable[..., Data]:
 def _read_params(
     spec: TaskSpec, probe: Callable[..., Any], options: Options, lines: list[str]
 ) -> dict[str, Any]:
-    """Return the probe's arguments; notes every problem. Raises SpecError for what is no probe."""
+    """Return the probe's arguments; add every problem. Raises SpecError if it is no probe."""
     where = spec.document.where
     arguments: dict[str, Any] = {}
     with blamed_on(where, "probe"):
@@ -251,7 +251,7 @@ def _read_params(
 def _primary_problems(
     spec: TaskSpec, probe: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> list[str]:
-    """Return each number of the primary score's conditions that the probe's own list lacks."""
+    """Return a problem for each number in the primary's conditions not in the probe's list."""
     lists: dict[str, list[Any]] = {}
     defaults = {name: one.default for name, one in parameters(probe).items()}
     for name, value in leaves({**defaults, **arguments}):
@@ -259,7 +259,7 @@ def _primary_problems(
         if place.isdigit():
             lists.setdefault(key.rpartition(".")[2], []).append(value)
     document = spec.document
-    # A task that takes over its primary has to keep its conditions among its own parameters.
+    # A task that inherits `primary` must have its conditions among its parameters.
     is_own = ("primary",) in document.lines
     return [
         f"{document.where('primary', 'at', key) if is_own else document.where('params', key)}: "
@@ -270,7 +270,7 @@ def _primary_problems(
 
 
 def _is_own_script(metric: str, spec: TaskSpec) -> bool:
-    """Return whether a metric of `evaluate` is a script among the tasks of the task's source.
+    """Return whether a metric of `evaluate` is a script below the tasks/ of the task's source.
 
     It is as trusted as a probe there.
     """
@@ -283,8 +283,8 @@ def _read_data(
 ) -> dict[str, Any]:
     """Return the loader's arguments, with this machine's data folders filled in.
 
-    Notes every problem. Raises SpecError for what is no loader by its annotation, since a plan
-    calls it, and where the task has regions and the loader takes none.
+    Adds every problem. Raises SpecError if the annotation shows that it is no loader, since a plan
+    calls it, and if the task has regions but the loader takes none.
     """
     where = spec.document.where
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
@@ -301,7 +301,7 @@ def _read_data(
         given["root"] = str(root.absolute())
     if options.questions and spec.data["loader"] == QUESTIONS:
         given["test"] = str(options.questions.absolute())
-    # Regions are filled in model by model, where the task has some.
+    # If the task has regions, they are filled in for each model.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
     arguments: dict[str, Any] = {}
     with blamed_on(where, "data", "loader"):
@@ -315,7 +315,7 @@ def _read_data(
             )
     if "regions" in spec.data and "regions" not in known:
         raise SpecError(f"{where('data', 'regions')}: {spec.data['loader']} takes no regions")
-    # Paths in a task's file are relative to it; a run's own are relative to where it was started.
+    # Paths in a task's file are relative to the file; paths of a run are relative to its start.
     arguments = {key: _resolve(spec, value, "data", key) for key, value in arguments.items()}
     cache = options.cache_dir and options.cache_dir.absolute()
     from_run: dict[str, Any] = {"download": options.download or None, "cache_dir": cache}
@@ -323,9 +323,9 @@ def _read_data(
 
 
 def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list[Any]:
-    """Return the splits that the annotation of a probe's data names, itself or by an argument.
+    """Return the splits that the annotation of a probe's data names, directly or by an argument.
 
-    The last is an ellipsis where the probe may read others.
+    The last is an ellipsis if the probe may read other splits.
     """
     named = getattr(hints(probe, extras=True).get("data"), "__metadata__", (...,))
     given = {n: p.default for n, p in parameters(probe).items() if p.default is not p.empty}
@@ -343,7 +343,7 @@ def splits_read(probe: Callable[..., Any], arguments: Mapping[str, Any]) -> list
 def _read_regions(
     spec: TaskSpec, loader: Callable[..., Data], options: Options, lines: list[str]
 ) -> dict[str, Any]:
-    """Return the loader's argument for each kind of regions; notes every problem."""
+    """Return the loader's argument for each kind of regions; add every problem."""
     key, found = ("data", "regions"), dict[str, Any]()
     with note_problems(lines, partial(spec.document.where, *key)):
         kinds = GenericAlias(dict, (str, hints(loader)["regions"]))
@@ -352,7 +352,7 @@ def _read_regions(
 
 
 def _expand(value: Any, options: Options) -> Any:
-    """Return a value of a task's file with $VLBENCH_DATA replaced where it is known."""
+    """Return a value of a task's file with $VLBENCH_DATA replaced if it is known."""
     root = options.data_folder
 
     def expand(_: str, one: Any) -> Any:
@@ -362,7 +362,7 @@ def _expand(value: Any, options: Options) -> Any:
 
 
 def _resolve(spec: TaskSpec, value: Any, *key: str) -> Any:
-    """Return a value whose relative paths lie beside the file in which the key stands."""
+    """Return a value whose paths are relative to the folder of the file with the key."""
     return resolve_paths(spec.document.file_of(*key), value) if any(paths_in(value, "")) else value
 
 
@@ -374,9 +374,9 @@ def _find_companions(
     options: Options,
     lines: list[str],
 ) -> dict[str, list[Model]]:
-    """Return the models that a task names beside the one under test, by key.
+    """Return the models that a task names besides the model under test, by key.
 
-    Notes every problem. Raises SpecError for a model of a file that no source holds.
+    Adds every problem. Raises SpecError for a model in a file that belongs to no source.
     """
     found: dict[str, list[Model]] = {}
     for key, value in arguments.items():

@@ -1,4 +1,4 @@
-"""Whether the weights of models can be had, asked of their adapters before any data are read."""
+"""Whether the weights of models are available, asked of adapters before any data are read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class Weights:
         self._asked: dict[str, str] = {}
 
     def missing(self, model: Model, task: Task) -> dict[str, str]:
-        """Return why weights cannot be had, by the name of the model: those that a job loads.
+        """Return why weights of a job are unavailable, by the name of the model.
 
-        They are those of the model itself, of the task's companions, and of what these are made
-        from. Raises SpecError for an adapter whose `require_weights` takes what it does not.
+        A job loads the model, the task's companions, and the models that these are made from.
+        Raises SpecError for an adapter whose `require_weights` takes arguments that its `__init__`
+        does not.
         """
         whole = [model, *chain.from_iterable(task.companions.values())]
         asked = {part.name: self._why(part) for one in whole for part in one.parts()}
@@ -34,7 +35,7 @@ class Weights:
 
 
 def _ask(model: Model) -> str:
-    """Return why the weights of a model cannot be had; empty if they can, or nobody knows."""
+    """Return why the weights of a model are unavailable; empty if available or unknown."""
     require = getattr(model.adapter, "require_weights", None)
     if model.instance is not None or require is None:
         return ""
@@ -48,7 +49,7 @@ def _ask(model: Model) -> str:
     try:
         with exits_as_errors():
             require(**{name: given[name] for name in parameters(require)})
-    except CannotDo:  # as loading will say
+    except CannotDo:  # loading will report it
         return ""
     except Exception as error:  # noqa: BLE001 - somebody's adapter: any error is a reason
         return described(error)

@@ -13,13 +13,13 @@ from vlbench.errors import UnknownNameError, counted
 
 
 def add_options(build: argparse.ArgumentParser) -> None:
-    """Add the folder of boards."""
+    """Add the options for the folder of boards."""
     add_output(build)
     add_trust(build)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the files, and return their names and the groups without a summary, and why."""
+    """Write the files; return their numbers, and why groups have no summary."""
     from vlbench.report.building import begins, build, why_no_summary
 
     if not any(arguments.output.glob("*.json")):
@@ -46,7 +46,7 @@ def _figures(arguments: argparse.Namespace, catalog: Catalog) -> dict[str, dict[
     tasks = [task for name, task in catalog.tasks.items() if task.figures and name in boards]
     if not tasks:
         return {}
-    # Importing the planning takes seconds.
+    # Imported here: it takes seconds.
     from vlbench.run.figures import find_figures
     from vlbench.run.options import Options
 

@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 def add_options(compare: argparse.ArgumentParser) -> None:
-    """Add the models, tasks and scores."""
+    """Add the options for models, tasks and scores."""
     compare.add_argument(
         "models", type=row_name, nargs="+", metavar="MODEL", help="two models or more"
     )
@@ -66,7 +66,7 @@ def add_options(compare: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return a table for each two models, and what could not be compared.
 
-    The exit code is 2 where something is refused, and 1 where nothing has items to compare.
+    The exit code is 2 if a comparison is refused, and 1 if nothing has items to compare.
     """
     tasks = arguments.tasks.split(",") if arguments.tasks else []
     boards = {file.stem for file in arguments.output.glob("*.json")}
@@ -142,7 +142,7 @@ def _table(compared: Sequence[Compared]) -> Table:
 
 
 def _detectable(compared: Sequence[Compared]) -> str:
-    """Return how large a difference would have been found on each task."""
+    """Return the detectable difference on each task."""
     sizes = [
         f"{printed(one.task)} {_size(one.comparison.detectable, one.scores[0].unit)}"
         for one in compared
@@ -168,7 +168,7 @@ def _cells(one: Compared) -> list[str]:
 
 
 def _with_sign(value: float, unit: str) -> str:
-    """Return a difference: of percentages, in points."""
+    """Return a difference with its sign; for fractions, in percentage points."""
     return f"{100 * value:+.1f}" if unit == "fraction" else f"{value:+.4g}"
 
 
@@ -190,7 +190,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _boards_say(report: Report) -> Iterator[str]:
-    """Yield why a board tells two models apart where this does not, or the other way round."""
+    """Yield a line if a pair differs on the board but not in this comparison, or the reverse."""
     for one in report.compared:
         p = one.board_p
         if p is not None and (p < LEVEL) != (one.p_holm < LEVEL):
@@ -202,7 +202,7 @@ def _boards_say(report: Report) -> Iterator[str]:
 
 
 def _lacking(report: Report) -> list[str]:
-    """Return which models keep no items, and the command that makes them."""
+    """Return a line for each model without items, with the command that computes them."""
     return [
         f"{model} has no items on {', '.join(tasks)}: only means over examples have items; for a "
         f"row from an older vlbench, run vlbench --model {shlex.quote(model)} --tasks "

@@ -25,7 +25,7 @@ from vlbench.report.rows import named_boards
 
 
 def add_options(export: argparse.ArgumentParser) -> None:
-    """Add the boards, their format, and where they are written."""
+    """Add the options for the boards, the format, and the output."""
     export.add_argument("tasks", nargs="*", metavar="TASK", help="default: every board")
     export.add_argument(
         "--format",
@@ -60,7 +60,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write or return the export; the problems are the rows that it leaves out, and why."""
+    """Write or return the export; the problems are the rows left out, with the reasons."""
     form: Any = import_module(f"vlbench.report.export.{arguments.format}")
     if hasattr(form, "files") and arguments.to is None:
         raise UnknownNameError(f"--format {arguments.format} writes a folder; pass --to DIR")
@@ -75,14 +75,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
     code = 0 if selection.entries else FAILED
     problems = listed(selection.left_out)
     if arguments.to is None:
-        # What prints it ends it.
+        # The final line break is added when the text is printed.
         return Answer([form.text(selection).removesuffix("\n").removesuffix("\r")], problems, code)
     write_whole(arguments.to, _content(form, arguments.to, selection))
     return Answer([f"wrote {arguments.to}"], problems, code)
 
 
 def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Catalog) -> Answer:
-    """Write or return models x tasks. Raises UnknownNameError for a format that has no tables."""
+    """Write or return models x tasks. Raises UnknownNameError for a format without tables."""
     leaders = leaders_by_task(arguments.output, boards)
     tables = pivots(boards, catalog, leaders, arguments.models)
     tables = [together(boards, tables, arguments.models)] if arguments.tasks else tables
@@ -117,7 +117,7 @@ PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {
 
 
 def _content(form: Any, file: Path, selection: Selection) -> bytes:
-    """Return what a file is to hold: some formats have a place in one that is there."""
+    """Return the new content of a file; some formats update an existing file."""
     if not hasattr(form, "updated") or not file.exists():
         return bytes(form.text(selection).encode())
     try:
@@ -128,7 +128,7 @@ def _content(form: Any, file: Path, selection: Selection) -> bytes:
 
 
 def _folder(form: Any, folder: Path, selection: Selection) -> Answer:
-    """Write the files of a format that has many."""
+    """Write the files of a format that has many files."""
     left_out, written = list(selection.left_out), 0
     for found in form.files(selection):
         if isinstance(found, LeftOut):

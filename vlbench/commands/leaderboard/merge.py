@@ -15,13 +15,13 @@ from vlbench.report.texts import few
 
 
 def add_options(merge: argparse.ArgumentParser) -> None:
-    """Add the folders."""
+    """Add the options for the folders."""
     merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with boards")
     add_output(merge, "--into")
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the joined boards, and return what is new."""
+    """Write the joined boards, and return the new rows."""
     before = union(read_folder(arguments.output) if arguments.output.is_dir() else []).boards
     written, problems = merge(arguments.folders, arguments.output)
     if problems:

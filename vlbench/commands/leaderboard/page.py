@@ -22,7 +22,7 @@ BUILD = "run vlbench leaderboard build"
 
 
 def add_options(page: argparse.ArgumentParser) -> None:
-    """Add the folder of the page, and that of the boards."""
+    """Add the options for the folder of the page and for the boards."""
     page.add_argument(
         "folder",
         nargs="?",
@@ -46,9 +46,9 @@ def add_options(page: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the page; return its name and size, and whose figures are out of date.
+    """Write the page; return its name and size, and the tasks whose figures are out of date.
 
-    Where boards were never built, as in a clone, what the page shows of them is built first.
+    If the folder has no figures, as in a clone, summaries and figures are built first.
     """
     from vlbench.report.page.page import read_page, render
 
@@ -57,7 +57,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog, built = load_catalog(arguments.include_path), []
     findings = load_all_findings(catalog, arguments.include_path)
     if not any(arguments.output.glob("figures/*")):
-        # It takes as long again to import what draws.
+        # Imported here: importing the drawing doubles the time.
         from vlbench.report.building import build
 
         built = build(arguments.output, catalog)
@@ -115,7 +115,7 @@ def _with_images(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Turn garbage collection off, which takes a third of the time for many boards."""
+    """Turn garbage collection off; it takes a third of the time for many boards."""
     enabled = gc.isenabled()
     gc.disable()
     try:

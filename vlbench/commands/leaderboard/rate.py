@@ -46,7 +46,7 @@ RATINGS = "ratings.json"
 
 
 def add_options(rate: argparse.ArgumentParser) -> None:
-    """Add the folder of the sheets, and what is sampled for them."""
+    """Add the options for the folder of the sheets, and for the sample."""
     rate.add_argument(
         "folder", type=Path, metavar="OUT", help="the folder of the sheets and their key"
     )
@@ -89,7 +89,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _write(arguments: argparse.Namespace) -> Answer:
-    """Write the sheets, and say what to do next."""
+    """Write the sheets, and return the next steps."""
     from vlbench.run.item_images import images_of
 
     folder, seed = arguments.folder, arguments.seed

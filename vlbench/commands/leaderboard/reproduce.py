@@ -23,7 +23,7 @@ from vlbench.report.reproduction import (
 )
 from vlbench.report.texts import plain_table
 
-# Stands below the tables.
+# Printed below the tables.
 NOTE = (
     "A finding has the verdict of its weakest comparison, by its 95 % interval; over several "
     "models, by Holm's rule. Drawings and controls are not evidence."
@@ -31,7 +31,7 @@ NOTE = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the paper, and the format."""
+    """Add the options for the paper and the format."""
     parser.add_argument(
         "paper",
         nargs="?",
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return published values and findings beside boards."""
+    """Return published values and findings beside the results on boards."""
     catalog = load_catalog(arguments.include_path)
     papers = find_papers(load_all_findings(catalog, arguments.include_path), arguments.paper)
     reproductions = [reproduce(paper, catalog, arguments.output) for paper in papers]
@@ -68,7 +68,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
 
 def _formatted(found: Reproduction, name: str) -> list[str | Table]:
-    """Return the tables in one of the formats that boards are exported in."""
+    """Return the tables in a format in which boards are exported."""
     form: Any = import_module(f"vlbench.report.export.{name}")
     return [
         form.grid(

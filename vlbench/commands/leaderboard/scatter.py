@@ -17,7 +17,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def add_options(scatter: argparse.ArgumentParser) -> None:
-    """Add the two tasks, and the file."""
+    """Add the options for the two tasks and the file."""
     scatter.add_argument("x", metavar="TASK", help="along the horizontal axis")
     scatter.add_argument("y", metavar="TASK", help="along the vertical axis")
     add_file(scatter, *FORMATS)
@@ -26,7 +26,7 @@ def add_options(scatter: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the figure, and return how many models are on it and how their scores correlate."""
+    """Write the figure, and return the number of models and the correlation of their scores."""
     from vlbench.drawing.fonts import add_fonts
     from vlbench.report.figures.charts import styled
     from vlbench.report.figures.scatter import pair_of, scatter

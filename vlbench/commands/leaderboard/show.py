@@ -15,7 +15,7 @@ from vlbench.report.texts import plain_table
 
 
 def add_options(show: argparse.ArgumentParser) -> None:
-    """Add the boards."""
+    """Add the options for the boards."""
     show.add_argument(
         "tasks", nargs="*", metavar="TASK", help="default: models x tasks of all boards"
     )
@@ -23,9 +23,9 @@ def add_options(show: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Return the tables of the boards that are named.
+    """Return the tables of the named boards.
 
-    Without names, a table of models x tasks for each data set.
+    If no board is named, return a table of models x tasks for each data set.
     """
     output, catalog = arguments.output, load_catalog(arguments.include_path)
     boards = named_boards(output, arguments.tasks)

@@ -1,9 +1,9 @@
-"""Boards in other people's formats: a module each, called as its `--format`.
+"""Boards in other formats: one module for each `--format`, with the name of the format.
 
-It has a function `text(selection) -> str`, or `files(selection)`, which yields the files of a
-folder and what it leaves out; one of text may have `updated(content, selection, name)`, which
-returns the new content of a file that is there. Only complete ok rows of trained models are
-exported; the others are listed with the reason.
+A module has `text(selection) -> str`, or `files(selection)`, which yields the files of a folder and
+the rows left out. A text format may also have `updated(content, selection, name)`, which returns
+the new content of an existing file. Only complete ok rows of trained models are exported; the other
+rows are listed with the reason.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
 from vlbench.report.texts import number, one_line
 from vlbench.results import Result
 
-# The note below a table with a model in bold.
+# The note below a table that has a model in bold.
 BOLD = "Bold: differs from every other model at 5 % (paired tests, corrected for all pairs)."
 
 
 class LeftOut(NamedTuple):
-    """A row that is not exported, and why."""
+    """A row that is not exported, and the reason."""
 
     row: Result
     why: str
 
 
 class File(NamedTuple):
-    """One file of a format that has many: where it belongs in the folder, and what it holds."""
+    """One file of a format with many files: its place in the folder, and its content."""
 
     place: str
     content: bytes
 
 
 class Selection(NamedTuple):
-    """The tables of rows that are exported, by task, and the rows that are not.
+    """The tables of the exported rows, by task, and the rows left out.
 
-    `output` is where boards are, `models` are those of the catalog, `organization` ran the rows,
-    and is empty where nobody says who did.
+    `output` is the folder of the boards, `models` are the models of the catalog. `organization` ran
+    the rows; it is empty if not given.
     """
 
     tables: Mapping[str, Sequence[ScoreTable]]
@@ -55,7 +55,7 @@ class Selection(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """All rows that are exported."""
+        """All exported rows."""
         return [entry for same in self.tables.values() for table in same for entry in table.entries]
 
 
@@ -66,9 +66,9 @@ def select(
     organization: str = "",
     models: Sequence[str] = (),
 ) -> Selection:
-    """Return the publishable rows of boards in tables, and the other rows; of the models alone.
+    """Return tables of the publishable rows of boards, and the other rows.
 
-    The leaders are those among all models.
+    If `models` are given, only their rows are returned. Leaders are determined among all models.
     """
     tables: dict[str, list[ScoreTable]] = {}
     left_out = []
@@ -83,7 +83,7 @@ def select(
 
 
 def listed(left_out: Sequence[LeftOut]) -> list[str]:
-    """Return a line for each task and reason, with the models that are left out for it."""
+    """Return a line for each task and reason, with the models left out for this reason."""
     models: dict[str, list[str]] = {}
     for row, why in left_out:
         models.setdefault(f"{row.task}: left out ({why})", []).append(row.model)
@@ -96,12 +96,12 @@ def heads(table: ScoreTable) -> list[str]:
 
 
 def texts(entry: Entry) -> list[str]:
-    """Return the cells of a printed row, a dash for what is not known."""
+    """Return the cells of a printed row; a dash if a value is unknown."""
     score = entry.primary
     value = number(score.value, score.unit) + ties_mark(entry.row) if score else ""
     return [one_line(cell) or "-" for cell in (entry.label, value, *cells(entry).values())]
 
 
 def higher_is_better(table: ScoreTable) -> bool | None:
-    """Return which direction of the primary score is better; None where no row has it."""
+    """Return whether higher primary scores are better; None if no row has a primary score."""
     return table.scores[0].higher_is_better if table.scores else None

@@ -1,4 +1,4 @@
-"""CSV after RFC 4180: one line for each score."""
+"""CSV (RFC 4180) with one line for each score."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ COLUMNS = (
 
 
 def text(selection: Selection) -> str:
-    """Return the head and a line for each score, ended by carriage return and line feed."""
+    """Return the header and a line for each score, each ended by carriage return and line feed."""
     entries = selection.entries
     return lines(COLUMNS, (_line(one, i) for one in entries for i in range(len(one.row.scores))))
 
 
 def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a head and a line for each row, ended by carriage return and line feed."""
+    """Return the header and a line for each row, each ended by carriage return and line feed."""
     file = io.StringIO()
     writer = csv.DictWriter(file, columns, lineterminator="\r\n")
     writer.writeheader()

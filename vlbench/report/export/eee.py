@@ -1,8 +1,8 @@
 """Records of Every Eval Ever, schema 0.3.0 (github.com/evaleval/every_eval_ever).
 
-A row becomes `data/vlbench/<organisation>/<model>/<uuid>.json`; beside it lie its items, where it
-has them. Ids come from the digest of the row's request, never from a time, so that the same row has
-the same files. The time of retrieval is that at which the row was finished.
+A row becomes `data/vlbench/<organisation>/<model>/<uuid>.json`, with a file of its items beside it
+if the row has items. Ids come from the digest of the row's request, never from a time, so the same
+row gives the same files. The retrieval time is the time at which the row was finished.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def result_id(row: Result, score: Score) -> str:
 
 
 def result_of(entry: Entry, i: int) -> dict[str, Any]:
-    """Return one score of a row; every value below `details` is a text, as the schema wants."""
+    """Return one score of a row; the schema requires strings as values below `details`."""
     row, score, given = entry.row, entry.row.scores[i], entry.published[i]
     details = {
         "at": as_text(score.at),
@@ -87,7 +87,7 @@ def _data(entry: Entry) -> dict[str, Any]:
 
 
 def _metric(score: Score) -> dict[str, Any]:
-    """Return what a metric is, with the range of its values, where it has one."""
+    """Return the description of a metric, with the range of its values if it has one."""
     named = {
         "metric_id": "accuracy" if score.metric == "accuracy" else f"{COLLECTION}.{score.metric}",
         "metric_name": score.metric,
@@ -114,7 +114,7 @@ def _uncertainty(score: Score) -> dict[str, Any]:
 
 
 def as_texts(values: Any) -> dict[str, str]:
-    """Return a mapping's values as texts: plain ones as they are, others as JSON."""
+    """Return a mapping with its values as strings: strings unchanged, other values as JSON."""
     pairs = values.items() if isinstance(values, Mapping) else ()
     return {k: v if isinstance(v, str) else as_text(v) for k, v in pairs}
 
@@ -126,7 +126,7 @@ def as_text(value: Any) -> str:
 
 
 class Trial(NamedTuple):
-    """What is used of one row of a table of items."""
+    """The columns of a table of items that are exported."""
 
     id: str
     digest: str
@@ -138,7 +138,7 @@ class Trial(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What all records of a row share, and the id and the score of each metric and `at`."""
+    """The fields that all records of a row share, and the id and score of each metric and `at`."""
 
     head: Mapping[str, str]
     ids: Mapping[tuple[str, str], tuple[str, Score]]
@@ -147,8 +147,8 @@ class Scores(NamedTuple):
 def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str, Any]]:
     """Yield the records of a row's items, in the order of its table.
 
-    Items of a score that is no mean of them (a corpus score) are left out. Raises DataError where
-    the table cannot be read, or does not fit the row.
+    Items of a score that is not a mean over items (a corpus score) are left out. Raises DataError
+    if the table cannot be read or does not fit the row.
     """
     table = read_items(output, row)
     if STATISTICS.name in table.column_names:
@@ -166,7 +166,7 @@ def sample_lines(output: Path, row: Result, scores: Scores) -> Iterator[dict[str
 
 
 def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return the record of one item, which has a row of the table for each trial."""
+    """Return the record of one item; the table has one row for each trial of the item."""
     first = trials[0]
     result, score = scores.ids[first.metric, first.at]
     raw = f"{first.id} {first.digest}"
@@ -186,16 +186,16 @@ def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _best(score: Score) -> float | None:
-    """Return the best credit that an item can have; None if unlimited."""
+    """Return the best credit that an item can have; None if it is unlimited."""
     least, greatest = score.limits
     return greatest if score.higher_is_better else least
 
 
 def files(selection: Selection) -> Iterator[File | LeftOut]:
-    """Yield a record for each row, and its items beside it.
+    """Yield a record for each row, and a file of its items.
 
-    A row is left out where it has no identity or time, and where a score lies outside its range;
-    its items alone, where they cannot be read.
+    A row is left out if it has no identity or finishing time, or if a score is outside its range.
+    Only its items are left out if they cannot be read.
     """
     known: set[str] = set()
     for entry in selection.entries:
@@ -211,7 +211,6 @@ def files(selection: Selection) -> Iterator[File | LeftOut]:
 
 
 def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterator[File | LeftOut]:
-    """Yield the files of one row."""
     samples = b""
     try:
         samples = _samples(entry.row, name, model, selection.output)
@@ -228,7 +227,7 @@ def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterato
 
 
 def _unfit(row: Result) -> str:
-    """Return why a row can be no record; nothing where it can."""
+    """Return why a row cannot become a record; empty if it can."""
     if not row.request:
         return "it has no request, so it has no lasting identity"
     if _seconds_at_end(row) is None:
@@ -238,7 +237,7 @@ def _unfit(row: Result) -> str:
 
 
 def _seconds_at_end(row: Result) -> str | None:
-    """Return when a row was finished, in seconds since 1970; None where it does not say."""
+    """Return when a row was finished, in seconds since 1970; None if the row does not record it."""
     try:
         moment = datetime.fromisoformat(row.run["finished"])
     except (KeyError, TypeError, ValueError):
@@ -247,7 +246,7 @@ def _seconds_at_end(row: Result) -> str | None:
 
 
 def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
-    """Return what a record says of a row, without its own name and items."""
+    """Return the fields of a record that describe the row, without the record's id and items."""
     row, finished = entry.row, _seconds_at_end(entry.row)
     own = selection.organization.lower() == model.partition("/")[0].lower()
     relation = "first_party" if own else "third_party"
@@ -284,7 +283,7 @@ def _model(row: Result, model: str, selection: Selection) -> dict[str, Any]:
 
 
 def _samples(row: Result, name: str, model: str, output: Path) -> bytes:
-    """Return a row's items as lines of JSON; nothing where the row keeps none."""
+    """Return a row's items as lines of JSON; empty if the row keeps none."""
     if ITEMS not in row.artifacts:
         return b""
     head = {
@@ -299,7 +298,7 @@ def _samples(row: Result, name: str, model: str, output: Path) -> bytes:
 
 
 def _sidecar(place: str, samples: bytes) -> dict[str, Any]:
-    """Return what a record says of the file of its items; nothing without one."""
+    """Return the fields of a record that describe the file of its items; empty without items."""
     if not samples:
         return {}
     file = {

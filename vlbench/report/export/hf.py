@@ -1,4 +1,4 @@
-"""Files of `.eval_results` of the Hugging Face hub, and what models and data are called there."""
+"""`.eval_results` files of the Hugging Face hub, and the names of models and data there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vlbench.results import Result, Score
 # "OpenAI's RN50, from timm/resnet50_clip.openai on the hub; MIT"
 ON_THE_HUB = re.compile(r"(?:^|\s)([^\W_][\w.-]*/[^\W_][\w.-]*) on the hub\b", re.ASCII)
 
-# The loaders whose rows equal those of a data set on the hub, wherever they read them.
+# Loaders whose rows equal the rows of a data set on the hub, wherever they read the data from.
 HUB_DATA: Mapping[str, HubSet] = {
     "vlbench.data.cifar:cifar10": hub_sets.CIFAR10,
     "vlbench.data.cifar:cifar100": hub_sets.CIFAR100,
@@ -35,7 +35,7 @@ HUB_DATA: Mapping[str, HubSet] = {
 
 
 def files(selection: Selection) -> Iterator[File | LeftOut]:
-    """Yield a file for each model and task, below a folder named as the model's repository."""
+    """Yield a file for each model and task, in a folder named after the model's repository."""
     places = Counter(_place(entry.row, selection.models) for entry in selection.entries)
     for entry in selection.entries:
         data, place = hub_set(entry.row), _place(entry.row, selection.models)
@@ -63,7 +63,7 @@ def _entry(entry: Entry, score: Score, data: HubSet) -> dict[str, Any]:
 
 
 def _notes(row: Result, score: Score) -> str:
-    """Return what the number is: its metric, direction, unit, n, interval and chance."""
+    """Return a description of the number: metric, direction, unit, n, interval and chance."""
     better = "higher" if score.higher_is_better else "lower"
     unit = "as a fraction" if score.unit == "fraction" else f"in {score.unit}"
     words = [f"{score_name(score.metric, score.at)}, {unit}, {better} is better", f"n = {score.n}"]
@@ -76,7 +76,7 @@ def _notes(row: Result, score: Score) -> str:
 
 
 def model_id(name: str, models: Mapping[str, ModelSpec]) -> str:
-    """Return the id of a row's model: `organisation/name`, which is also a path of two folders."""
+    """Return the id of a row's model, `organisation/name`; also a path of two folders."""
     spec = models.get(name)
     match = ON_THE_HUB.search(spec.weights) if spec else None
     if match:
@@ -86,11 +86,11 @@ def model_id(name: str, models: Mapping[str, ModelSpec]) -> str:
 
 
 def hub_set(row: Result) -> HubSet | None:
-    """Return the data set of a row on the hub; None where it has none."""
+    """Return a row's data set on the hub; None if it has none there."""
     return HUB_DATA.get(loader_of(row))
 
 
 def _plain(name: str) -> str:
-    """Return a name in the letters of ids; a changed one ends in a digest of the original."""
+    """Return a name in the characters of ids; a changed name ends in a digest of the original."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:80]
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

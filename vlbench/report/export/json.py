@@ -1,4 +1,4 @@
-"""Rows as their boards have them, in one document of JSON."""
+"""One JSON document with the rows as they are on their boards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 def text(selection: Selection) -> str:
-    """Return the document, in ASCII, so that it is safe to print."""
+    """Return the document in ASCII, which is safe to print."""
     rows = [_row(entry) for entry in selection.entries]
     return json.dumps({"schema": SCHEMA, "rows": rows}, indent=1, allow_nan=False) + "\n"
 

@@ -1,7 +1,7 @@
-"""Markdown tables between markers, which update a README in place.
+"""Markdown tables between markers, which can update a README in place.
 
-Every text in a cell is escaped, so that GitHub shows a name as it is: no HTML, no link, no formula,
-no further column.
+All text in a cell is escaped, so GitHub shows each name literally: no HTML, no link, no formula, no
+further column.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def text(selection: Selection) -> str:
 
 
 def updated(content: bytes, selection: Selection, name: str) -> bytes:
-    """Return a file with the tables between its markers replaced, and all else as it was.
+    """Return a file with the tables between its markers replaced and the rest unchanged.
 
-    Raises SpecError, naming the file, where a board's markers are missing, doubled or crossed.
+    Raises SpecError with the name of the file if a board's markers are missing, doubled or crossed.
     """
     problems = []
     for task, tables in selection.tables.items():
@@ -47,7 +47,7 @@ def updated(content: bytes, selection: Selection, name: str) -> bytes:
 
 
 def escaped(text: str) -> str:
-    """Return a text as Markdown that shows it as it is, on one line."""
+    """Return a text as Markdown that shows it literally, on one line."""
     plain = re.sub(r"[\\`*_\[\]|~$:@#!{}]", r"\\\g<0>", one_line(text))
     plain = re.sub("[&<>]", lambda one: ENTITIES[one[0]], plain)
     return plain.replace("www.", r"www\.")
@@ -73,9 +73,9 @@ def _table(table: ScoreTable) -> str:
 
 
 def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
-    """Return a table of escaped cells below its title; the first row is its head.
+    """Return a table of escaped cells below its title; the first row is the header.
 
-    `columns` has an l or an r for each: on which side its cells end.
+    `columns` has an l or an r for each column: left- or right-aligned.
     """
     head, *body = rows
     lines = [f"| {' | '.join(row)} |" for row in (head, [RULES[one] for one in columns], *body)]
@@ -88,7 +88,7 @@ def _markers(task: str) -> tuple[str, str]:
 
 
 def _places(content: bytes, line: str) -> list[re.Match[bytes]]:
-    """Return the place of a line; the match leaves out the end of the line."""
+    """Return the places of a line; a match excludes the end of the line."""
     return list(re.finditer(rb"^" + re.escape(line.encode()) + rb"(?=\r?$)", content, re.MULTILINE))
 
 

@@ -1,7 +1,7 @@
 r"""LaTeX tables with booktabs, one for each set of comparable rows.
 
-Every character of a text is printed as itself. Of the letters beyond ASCII, those of Latin-1 stay;
-every other character is spelled out (`\u65e5`), since pdfLaTeX stops where it has no font for one.
+Every character of a text is printed literally. Letters of Latin-1 stay; every other character
+beyond ASCII is spelled out (`\u65e5`), since pdfLaTeX stops if it has no font for a character.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vlbench.report.texts import one_line
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
 ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}
 
-# A bracket or a star after the end of a line would be read as its argument.
+# LaTeX would read a bracket or a star after the end of a line as the argument of the line break.
 SPELLED = {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -34,14 +34,14 @@ SPELLED = {
 
 
 def text(selection: Selection) -> str:
-    """Return a table environment for each set of rows."""
+    """Return a table environment for each set of comparable rows."""
     return HEAD + "".join(_table(table) for same in selection.tables.values() for table in same)
 
 
 def escaped(text: str) -> str:
-    """Return a text as LaTeX that shows it as it is, on one line."""
+    """Return a text as LaTeX that shows it literally, on one line."""
     plain = "".join(map(_settable, one_line(text)))
-    # Two of these in a row would be drawn as one other sign.
+    # LaTeX would draw two of these in a row as one other character.
     return re.sub(r"([-',])(?=\1)", r"\1{}", "".join(SPELLED.get(c, c) for c in plain))
 
 
@@ -58,9 +58,9 @@ def _table(table: ScoreTable) -> str:
 
 
 def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
-    """Return a table environment of escaped cells; the first row is its head.
+    """Return a table environment of escaped cells; the first row is the header.
 
-    `columns` has an l or an r for each: on which side its cells end.
+    `columns` has an l or an r for each column: left- or right-aligned.
     """
     head, *body = rows
     more = " " + escaped(note) if note else ""
@@ -84,7 +84,7 @@ def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = ""
 
 def _row(entry: Entry) -> list[str]:
     name, value, *rest = map(escaped, texts(entry))
-    # A minus is longer than a hyphen.
+    # A minus sign is longer than a hyphen.
     numbers = [re.sub(r"\B-(?=\d)", "$-$", cell) for cell in (value, *rest[:4])]
     shown = [name, *numbers, *rest[4:]]
     return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown

@@ -1,1 +1,1 @@
-"""Figures made from boards: charts of scores, similar models, and what tasks name."""
+"""Figures made from boards: charts of scores, similarities of models, and figures of tasks."""

@@ -1,4 +1,4 @@
-"""Charts of scores with their intervals, as SVG and PNG; the same scores give the same bytes."""
+"""Charts of scores with intervals, as SVG, PNG and PDF; the same scores give the same bytes."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ STYLE: Any = {
     "font.size": 9.0,
     "axes.linewidth": 0.6,
 }
-# The range of a score to beat over the models.
+# The band between the lowest and the highest chance or floor of the models.
 BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
-# The x-axis is logarithmic where the largest number is more than this many times the smallest
-# positive one, as it is for epsilons; the second limit holds where 0 is among the numbers.
+# The x-axis is logarithmic if the largest number exceeds the smallest positive number by more than
+# this factor, as with epsilons; the second factor is used if 0 is among the numbers.
 FAR = 30.0
 FAR_FROM_ZERO = 5.0
-# The width in inches of one panel alone, of one of few, and of one of many.
+# The width in inches of a single panel, of each of a few panels, and of each of many.
 ALONE = 4.8
 WIDTH = 3.6
 NARROW = 2.4
 FEW_PANELS = 4
 SUFFIXES = (".svg", ".png", ".pdf")
-# The longest side of a PNG, and how many pixels it has at most. Browsers show none beyond 32,767.
+# The longest side of a PNG and its largest number of pixels. Browsers show no side beyond 32,767.
 LONGEST, LARGEST = 32_000, 40_000_000
-# Up to this many numbers, each has a tick of its own.
+# Up to this many numbers, each number has its own tick.
 FEW_TICKS = 6
 
 
@@ -74,13 +74,13 @@ class Point(NamedTuple):
     floor: tuple[str, float] | None = None
 
 
-# Chance or a floor of a point.
+# The chance or the floor of a point.
 Level = Callable[[Point], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Scores of models along the number named `x`; one score per model where `x` is empty."""
+    """Scores of models along the number named `x`; one score per model if `x` is empty."""
 
     title: str
     x: str
@@ -93,7 +93,7 @@ class Panel:
 def ranked(panels: Sequence[Panel]) -> list[str]:
     """Return the models of all panels, the best of the first panel last.
 
-    Equal ones, and those that a panel lacks, are ranked by the next panel; at last by name.
+    Models that are equal in a panel, or not in it, are ranked by the next panel, finally by name.
     """
 
     def key(name: str) -> list[float]:
@@ -109,7 +109,7 @@ def _rank(panel: Panel, value: float) -> float:
 
 
 def levels(panel: Panel, level: Level) -> dict[float, list[float]]:
-    """Return chance or the floors of all models at each x, the hardest to beat last."""
+    """Return chance or the floors of all models at each x, sorted so that the hardest is last."""
     values: dict[float, list[float]] = {}
     for point in (point for points in panel.models.values() for point in points):
         if (value := level(point)) is not None:
@@ -130,8 +130,8 @@ def floor(point: Point) -> float | None:
 def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Figure:
     """Return a figure of the panels, with chance and the hardest floors named in its legend.
 
-    Panels of one kind and unit share the axis of scores. Models that are not drawn along a number
-    have the same order in all panels: that of the first, the best on top.
+    Panels of one kind and unit share the axis of scores. Models that are drawn as dots have the
+    same order in all panels: the order of the first panel, the best on top.
     """
     names = ranked(panels)
     alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
@@ -159,16 +159,16 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
 def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     """Write a figure as `file`.svg, .png and .pdf, and return the three files.
 
-    A PNG that would be too large has fewer dots per inch. The same figure gives the same bytes
-    where `svg.hashsalt` is set, as it is inside `styled`.
+    A PNG that would be too large gets fewer dots per inch. The same figure gives the same bytes if
+    `svg.hashsalt` is set, as it is inside `styled`.
     """
     width, height = figure.get_size_inches()
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
     add_fonts(figure)
     svg, pdf = BytesIO(), BytesIO()
     figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
-    # Its panels have their places now, which take as long as drawing them. With the placeholder of
-    # `set_layout_engine("none")`, each savefig would still draw twice.
+    # The panels have their places now. Computing the layout again takes as long as drawing; the
+    # placeholder of `set_layout_engine("none")` would still draw twice in each savefig.
     figure._layout_engine = None  # type: ignore[attr-defined]  # noqa: SLF001
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     pictures = (svg.getvalue(), figure_png(figure, dpi=dpi), pdf.getvalue())
@@ -186,7 +186,7 @@ def erase(file: Path) -> None:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Set the style in which figures are made and saved."""
+    """Set the style for making and saving figures."""
     with rc_context(STYLE), without_glyph_warnings():
         yield
 
@@ -257,7 +257,7 @@ def _draw_marks(axes: Axes, marks: Sequence[_Mark], bars: str, width: float | No
 
 
 def _draw_levels(axes: Axes, panel: Panel, level: Level, line: Mapping[str, Any]) -> None:
-    """Draw chance or the floors along x: where models differ, a band with the hardest as a line."""
+    """Draw chance or the floors along x; if models differ, as a band with a line at the hardest."""
     lines = levels(panel, level)
     lowest, hardest = [v[0] for v in lines.values()], [v[-1] for v in lines.values()]
     axes.fill_between(list(lines), lowest, hardest, **BAND)
@@ -281,7 +281,7 @@ def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[st
 
 
 def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool) -> None:
-    """Name a panel and its axes; one that shares its axis with those at its left needs no names."""
+    """Name a panel and its axes; a panel that shares its left neighbour's axis needs no names."""
     unit = "%" if panel.unit == "fraction" else panel.unit
     scores = f"{panel.y} ({unit})" + ("" if panel.higher_is_better else ", lower is better")
     width, height = 0.8 * size[0], 0.8 * size[1]
@@ -292,12 +292,12 @@ def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool
         axes.set_ylabel(fitted(scores, height, 8), fontsize=8)
     if panel.unit == "fraction":
         (axes.yaxis if panel.x else axes.xaxis).set_major_formatter(percent)
-        # Where panels share an axis, its left end is known when all of them are drawn.
+        # If panels share an axis, its left end is known only after all of them are drawn.
         axes.set_xlim(left=None if panel.x else min(0.0, axes.get_xlim()[0]))
 
 
 def _seat_legend(figure: Figure, panels: Sequence[Panel], models: Mapping[str, Look]) -> None:
-    """Name the models that are lines, chance and the floors."""
+    """Add a legend of the models drawn as lines, of chance and of the floors."""
     points = [p for panel in panels for points in panel.models.values() for p in points]
     entries: list[tuple[Artist, str]] = [
         (Line2D([], [], lw=1.2, **style(look)), name) for name, look in models.items()

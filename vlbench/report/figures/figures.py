@@ -1,8 +1,8 @@
 """Figures of scores, one for each board and each group, made only from boards and summaries.
 
 The same rule draws the figures of arXiv:2104.08313 (few-shot, clustering and transfer per data set
-and on average, robustness by epsilon) and those of all other boards. A condition with a text as its
-value gets a panel per value; the condition that is a number is the x-axis.
+and on average, robustness by epsilon) and the figures of all other boards. A condition whose value
+is a text gets a panel per value; a condition that is a number becomes the x-axis.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def draw_figures(
     """Write `figures/<board>` as SVG, PDF and PNG for each board and each group's summary.
 
     A group's figure has a panel for each task and one for the mean. A second figure shows the mean
-    against the number of `training_images`, given by model, where at least three models state it.
-    Only publishable rows are drawn; a figure without rows is removed.
+    against the number of `training_images` (given by model) if it is known for at least three
+    models. Only publishable rows are drawn; a figure without rows is removed.
     """
     titles = {
         name: title_of(name, (specs or {}).get(name), boards.get(name))
@@ -52,9 +52,9 @@ def draw_figures(
 
 
 def board_panels(board: Board, name: str = "") -> list[Panel]:
-    """Return the panels of a board's primary metric, of each set of comparable rows its own.
+    """Return the panels of a board's primary metric for each set of comparable rows.
 
-    None where no row is publishable. Controls, which know nothing of their inputs, are left out.
+    The list is empty if no row is publishable. Controls, which ignore their inputs, are left out.
     """
     shown = published_by_data([row for row in board.results if not row.is_control])
     good = [row for own in shown.values() for row in own.values()]
@@ -91,9 +91,9 @@ def _draw_group(
     training_images: Mapping[str, float],
     looks: Mapping[str, Look],
 ) -> list[Path]:
-    """Draw a group of means; one whose models are compared instead has figures of its own."""
+    """Draw a group of means; a group whose models are compared has other figures."""
     complete = all(boards.values()) and not any(b and matrices_of(b) for b in boards.values())
-    # The summary of matrices is large, and has no means.
+    # The summary of a group of matrices is large and has no means, so it is not read.
     mean = read_board(output / "summaries" / f"{group}.json") if complete else None
     panels: list[Panel] = []
     sizes: list[Panel] = []
@@ -111,7 +111,7 @@ def _draw_group(
 def _draw(
     output: Path, name: str, title: str, panels: Sequence[Panel], looks: Mapping[str, Look]
 ) -> list[Path]:
-    """Write a figure under its name; without panels, remove the one that is there."""
+    """Write a figure under its name; remove an existing figure if there are no panels."""
     place = output / "figures" / name
     if not panels:
         erase(place)
@@ -122,8 +122,8 @@ def _draw(
 def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
     """Return the panels of the scores of one metric; `rows` are given by model.
 
-    Scores of another unit or direction have a panel of their own. With an axis, scores without a
-    place on it are left out.
+    Scores that differ in unit or direction have separate panels. If there is an x-axis, scores
+    without a place on it are left out.
     """
     scores = {model: [s for s in row.scores if s.metric == metric] for model, row in rows.items()}
     axis = _axis([score for found in scores.values() for score in found])
@@ -148,7 +148,7 @@ def _panels(rows: Mapping[str, Result], metric: str, name: str) -> list[Panel]:
 
 
 def _axis(scores: Sequence[Score]) -> str:
-    """Return the number among the conditions that takes most values; empty where none varies."""
+    """Return the numeric condition with the most values; empty if none varies."""
     values: dict[str, set[str | int | float]] = {}
     for score in scores:
         for key, value in score.at.items():
@@ -162,13 +162,13 @@ def _axis(scores: Sequence[Score]) -> str:
 
 
 def _kind(score: Score, axis: str) -> tuple[str, str, bool]:
-    """Return what the scores of a panel share: the conditions but the one on the axis, the unit."""
+    """Return what the scores of a panel share: conditions except the axis, unit and direction."""
     words = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
     return words, score.unit, score.higher_is_better
 
 
 def _point(score: Score, axis: str) -> Point:
-    """Return a score with its interval, or with its standard error where it has no interval."""
+    """Return a score with its interval; if it has none, with its standard error."""
     interval = score.ci95
     if interval is None and score.stderr is not None:
         interval = score.value - score.stderr, score.value + score.stderr

@@ -1,4 +1,4 @@
-"""A figure of two tasks: each model at its two primary scores, with their intervals."""
+"""Figure of two tasks: each model at its two primary scores, with their intervals."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from vlbench.results import Score
 
 SIDE = 5.0  # inches
 
-# Of fewer models, no correlation is significant: |r| = 1 has p .083 with 4.
+# With fewer models, no correlation is significant: with 4, |r| = 1 has p .083.
 LEAST = 5
 
-# How many orders of the models are tried at most: all of up to 8 models, else so many drawn.
+# The number of orders of the models that are tried: all for up to 8 models, otherwise a sample.
 ORDERS = 40_320
 
 
@@ -36,16 +36,16 @@ class Correlation(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two boards, by their titles, and the primary scores that models have on both."""
+    """The titles of two boards, and the primary scores of the models that are on both."""
 
     titles: Sequence[str]
     scores: Mapping[str, tuple[Score, Score]]
 
     @property
     def correlation(self) -> Correlation | None:
-        """Spearman's correlation over the models, better with better.
+        """Spearman's correlation over the models, signed so that higher is better.
 
-        None for too few, or where all have the same score of a task.
+        None for too few models, or if all have the same score on a task.
         """
         if len(self.scores) < LEAST:
             return None
@@ -68,7 +68,7 @@ class Pair(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """How the scores correlate, if that can be told."""
+        """The correlation in words, or why there is none."""
         if len(self.scores) < LEAST:
             return "too few for a correlation"
         if (found := self.correlation) is None:
@@ -77,11 +77,11 @@ class Pair(NamedTuple):
 
 
 def pair_of(boards: Sequence[Board], titles: Sequence[str], data: str = "") -> Pair:
-    """Return the models that two boards share, controls left out.
+    """Return the models that two boards share, without controls.
 
-    Of a board with several data sets, the rows of the named `data` count; of rows of the same data
-    that are not comparable, the largest set. Raises DataError where no model is on both, and
-    UnknownNameError for a board with several data sets if none of them is named.
+    If a board has several data sets, only the rows of the named `data` count; among rows of the
+    same data that are not comparable, the largest set. Raises DataError if no model is on both
+    boards, and UnknownNameError if a board has several data sets and none is named.
     """
     first, second = (_scores(board, data) for board in boards)
     shared = {name: (first[name], second[name]) for name in sorted(first.keys() & second.keys())}
@@ -115,13 +115,13 @@ def scatter(pair: Pair) -> Figure:
         _name_axis(axes, title, side[0], is_x=is_x)
     entitle(figure, f"{counted(len(pair.scores), 'model')}, {pair.verdict}")
     places = [(x.value, y.value) for x, y in pair.scores.values()]
-    # Bars go the other ways.
+    # Names go diagonally, since bars are horizontal and vertical.
     name_points(axes, places, [*pair.scores], DIAGONAL)
     return figure
 
 
 def _reach(score: Score) -> list[list[float]] | None:
-    """Return how far an interval reaches below and above its score, [2, 1]; None for none."""
+    """Return the lengths of an interval below and above its score, [2, 1]; None without one."""
     if score.ci95 is None:
         return None
     low, high = score.ci95

@@ -1,9 +1,8 @@
 """Figures of similarity: correlations, dendrogram and map. arXiv:2104.08313, figures 7 to 9.
 
 The distance of two models is 1 - r. The dendrogram joins clusters by average linkage. The map is a
-t-SNE with the paper's perplexity of 3, or a lower one for fewer than six models. The paper's map is
-not seeded; ours is the best of ten seeded starts. Of more than 40 models, those with the highest
-mean correlation with all others are drawn.
+t-SNE with the paper's perplexity of 3, or lower for fewer than six models. The paper's map is not
+seeded; ours is the best of ten seeded starts.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Floats = NDArray[np.float64]
 
 PERPLEXITY = 3.0
 
-# One start often ends far from the best map of few models, so the best of several is drawn.
+# A single start often ends far from the best map of few models, so the best of several is drawn.
 STARTS = 10
-# The size of names, in points.
+# The font size of names, in points.
 NAME = 8
 
-# The side of a cell of the correlations in inches.
+# The side of a cell in the figure of correlations, in inches.
 CELL = 0.42
 
 FIGURES = ("correlations", "dendrogram", "map")
@@ -47,9 +46,9 @@ def draw_similarities(
     values: Floats | None,
     measure: str = "correlation",
 ) -> list[Path]:
-    """Write the three figures of models with their correlations [K, K]; remove them without any.
+    """Write three figures of models with correlations [K, K]; remove them if `values` is None.
 
-    `measure` is what they are called.
+    `measure` is the name of the correlations.
     """
     if values is None:
         for figure in FIGURES:
@@ -74,13 +73,13 @@ def draw_similarities(
 def correlation_figure(
     title: str, values: Floats, names: Sequence[str], measure: str = "correlation"
 ) -> Figure:
-    """Return [K, K] correlations as numbers on shades of one colour, white at 0 and below."""
+    """Return a figure of [K, K] correlations: numbers on shades of blue, white at 0 and below."""
     longest = max(text_width(name, NAME) for name in names)
     side = 1.0 + CELL * len(names) + longest
     figure, (axes,) = grid(1, (side + 1.2, side))
     axes.spines[:].set_visible(False)
     shades = ScalarMappable(Normalize(0, 1), "Blues")
-    # As colours of a byte each: matplotlib scales numbers in several copies of 8 bytes a pixel.
+    # Colours of one byte each: matplotlib would make several copies of 8 bytes a pixel.
     axes.imshow(shades.to_rgba(values, bytes=True), aspect="auto", interpolation="nearest")
     labels = [drawn(name) for name in names]
     axes.set_xticks(range(len(names)), labels, rotation=90)
@@ -97,14 +96,14 @@ def correlation_figure(
 def dendrogram_figure(
     title: str, tree: Floats, models: Sequence[tuple[str, Look]], measure: str = "correlation"
 ) -> Figure:
-    """Return the tree of a linkage matrix, one line per model, with the distance to the right."""
+    """Return a figure of a linkage matrix, one line per model, with the distance to the right."""
     order = dendrogram(tree, no_plot=True)
     leaves = [models[i] for i in order["leaves"]]
     margin = max(text_width(name, NAME) for name, _ in leaves)
     figure, (axes,) = grid(1, (5.0, 0.6 + 0.26 * len(leaves)), margin)
     for across, along in zip(order["icoord"], order["dcoord"], strict=True):
         axes.plot(along, across, color="#555555", linewidth=1.2)
-    # SciPy puts leaf i at 5 + 10 i.
+    # SciPy places leaf i at 5 + 10 i.
     places = [5 + 10 * i for i in range(len(leaves))]
     for place, (_, look) in zip(places, leaves, strict=True):
         axes.plot([0], [place], clip_on=False, zorder=3, **style(look))
@@ -121,7 +120,7 @@ def dendrogram_figure(
 def map_figure(
     title: str, distances: Floats, models: Sequence[tuple[str, Look]], measure: str = "correlation"
 ) -> Figure:
-    """Return the t-SNE map of [K, K] distances. Near models are similar; the axes mean nothing."""
+    """Return a t-SNE map of [K, K] distances. Similar models are near; the axes mean nothing."""
     starts = [_map(distances, seed) for seed in range(STARTS)]
     places = min(starts, key=lambda start: float(start.kl_divergence_)).embedding_
     longest = max(text_width(name, NAME) for name, _ in models)

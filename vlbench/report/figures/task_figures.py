@@ -1,4 +1,4 @@
-"""Figures that tasks name in their YAML: functions of a board or of a row, drawn by `build`."""
+"""Figures that tasks name in their YAML: functions of a board or of a row, called by `build`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.table import title_of
 from vlbench.schema import parameters
 
-# The functions that draw the figures of each task, by their names.
+# The functions that draw the figures of each task, by task and name.
 Figures = Mapping[str, Mapping[str, Callable[..., Any]]]
 
 
@@ -38,11 +38,12 @@ def draw_task_figures(
 ) -> list[Path]:
     """Write the figures of each task that has a board, and return the files.
 
-    A function of a `board` is given only its publishable rows, and draws `figures/<task>_<name>`;
-    one of a `row` is called for each ok row, and draws `figures/<task>/<model>_<name>`. The name is
-    the function's, or the key of each of several; of the key "" there is no `_<name>`. If a board
-    has several data sets, or a model several rows, `_<data>` follows the task or the model. If it
-    returns None, the figure is removed; if it raises, no figure is drawn, and why is logged.
+    A function of a `board` gets only the publishable rows and draws `figures/<task>_<name>`. A
+    function of a `row` is called for each ok row and draws `figures/<task>/<model>_<name>`.
+    `<name>` is the name of the function, or each key if it returns several pictures; for the key
+    "", `_<name>` is left out. If a board has several data sets, or a model several rows, `_<data>`
+    follows the task or the model. If the function returns None, the figure is removed; if it
+    raises, no figure is drawn, and the reason is logged.
     """
     written = []
     for task in sorted(set(figures) & set(boards)):
@@ -59,7 +60,7 @@ def _calls(
     function: Callable[..., Any],
     shared: Mapping[str, Any],
 ) -> Iterator[tuple[Callable[[], Any], Path]]:
-    """Yield each call of a function, and where its figures are written; `shared` is for all."""
+    """Yield each call of a function, and the place of its figures; `shared` is passed to all."""
     asked = parameters(function)
     place = output / "figures" / board.task
     given = {"read_table": partial(read_table, output), **shared}
@@ -84,7 +85,7 @@ def _calls(
 
 
 def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
-    """Write what a function draws: one picture under its name, or several under their own."""
+    """Write what a function draws: one picture under its name, or several under their keys."""
     try:
         with styled():
             drawn = draw()
@@ -100,7 +101,7 @@ def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
 
 
 def _save(picture: Figure | Image | None, file: Path) -> list[Path]:
-    """Write a figure as SVG and PNG, or an image as PNG; None removes what is there."""
+    """Write a figure as SVG, PNG and PDF, or an image as PNG; None removes the existing files."""
     if picture is None:
         erase(file)
         return []

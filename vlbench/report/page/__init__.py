@@ -1,1 +1,1 @@
-"""The page: all boards of a folder as one file of HTML that needs no server and no network."""
+"""The page: all boards of a folder in one HTML file that needs no server and no network."""

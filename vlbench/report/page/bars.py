@@ -1,4 +1,4 @@
-"""Bars of scores as classes of CSS: a page whose policy allows no styles of elements has these."""
+"""CSS classes for score bars; the page's content-security policy forbids inline styles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vlbench.report.texts import hardest_floor
 from vlbench.results import Score
 
-# The steps of a scale: half a percent each.
+# The number of steps of a scale: half a percent each.
 STEPS = 200
 
 
@@ -25,7 +25,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(scores: Sequence[Score]) -> Scale:
-    """Return the scale of scores: 0 to 1 where it holds them, else one that holds all and 0."""
+    """Return a scale that contains all scores and 0, and also 1 for fractions and correlations."""
     numbers = [0.0]
     for score in scores:
         numbers += [score.value, *(score.ci95 or ()), *score.floors.values()]
@@ -37,7 +37,7 @@ def scale_of(scores: Sequence[Score]) -> Scale:
 
 
 def bar(score: Score | None, scale: Scale) -> str:
-    """Return the classes of a score and its interval, of chance, the highest floor, and zero."""
+    """Return the CSS classes of a score, its interval, chance, the hardest floor, and zero."""
     if score is None:
         return ""
     floor = hardest_floor(score)

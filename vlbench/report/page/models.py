@@ -1,4 +1,4 @@
-"""Pages of models: what each scores, what it cannot do, what it is, where its numbers are from."""
+"""Pages of models: scores, missing capabilities, catalog entries, and provenance."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from vlbench.report.page.sections import Section
 from vlbench.report.table import Entry
 from vlbench.results import Result
 
-# What a row's provenance holds that is shown as it is. The data are listed below the tables.
+# The entries of a row's provenance that are shown as they are. Data are listed below the tables.
 PLAIN = ("vlbench", "adapter", "weights", "dtype")
 MAPPINGS = ("params", "companions")
 
 
 class Model(NamedTuple):
-    """A model: its line in a models.yaml, if it has one, its entries, and its rows without scores.
+    """A model: its spec in a models.yaml, if any, its entries, and its rows without scores.
 
-    `card` is the id of what opens beside its name in a table.
+    `card` is the id of the box that opens beside its name in a table.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Model(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it knows nothing of its inputs."""
+        """Whether it ignores its inputs."""
         return any(entry.row.is_control for _, entry in self.entries)
 
     @property
     def capabilities(self) -> list[str]:
-        """What it can do, as far as its source text says."""
+        """What the model can do, as far as its source code shows."""
         return (capabilities_of(self.spec) if self.spec else None) or []
 
     @property
@@ -51,7 +51,7 @@ class Model(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the catalog says of it, and what was overridden."""
+        """What the catalog contains about the model, and which parameters were overridden."""
         name, bracket, rest = self.name.partition("[")
         changed = {"overridden": rest.removesuffix("]")} if name and bracket else {}
         if self.spec is None:
@@ -75,7 +75,7 @@ class Model(NamedTuple):
 
     @property
     def provenance(self) -> list[tuple[str, str, str]]:
-        """What its rows say of themselves: label, text, and the tasks where it is not of all."""
+        """The provenance of its rows: label, text, and the tasks if not all share it."""
         tasks: dict[tuple[str, str], list[str]] = {}
         libraries: dict[str, list[str]] = {}
         for section, entry in self.entries:

@@ -1,4 +1,4 @@
-"""The page: all boards of a folder as one HTML file that needs neither a server nor a network."""
+"""The page: all boards of a folder in one HTML file that needs no server and no network."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
 from vlbench.report.texts import bare_number, condition, score_name
 from vlbench.results import Result, Score
 
-# With more scores than this, the pages of models list only the primary scores, and the others are
-# only in the tables of the tasks: the file must stay small enough to open.
+# Above this number of scores, the pages of models list only primary scores, and the other scores
+# are only in the tables of tasks: the file must stay small enough to open.
 MOST_SCORES = 20_000
 
-# No table shows more columns at first.
+# The largest number of columns that a table shows at first.
 MOST_VISIBLE = 16
 
 HERE = Path(__file__).parent
@@ -48,10 +48,10 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
 class Page(NamedTuple):
-    """Everything on the page.
+    """The content of the page.
 
-    `groups` are the boards and summaries by the name of their data, `date` is the day of the
-    newest row, and `digest` is that of all boards. A page `is_brief` if there are many scores.
+    `groups` are the boards and summaries by the name of their data, `date` is the day of the newest
+    row, and `digest` is the digest of all boards. A page `is_brief` if there are many scores.
     """
 
     groups: Mapping[str, Sequence[Section]]
@@ -79,14 +79,14 @@ class Page(NamedTuple):
 
     @property
     def capabilities(self) -> dict[str, list[str]]:
-        """The capabilities of each model that the catalog knows."""
+        """The capabilities of each model in the catalog."""
         return {one.name: one.capabilities for one in self.models if one.capabilities}
 
 
 def read_page(
     output: Path, catalog: Catalog, findings: Mapping[str, FindingsSpec] | None = None
 ) -> Page:
-    """Return the content of the page of a folder of boards, and of what they say of findings.
+    """Return the content of the page of a folder of boards, with the verdicts on findings.
 
     Raises SpecError for malformed boards.
     """
@@ -139,7 +139,7 @@ def model_id(name: str) -> str:
 
 
 def row_id(row: Result, section: Section) -> str:
-    """Return the id of a row, which stays the same whatever other rows the page has."""
+    """Return the id of a row, which does not depend on the other rows of the page."""
     of_set = safe_name(row.comparable.removeprefix("sha256:"))[:8]
     more = f".{of_set}" if row.model in section.repeated else ""
     return f"row-{safe_name(section.name)}.{safe_name(row.model)}{more}"
@@ -151,13 +151,13 @@ def conditions(score: Score) -> str:
 
 
 def label(score: Score, at: Mapping[str, Any]) -> str:
-    """Return a score's name with its unit, and its conditions where they are not those `at`."""
+    """Return a score's name with its unit, and with its conditions if they differ from `at`."""
     name = score_name(score.metric, {} if dict(score.at) == dict(at) else score.at)
     return spaced(printed(f"{name}, %" if score.unit == "fraction" else name))
 
 
 def value_of(score: Score | None, row: Result | None = None) -> str:
-    """Return a score without its unit; a dash for none. A `row` marks what is mostly ties."""
+    """Return a score without its unit, or a dash. A `row` with mostly ties is marked."""
     if score is None:
         return "-"
     return bare_number(score.value, score.unit) + (ties_mark(row) if row else "")
@@ -171,13 +171,13 @@ def badges(entry: Entry) -> list[str]:
 
 
 def arxiv_link(paper: str) -> str:
-    """Return the address of a paper on arXiv; empty if it is not there."""
+    """Return the address of a paper on arXiv; empty if the text names no arXiv id."""
     match = ARXIV.search(paper)
     return f"https://arxiv.org/abs/{match[1]}" if match else ""
 
 
 def broken(name: str) -> Markup:
-    """Return a name as HTML that may be broken behind each underscore."""
+    """Return a name as HTML that may be broken after each underscore."""
     return escape(name).replace("_", Markup("_<wbr>"))
 
 
@@ -205,7 +205,7 @@ FILTERS: Mapping[str, Any] = {
 
 
 def _columns() -> str:
-    """Return the CSS that hides the columns beyond the first N of a table, where a script runs."""
+    """Return the CSS that hides the columns beyond the first N of a table if scripts run."""
     return "".join(
         f".js .m{n}>*>*>:nth-child(n+{n + 1}){{display:none}}" for n in range(2, MOST_VISIBLE + 1)
     )

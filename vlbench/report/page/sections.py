@@ -1,4 +1,4 @@
-"""What the page shows of a board or a summary, besides its tables."""
+"""The content of the page for a board or a summary, besides its tables."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_
 from vlbench.report.texts import bare_number, few, score_name
 from vlbench.results import Result, Score, matching
 
-# So many figures of single models are shown of a task.
+# The largest number of figures of single models that are shown for a task.
 MOST_OF_ROWS = 12
 
-# The bytes of a figure, of which the largest have a tenth.
+# The most bytes of a figure: ten times the largest known figures.
 MOST_FIGURE = 4 << 20
 
-# What of a task's file is elsewhere on the page.
+# The entries of a task's file that are shown elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
-# How many columns with other scores under the primary one's conditions are visible at first.
+# How many columns of other scores under the primary score's conditions are visible at first.
 VISIBLE_SCORES = 4
 
-# So many names of models that are not tested are listed.
+# The largest number of names listed of models that are not tested.
 MOST_NAMES = 20
-# What is printed below a table if it is the same for all rows, and in a column if it is not.
+# These are printed below a table if all rows have the same value, otherwise in a column.
 VARYING = ("n", "chance", "highest floor")
 
 
 class Section(NamedTuple):
-    """A board, or a summary, under the name of its file.
+    """A board or a summary, under the name of its file.
 
-    `leaders` are those of its sets by `comparable`; a board that `is_outdated` has changed since
-    `build` drew it. `figures` are the addresses of pictures, which hold their content; `of_rows`
-    are the first of those of single models, by name, and `row_figures` is how many there are;
-    `repeated` are the models with several rows, and `trained` have the task's data set by each
-    model that was trained on it. `thumbnails` are addresses of pictures, too, by item.
+    `leaders` are the leaders of its sets, by `comparable`. A board that `is_outdated` has changed
+    since `build` drew its figures. `figures` are data addresses of pictures. `of_rows` are the
+    first figures of single models, by name, and `row_figures` is their total number. `repeated` are
+    the models with several rows. `trained` maps each model that was trained on the task's data set
+    to that data set. `thumbnails` are data addresses of pictures, by item.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Section(NamedTuple):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether its data are vlbench's own."""
+        """Whether its data are shipped with vlbench."""
         return self.spec is not None and EMBEDDED in self.spec.tags
 
     @property
@@ -92,7 +92,7 @@ class Section(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """Which scores are better, `higher` or `lower`."""
+        """Which scores are better: `higher` or `lower`."""
         return "lower" if self._first and not self._first.higher_is_better else "higher"
 
     @property
@@ -111,13 +111,13 @@ class Section(NamedTuple):
 
     @property
     def data(self) -> list[str]:
-        """The data of the ok rows, which their provenance names by content."""
+        """The data of the ok rows, identified by content in their provenance."""
         ok = (row for row in self.board.results if row.status == "ok")
         return [x for x in dict.fromkeys(str(row.provenance.get("data", "")) for row in ok) if x]
 
     @property
     def worst_of(self) -> ScoreTable | None:
-        """The first table whose models get some items wrong most often; None if there is none."""
+        """The first table with items that its models get wrong most often; None if none has."""
         return next((one for one in self.tables if one.leaders and one.leaders.worst), None)
 
     @property
@@ -133,7 +133,7 @@ class Section(NamedTuple):
 
     @property
     def departures(self) -> list[str]:
-        """The comments of the task's file, which say where it departs from the paper."""
+        """The comments of the task's file, which state its departures from the paper."""
         paragraphs: list[list[str]] = [[]]
         for line in self.spec.file.read_text("utf-8").splitlines() if self.spec else ():
             if line.lstrip().startswith("#"):
@@ -155,7 +155,7 @@ class Section(NamedTuple):
 def section_of(
     output: Path, file: Path, board: Board, catalog: Catalog, leaders: Mapping[str, Leaders]
 ) -> Section:
-    """Return what the page has of a board or a summary of a folder."""
+    """Return the page's section of a board or a summary of a folder."""
     is_summary, spec = file.parent != output, catalog.tasks.get(file.stem)
     often = Counter(row.model for row in board.results if row.status == "ok")
     drawn = _file(output, file.stem)
@@ -181,11 +181,11 @@ def section_of(
 
 
 def _figures(output: Path, section: Section) -> list[str]:
-    """Return the pictures that `build` has drawn of a board or a summary, and those of its task.
+    """Return the pictures that `build` has drawn of a board or summary, and the task's figures.
 
-    There is no picture of one score per model, which the tables say, none of all scores of a task
-    that has its own, and none that is older than the board. Raises SpecError for one that cannot be
-    read.
+    Left out are pictures of one score per model, which the tables show anyway, pictures of all
+    scores if the task names figures, and pictures older than the board. Raises SpecError for an
+    unreadable picture.
     """
     metric = section.board.primary["metric"]
     ats = [s.at for row in section.board.results for s in row.scores if s.metric == metric]
@@ -196,7 +196,7 @@ def _figures(output: Path, section: Section) -> list[str]:
     several = [f"{section.name}_{safe_name(data)}" for data in by_data] if len(by_data) > 1 else []
     for one in several or [section.name]:
         names += [f"{one}_{name.rpartition(':')[2]}" for name in drawn]
-    # A summary of matrices has the matrix of models.
+    # A summary of matrices has a figure of correlations.
     names += [f"{section.name}_correlations"] if section.is_summary else []
     if section.is_outdated:
         return []
@@ -204,7 +204,7 @@ def _figures(output: Path, section: Section) -> list[str]:
 
 
 def _row_figures(output: Path, section: Section) -> list[Path]:
-    """Return the files that `build` has drawn of single models, of rows with a score."""
+    """Return the figures that `build` has drawn of single models whose row has a score."""
     if section.is_outdated or not (section.spec and section.spec.figures):
         return []
     files = [
@@ -221,7 +221,7 @@ def _row_figures(output: Path, section: Section) -> list[Path]:
 
 
 def _file(output: Path, name: str) -> Path:
-    """Return the file of a figure; one that does not exist for a link out of the folder."""
+    """Return the file of a figure; a path that is no file if a link leads out of the folder."""
     file = output / "figures" / f"{name}.svg"
     return file if file.resolve().is_relative_to(output.resolve()) else Path()
 
@@ -231,15 +231,16 @@ def _address(file: Path) -> str:
         content = read_bytes(file, MOST_FIGURE)
     except OSError as error:
         raise SpecError(f"{file}: {error}") from error
-    # As an image, whoever drew it: nothing in an image runs or is loaded.
+    # Embedded as an image, whoever drew it: an image runs no script and loads nothing.
     return f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
 
 
 class Columns(NamedTuple):
-    """What a table of the page has besides model and score.
+    """The columns of a table of the page besides model and score.
 
-    `heads` are those of `HEADS` that differ between its rows, `others` its other scores, `facts`
-    what holds for all rows; `visible` columns are there until others are chosen.
+    `heads` are the columns of `HEADS` whose values differ between rows, `others` the table's other
+    scores, `facts` what is the same for all rows. `visible` is the number of columns shown at
+    first.
     """
 
     heads: Sequence[str]
@@ -269,7 +270,7 @@ def columns_of(table: ScoreTable) -> Columns:
 
 
 def notes_of(row: Result) -> list[str]:
-    """Return a row's notes, and its counts but for those that n says already."""
+    """Return a row's notes, and its counts except 0 and those equal to `n` or `expected`."""
     known = {row.counts.get("n"), row.counts.get("expected"), 0}
     counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in known)
     return [*row.notes, *counts]

@@ -1,4 +1,4 @@
-"""Small pictures of the items that models get wrong most often, for the page."""
+"""Thumbnails of the items that models get wrong most often, for the page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from PIL.Image import Image, Resampling
 from vlbench.boards.artifacts import read_items
 from vlbench.report.page.sections import Section
 
-# The longer side in pixels, and the quality of JPEG: a picture has about 3 kB.
+# The longer side in pixels, and the JPEG quality: a picture has about 3 kB.
 SIDE, QUALITY = 96, 80
 
-# Images of so few pixels a side are kept exactly: enlarged, they would show what JPEG changes.
+# Images up to this many pixels a side are kept as PNG: enlarged, they would show JPEG artefacts.
 EXACT = 32
 
 
 def digests_of(section: Section, output: Path) -> dict[str, str]:
-    """Return the digest of each of a section's worst items; none for items without content.
+    """Return the image digest of each of a section's worst items that has one.
 
     Raises DataError for items that cannot be read.
     """
@@ -35,7 +35,7 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
 
 
 def thumbnail(image: Image, side: int = SIDE) -> str:
-    """Return an image, its longer side at most `side` pixels, as an address with its content."""
+    """Return an image, its longer side at most `side` pixels, as a data address."""
     small, content = image.convert("RGB"), BytesIO()
     small.thumbnail((side, side), Resampling.LANCZOS)
     kind = "png" if max(small.size) <= EXACT else "jpeg"

@@ -1,4 +1,4 @@
-"""The viewer: what models said of each example of a task, and its image, as one HTML file."""
+"""The viewer: one HTML file with the answers of models to each example of a task, and its image."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def render_viewer(
 ) -> bytes:
     """Return the viewer as UTF-8. `examples` have an item of each of the `models`.
 
-    `images` are addresses with their content by digest, `questions` are by the id of an item and
-    the digest of its image. A credit of 0 is right if `lower` is better.
+    `images` are data addresses by digest; `questions` are by item id and image digest. A credit of
+    0 is right if `lower` is better.
     """
     places = {digest: i for i, digest in enumerate(images)}
     shown = [
