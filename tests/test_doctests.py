@@ -49,6 +49,7 @@ EXEMPT = {
         "vlbench.api:extract_features",
         "vlbench.api:extract_rdm",
         "vlbench.api:features",
+        "vlbench.api:item_viewer",
         "vlbench.api:list_models",
         "vlbench.api:list_tasks",
         "vlbench.api:load",

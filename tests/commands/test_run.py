@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 from sources import write
 
 from vlbench import cli
-from vlbench.commands.parser import parser_of
+from vlbench.commands.parser import data_dirs, parser_of
 from vlbench.commands.run import read_config
 from vlbench.errors import SpecError
 
@@ -28,7 +30,7 @@ SAME = """\
 
 
 def parsed(words):
-    return vars(parser_of().parse_args(words))
+    return vars(parser_of().parse_args(words, once=False))
 
 
 def words_of(text, tmp_path, *command):
@@ -39,6 +41,12 @@ def words_of(text, tmp_path, *command):
 
 def test_options_in_a_file_are_those_of_the_command_line(tmp_path):
     assert parsed(["run", *words_of(FILE, tmp_path)]) == parsed(SAME)
+
+
+def test_a_folder_of_data_on_the_command_line_replaces_that_of_the_file(tmp_path):
+    own = ["--data-dir", "coco=/c"]
+    found = parsed(["run", *words_of(FILE, tmp_path, *own), *own])
+    assert data_dirs(found["data_dir"]) == {"": Path("/b"), "coco": Path("/c")}
 
 
 @pytest.mark.parametrize("own", [["--limit", "7", "--model", "x"], ["--no-cache"]])

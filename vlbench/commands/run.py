@@ -20,6 +20,7 @@ from vlbench.commands.parser import (
     add_dtype,
     add_model,
     add_output,
+    data_dirs,
     options_of,
     parser_of,
     positive,
@@ -262,6 +263,12 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
         if (is_code or name == "include_path") and not given["trust"]:
             why = f"{key} names code to run; if you trust it, pass --trust"
             raise SpecError(f"{document.where(str(key))}: {why}")
+        if name == "data_dir":  # a folder on the command line replaces that of the same name
+            typed = data_dirs(given[name])
+            texts = [word.partition("=")[2] for word in given_words]
+            given_words = [
+                f"--data-dir={one}" for one in texts if not {*data_dirs([one])} & {*typed}
+            ]
         words += given_words
     return words
 
