@@ -210,6 +210,15 @@ def test_an_error_in_the_command_exits_with_2_and_a_hint(source, capsys, words, 
     assert message in capsys.readouterr().err
 
 
+def test_arguments_in_brackets_are_those_of_one_model(source, tmp_path):
+    words = ["--model", "mean-colour[shift=0.25],mean-colour", "--tasks", "few_shot_colours"]
+    words += ["--include-path", str(source), "--output", str(tmp_path), "--no-cache"]
+    assert main(words) == 0
+    rows = vlbench.load(tmp_path).rows
+    assert [row.model for row in rows] == ["mean-colour", "mean-colour[shift=0.25]"]
+    assert rows[1].provenance["params"]["shift"] == 0.25
+
+
 def test_a_file_that_is_not_there_exits_with_2(source, capsys):
     words = ["--model", "nowhere.py:Model", "--tasks", "few_shot_colours"]
     assert main([*words, "--include-path", str(source)]) == 2

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from vlbench import digests, hub
+from vlbench.catalog.library_names import split_names
 from vlbench.engine import NoProgress, Progress, devices
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
@@ -77,7 +78,7 @@ def evaluate(
     with a warning, unless it is named. A model that does not load gives failed results, which are
     not written to boards.
     """
-    several = model.split(",") if isinstance(model, str) else model
+    several = split_names(model) if isinstance(model, str) else model
     models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
     with planned_run(models, words, Options.of(**options)) as (planned, processes):

@@ -9,6 +9,8 @@ from vlbench.catalog.library_names import (
     reader_of,
     reads_hub,
     row_name,
+    split_arguments,
+    split_names,
 )
 from vlbench.errors import UnknownNameError, WeightsError
 
@@ -263,3 +265,9 @@ def test_a_model_of_timm_is_sent_to_its_own_folder_or_published_name(tmp_path):
 )
 def test_a_model_of_a_folder_has_the_folders_name_on_boards(text, name):
     assert row_name(text) == name
+
+
+def test_names_are_split_at_commas_outside_of_brackets():
+    assert split_names("a[b=1,c=2],timm:d") == ["a[b=1,c=2]", "timm:d"]
+    assert split_arguments("timm:a[b=1,c=x=y]") == ("timm:a", "b=1,c=x=y")
+    assert split_arguments("odd[name]") == ("odd[name]", "")

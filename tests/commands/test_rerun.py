@@ -39,7 +39,9 @@ def test_a_row_with_overrides_gives_the_same_scores(boards, source, capsys):
 
 def test_a_named_row_is_run_as_the_model_that_is_given(boards, source, capsys):
     assert rerun(boards, source, "ours") == 2
-    assert "no model is named 'ours'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no model is named 'ours'" in told
+    assert "if the row has a --name, pass --as-model" in told
     assert rerun(boards, source, "ours", "--as-model", "mean-colour") == 0
 
 

@@ -245,8 +245,10 @@ def test_functions_of_strangers_are_refused_unless_trusted(source):
     assert "is not trusted" not in validate([file], trust=True)[file]
 
 
-@pytest.mark.parametrize(("metric", "near"), [("acuracy", "'accuracy'"), ("brand_new", "")])
-def test_a_metric_that_no_other_task_has_but_for_a_letter_is_asked_about(
+@pytest.mark.parametrize(
+    ("metric", "near"), [("acuracy", "'accuracy'"), ("acc", "'accuracy'"), ("brand_new", "")]
+)
+def test_a_metric_that_no_other_task_has_but_for_letters_is_asked_about(
     source, capsys, metric, near
 ):
     file = write(source / "tasks" / "a.yaml", TASK.replace("accuracy", metric))

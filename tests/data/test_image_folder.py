@@ -209,7 +209,7 @@ def test_copies_of_an_image_are_in_one_half(flat):
 def test_a_class_of_copies_of_one_image_has_no_halves(flat):
     (flat / "c" / "1.png").unlink()
     shutil.copy(flat / "c" / "0.png", flat / "c" / "again.png")
-    with pytest.raises(DataError, match=r"too few images of c \(1\)"):
+    with pytest.raises(DataError, match=r"too few images of c \(1 different\)"):
         image_folder(root=flat, halves=0)
 
 

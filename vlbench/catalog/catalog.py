@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.findings import FOLDER, FindingsSpec, load_findings, task_problems
-from vlbench.catalog.library_names import FORMS, named_elsewhere
+from vlbench.catalog.library_names import FORMS, named_elsewhere, split_arguments
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -104,7 +104,7 @@ class Catalog:
         """
         listed = [n for n in self.model_names(models) if ":" not in n and n not in self.renamed]
         finds: list[Callable[[], object]] = [partial(self.task_names, tasks)]
-        finds += [partial(self.model, name) for name in listed]
+        finds += [partial(self.model, split_arguments(name)[0]) for name in listed]
         problems = []
         for find in finds:
             try:

@@ -294,6 +294,17 @@ def _shown(text: str) -> str:
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names of models in a text, which are separated by commas outside of brackets."""
+    return re.split(r",(?![^\[\]]*\])", text)
+
+
+def split_arguments(name: str) -> tuple[str, str]:
+    """Return the name and the arguments of `NAME[K=V,...]`, as boards write it."""
+    bracketed = re.fullmatch(r"(.+)\[([^\[\]]*=[^\[\]]*)\]", name)
+    return (bracketed[1], bracketed[2]) if bracketed else (name, "")
+
+
 def row_name(text: str) -> str:
     """Return a model's name on boards; the path in LIBRARY:FOLDER is shortened to its last part."""
     library, _, rest = text.partition(":")

@@ -11,11 +11,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.catalog.library_names import pinned, row_name
+from vlbench.catalog.library_names import pinned, row_name, split_arguments
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import (
     add_cache,
@@ -26,7 +27,7 @@ from vlbench.commands.parser import (
     add_output,
     options_of,
 )
-from vlbench.errors import SpecError, printed
+from vlbench.errors import SpecError, UnknownNameError, printed
 from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
@@ -86,7 +87,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     from vlbench.run.options import Options
 
     options, task = Options.of(**rerun.options), rerun.row.task
-    with planned_run([rerun.model], [task], options) as (planned, processes):
+    with _as_model_hint(rerun), planned_run([rerun.model], [task], options) as (planned, processes):
         # A group of tasks may have the same name as a board.
         jobs = [job for job in planned.jobs if job.task.spec.name == task]
         with Bar(open_console()) as bar:
@@ -98,6 +99,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer(problems=[f"vlbench: {problem}"], code=FAILED)
     shown = show(rerun.row, again, score_changes(rerun.row, again))
     return shown._replace(problems=[*rerun.notes, *shown.problems])
+
+
+@contextmanager
+def _as_model_hint(rerun: Rerun) -> Iterator[None]:
+    """Add to an unknown model the way to name the model of a row that has a `--name`."""
+    try:
+        yield
+    except UnknownNameError as error:
+        if f"'{rerun.row.model}'" not in str(error):
+            raise
+        hint = "if the row has a --name, pass --as-model with the model to run"
+        raise UnknownNameError(f"{error}; {hint}") from error
 
 
 def read_rerun(arguments: argparse.Namespace) -> Rerun:
@@ -122,7 +135,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
         why = "the weights are not known, so the row cannot be recomputed"
         hint = "--as-model openai:NAME@URL compares it with a server's current model"
         raise SpecError(f"{printed(row.model)} came from a server: {why}; {hint}")
-    model, _, overrides = row.model.removesuffix("]").partition("[")
+    model, overrides = split_arguments(row.model)
     given = options_of(arguments)
     named = {**model_args(overrides), **given.model_args}
     named.pop("dtype", None)

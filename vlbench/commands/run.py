@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import read_catalog
+from vlbench.catalog.library_names import split_names
 from vlbench.catalog.specs import IMAGES
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
@@ -141,7 +142,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         arguments.tasks = arguments.tasks or IMAGES
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("pass --model and --tasks, or give them in a file for --config")
-    models = list(dict.fromkeys(arguments.model.split(",")))
+    models = list(dict.fromkeys(split_names(arguments.model)))
     tasks = arguments.tasks.split(",")
     catalog, wrong = read_catalog(arguments.include_path)
     if not wrong:  # the plan reports what is wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -157,7 +157,7 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
 
 
 def _doubt(file: Path, include: Sequence[Path]) -> str:
-    """Return a warning if a metric is nearly, but not exactly, a metric of another task.
+    """Return a warning if a metric is nearly a metric of another task, or the beginning of it.
 
     What a probe measures is known only after a run, so this is not an error.
     """
@@ -170,9 +170,13 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
     slips = [
         f"'{metric}'; did you mean '{near[0]}'?"
         for metric in {task.primary["metric"] for task in load_task(file, source)} - known
-        if (near := get_close_matches(metric, known, 1, ALIKE))
+        if (near := get_close_matches(metric, known, 1, ALIKE) or _longer(metric, known))
     ]
     return f", but no other task has the metric {slips[0]}" if slips else ""
+
+
+def _longer(beginning: str, names: Collection[str]) -> list[str]:
+    return [name for name in sorted(names, key=len) if name.startswith(beginning)]
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:

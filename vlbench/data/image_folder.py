@@ -104,8 +104,12 @@ def _in_halves(
     others += files_beside(root)
     # Copies of an image are in one half, so that no test image is a train image.
     same = [same_images(Split({"image": file_images(root, own)})) for own in images.values()]
-    pairs = zip(images, same, strict=True)
-    few = [f"{name} ({len(own)})" for name, own in pairs if len(own) < FEWEST]
+    pairs = zip(images.items(), same, strict=True)
+    few = [
+        f"{name} ({len(own)}{' different' * (len(files) > len(own))})"
+        for (name, files), own in pairs
+        if len(own) < FEWEST
+    ]
     if few or not classes:
         problem = f"too few images of {', '.join(few)}" if few else "no folders of classes"
         raise DataError(f"{root.name} has {problem}; train and test need one image per class each")

@@ -20,7 +20,7 @@ from vlbench.capabilities import (
     offered,
 )
 from vlbench.catalog.catalog import Catalog
-from vlbench.catalog.library_names import library_model
+from vlbench.catalog.library_names import library_model, split_arguments
 from vlbench.catalog.missing_capabilities import half_offered_by, lacking
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec, TaskSpec
@@ -29,7 +29,7 @@ from vlbench.code.fingerprints import contents, is_served
 from vlbench.code.functions import find_object, load_object, names_file, require_own_file
 from vlbench.digests import digest
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
-from vlbench.run.options import Options, Word
+from vlbench.run.options import Options, Word, model_args
 from vlbench.schema import (
     Misfit,
     ModelName,
@@ -196,11 +196,14 @@ def resolve_model(
 ) -> Model:
     """Return the model of a name, of LIBRARY:NAME, of FILE:Class, or of an adapter object.
 
+    A name may be followed by arguments, as on boards: `NAME[K=V,...]`.
     `above` are the names of the models that are made from it. Raises SpecError and
     UnknownNameError.
     """
     if not isinstance(model, str):
         return _of_object(model, options)
+    model, own = split_arguments(model)
+    options = replace(options, model_args={**options.model_args, **model_args(own)})
     spec = _spec_of(catalog, model, options)
     if spec.unavailable:
         raise UnknownNameError(f"{spec.name} is unavailable: {spec.unavailable}")
