@@ -191,7 +191,9 @@ def test_a_matrix_is_square_and_has_names(tmp_path, monkeypatch):
 
 
 def test_a_task_that_makes_no_matrix_is_refused_before_it_runs():
-    with pytest.raises(UnknownNameError, match="few_shot_digits has no matrix; tasks of rsa"):
+    with pytest.raises(
+        UnknownNameError, match="rows of few_shot_digits have no matrix; rows of rsa"
+    ):
         vlbench.rdm("raw-pixels", TASK, cache_dir=None)
 
 

@@ -161,7 +161,7 @@ def test_absent_data_of_a_named_task_exit_with_2(source, capsys):
 def test_absent_data_of_a_selected_task_are_listed_and_exit_with_0_or_1_if_strict(source, capsys):
     write(source / "tasks" / "b.yaml", TASK.replace("../images", "../nowhere"))
     assert run(source, tasks="ours") == 0
-    assert "plan: 1 run, 1 want data; -v says why" in capsys.readouterr().out
+    assert "plan: 1 run, 1 missing data; -v says why" in capsys.readouterr().out
     for words, code in (["-v"], 0), (["--strict"], 1):
         assert run(source, *words, tasks="ours") == code
         assert "put it at" in capsys.readouterr().out

@@ -282,7 +282,9 @@ def extract_rdm(
     ):
         probe = planned.jobs[0].task.probe
         if probe.__module__.startswith("vlbench.") and probe.__name__ not in MATRICES:
-            raise UnknownNameError(f"{task} has no matrix; tasks of {' and '.join(MATRICES)} do")
+            raise UnknownNameError(
+                f"rows of {task} have no matrix; rows of {' and '.join(MATRICES)} do"
+            )
         (result,) = bench.run(planned, processes, progress).results
         if result.status != "ok":
             raise CannotDo(f"{result.model} on {task} {result.status}: {result.reason}")

@@ -97,7 +97,7 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
     asked = Options(include_path=options.include_path, model_args={"encode_by": way})
     found = [one for one in check_model("raw-pixels", asked) if one.capability == "RegionEncoder"]
     assert {one.ok for one in found} == {ok}
-    why = "GridEncoder, which encode_by=grid asks for"
+    why = "GridEncoder, which encode_by=grid needs"
     assert ok or [one.why for one in found] == [f"the model has no {why}"]
 
 

@@ -46,7 +46,7 @@ def test_the_plan_tells_absent_data_once_with_all_tasks_that_lack_them(source):
     assert "left out of the data of few_shot_colours: 1 files (.heic) that are not images" in text
     assert text.count("nowhere") == 1
     assert "unavailable: b, c:" in text
-    assert text.startswith("plan: 1 run, 2 want data, 3 skipped\n")
+    assert text.startswith("plan: 1 run, 2 missing data, 3 skipped\n")
 
 
 def test_a_plan_says_how_many_rows_partial_data_lack(source):
@@ -63,7 +63,8 @@ def test_a_plan_counts_what_does_not_run_and_verbose_says_why(source):
     plan = planned(["mean-colour", "words"], ["ours"], include_path=[source])
     text = printed(print_plan, plan)
     assert text == (
-        "plan: 1 run, 1 want data, 2 skipped; -v says why\nrun\n  mean-colour: few_shot_colours\n"
+        "plan: 1 run, 1 missing data, 2 skipped; -v says why\n"
+        "run\n  mean-colour: few_shot_colours\n"
     )
     text = printed(partial(print_plan, verbose=True), plan)
     assert "skipped: the model has no ImageEncoder\n  words: b, few_shot_colours\n" in text
@@ -99,7 +100,7 @@ def test_a_plan_of_absent_data_alone_has_no_table(source):
     tag = TASK.replace("../images", "../nowhere").replace("[ours]", "[gone]")
     write(source / "tasks" / "b.yaml", tag)
     text = printed(print_plan, planned(["mean-colour"], ["gone"], include_path=[source]))
-    assert text.startswith("plan: 1 want data\nunavailable: b:")
+    assert text.startswith("plan: 1 missing data\nunavailable: b:")
 
 
 def test_the_report_has_a_table_for_each_task_that_scored(source):

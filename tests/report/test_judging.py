@@ -347,7 +347,7 @@ def test_a_complete_row_of_trained_weights_counts():
         ([result("m", score(), **RANDOM)], "a row of random weights"),
         (
             [result("m", score()), result("m", score(), comparable="b")],
-            "2 rows, so it is not known which to use",
+            "2 rows, and it is unknown which to use",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def test_the_users_word_comes_before_the_tasks_and_that_before_the_lines(
 
 def test_a_grid_that_the_model_has_not_is_skipped_with_the_reason(source):
     result = run(source, "mean-colour", model_args={"encode_by": "grid"})
-    reason = "the model has no GridEncoder, which encode_by=grid asks for"
+    reason = "the model has no GridEncoder, which encode_by=grid needs"
     assert (result.status, result.reason) == ("skipped", reason)
 
 

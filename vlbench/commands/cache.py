@@ -1,4 +1,4 @@
-"""`vlbench cache`: show what lies in the cache folder, or make it smaller."""
+"""`vlbench cache`: show or prune the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vlbench features`: write what a model makes of images or texts, for an analysis of your own."""
+"""`vlbench features`: write a model's features of images or texts."""
 
 from __future__ import annotations
 

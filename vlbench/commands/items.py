@@ -1,4 +1,4 @@
-"""`vlbench items`: list what a model said of each example of a task, and what was right.
+"""`vlbench items`: list a model's answer to each example of a task, and the right answer.
 
 With `--against`, only the examples that the model gets right more often than another model.
 """

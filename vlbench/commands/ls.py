@@ -1,4 +1,4 @@
-"""`vlbench ls`: list what there is."""
+"""`vlbench ls`: list tasks, models, probes or data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vlbench papers`: repeat the published numbers of papers, or say what that takes."""
+"""`vlbench papers`: repeat the published numbers of papers, or print the cost."""
 
 from __future__ import annotations
 

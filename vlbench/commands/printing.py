@@ -29,7 +29,7 @@ from vlbench.run.plan import Plan, missing_weights
 FEW = 3
 
 # The words for statuses of jobs in the plan, in the order in which they are printed.
-CALLED = ("run", "kept", "want data", "want weights", "skipped", "failed")
+CALLED = ("run", "kept", "missing data", "missing weights", "skipped", "failed")
 
 
 def open_bar(console: Console, planned: Plan) -> Bar:
@@ -49,8 +49,8 @@ def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
 
 
 def _name_status(job: Job) -> str:
-    lacks = "want weights" if job.wants_weights else job.status
-    return "want data" if lacks == "unavailable" else lacks
+    lacks = "missing weights" if job.wants_weights else job.status
+    return "missing data" if lacks == "unavailable" else lacks
 
 
 def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> None:
@@ -71,7 +71,7 @@ def print_plan(console: Console, planned: Plan, *, verbose: bool = False) -> Non
     for line in [*_tell_missing(planned), *_tell_dropped(planned), *_tell_sent(planned)]:
         say(console, line)
     if why:
-        hidden = ("run", "want data", "want weights")
+        hidden = ("run", "missing data", "missing weights")
         _say_jobs(console, [job for job in planned.jobs if _name_status(job) not in hidden])
         absent = [job for job in planned.jobs if job.status == "unavailable"]
         _print_absent(console, {job.task.spec.name: job.reason for job in absent})

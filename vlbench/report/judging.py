@@ -107,7 +107,7 @@ def _why_not(results: Sequence[Result], model: str) -> str:
     if len(ok) > 1:
         data = sorted({names[row.comparable] for row in ok})
         of = f" of {', '.join(data)}" if len(data) > 1 else ""
-        return f"{len(ok)} rows{of}, so it is not known which to use"
+        return f"{len(ok)} rows{of}, and it is unknown which to use"
     return "a row of random weights"
 
 

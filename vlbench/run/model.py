@@ -180,7 +180,7 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
         return model, gap
     adapter = load_object(OF_REGIONS[model.encode_by], [shipped_source() / "model_adapters"])
     if gap := lacking(model.adapter, hints(adapter)["encoder"], without):
-        return model, f"{gap}, which {ENCODE_BY}={model.encode_by} asks for"
+        return model, f"{gap}, which {ENCODE_BY}={model.encode_by} needs"
     made = {"adapter": adapter, "arguments": {}, "companions": {"encoder": model}, "instance": None}
     return replace(model, **made, encoded_by=model), ""
 

@@ -165,7 +165,7 @@ def test_the_time_is_that_of_the_row(tmp_path, finished):
         (planted(run={}), "it does not record when it finished"),
         (planted(run={"finished": "lately"}), "it does not record when it finished"),
         (planted(run={"finished": 7}), "it does not record when it finished"),
-        (planted("m", score(-0.5)), "accuracy of -0.5 lies outside its range"),
+        (planted("m", score(-0.5)), "accuracy of -0.5 is outside its range"),
     ],
 )
 def test_a_row_that_can_be_no_record_says_why(tmp_path, row, why):

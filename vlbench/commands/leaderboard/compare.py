@@ -1,4 +1,4 @@
-"""`vlbench leaderboard compare`: say which of some models is better, and how sure that is."""
+"""`vlbench leaderboard compare`: test which of several models is better."""
 
 from __future__ import annotations
 

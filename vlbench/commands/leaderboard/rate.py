@@ -1,4 +1,4 @@
-"""`vlbench leaderboard rate`: write sheets for human ratings of questions, or read filled ones."""
+"""`vlbench leaderboard rate`: write sheets to rate questions, or read filled sheets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vlbench leaderboard reproduce`: put papers' numbers and findings beside what boards hold."""
+"""`vlbench leaderboard reproduce`: compare the numbers and findings of papers with boards."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _unfit(row: Result) -> str:
     if _seconds_at_end(row) is None:
         return "it does not record when it finished"
     strange = [s for s in row.scores if not s.is_possible]
-    return f"{strange[0].metric} of {strange[0].value:g} lies outside its range" if strange else ""
+    return f"{strange[0].metric} of {strange[0].value:g} is outside its range" if strange else ""
 
 
 def _seconds_at_end(row: Result) -> str | None:
