@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from foil_fakes import presence
+from foil_fakes import foil_rows, presence
 from foil_files import put_images, put_json
 from PIL import Image
 
@@ -19,6 +19,7 @@ from vlbench.cli import main
 from vlbench.data.sugar_crepe import COUNTS
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
+from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.questions import questions
 
 REAL = Path(os.environ.get("VLBENCH_DATA", "absent"), "sugar_crepe")
@@ -303,6 +304,14 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
     values = {s.metric: s.value for s in found.scores if not s.at}
     assert values["accuracy"] == pytest.approx(1 / 3)
     assert (found.counts["unparsed"], found.counts["unanswered"]) == (1, 1)
+
+
+def test_numbers_read_as_letters_are_an_error_that_names_the_way_out(tmp_path):
+    model = Recorded(path=put(tmp_path, "item,answer\n0,1\n2,2\n"), item="item")
+    why = "2 of 2 without exactly one of A, B, such as '1'; the recording was read with .*=letters;"
+    for probe, data in ((questions, presence(*["yes"] * 3)), (choice, foil_rows())):
+        with pytest.raises(DataError, match=f"no reply names an option: {why}"):
+            probe(model, data, Engine.for_tests())
 
 
 @pytest.mark.parametrize(

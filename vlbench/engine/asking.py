@@ -13,6 +13,7 @@ from vlbench.data.records import Split, value_column
 from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
+from vlbench.results import ANSWERS
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
@@ -22,6 +23,16 @@ Way = Literal["likelihood", "letter", "words", "recorded"]
 CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
+
+# What to do if no reply names an option.
+LABELS_OF_RECORDING = (
+    "the recording was read with --model-args labels={}; if its answers name options otherwise, "
+    f"give another of {', '.join(LABELS)}"
+)
+WANTED_REPLY = (
+    "a reply must contain the {} of an option and no other; look at the adapter's prompt, or "
+    "implement score_answers, so that the model is asked by likelihood"
+)
 
 
 class Question(NamedTuple):
@@ -126,6 +137,18 @@ class Asker:
         """Return the scored replies of the model; a row of None means no picture."""
         options = [one.options for one in asked]
         return judge(self.replies(rows, asked), options, right, self.labels)
+
+    def notes_on(self, judged: Judged) -> list[str]:
+        """Return a note if some of the model's replies name no option, or several.
+
+        Raises DataError if no reply names exactly one option.
+        """
+        if judged.replies > judged.unparsed:
+            return [f"{ANSWERS}{judged.told}; credit 0"] if judged.unparsed else []
+        remedy = WANTED_REPLY.format("text" if self.way == "words" else "letter")
+        if self.way == "recorded":
+            remedy = LABELS_OF_RECORDING.format(self._model.labels)
+        raise DataError(f"no reply names an option: {judged.told}; {remedy}")
 
     def replies(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
         """Return the replies to each question about the image of its row.

@@ -150,10 +150,11 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     ]
     more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
+    notes = [] if looks_away else [CANNOT]
     manner = Manner(
         way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
         more if way else (),
-        [] if looks_away else [CANNOT],
+        [*notes, *(asker.notes_on(questions.judged) if asker and questions.judged else [])],
         questions.judged.by_place if questions.judged else (),
     )
     return report(asks, questions.categories, least, counts, grouped, manner)
