@@ -328,7 +328,7 @@ class Recording(Protocol):
 
         The items are all of a data set, in its order. `labels` says what names an option in a
         reply: letters, numbers, brackets for "(1)", or words. After the call, `counts` has what of
-        the recording was not used, and why.
+        the recording was not used, and why; `notes` say it with an example.
         """
         ...
 

@@ -248,6 +248,25 @@ def test_what_is_repeated_missing_unknown_and_empty_is_counted(tmp_path):
         "answers_without_item": 1, "repeated_answers": 1, "read_otherwise": 0,
         "rows_without_answer": 1,
     }  # fmt: skip
+    assert model.notes == [
+        "1 of 3 not used: no such item in the data (items are 0 to 1), for example 9",
+        "1 of 3 not used: the item has an answer already, for example 0",
+    ]
+
+
+def test_a_row_notes_which_answers_have_no_item_and_which_items_no_answer(tmp_path):
+    lines = [f"{i},yes" for i in range(1, 5)]
+    file = put(tmp_path, "\n".join(["item,answer", *lines]) + "\n")
+    model, data = Recorded(path=file, item="item", labels="words"), presence(*["yes"] * 4)
+    of_texts = put(tmp_path, "image,texts,answer\nx.jpg,y,yes\n", "texts.csv")
+    none = Recorded(path=of_texts, texts="texts")
+    notes = questions(model, data, Engine.for_tests()).notes
+    assert [note for note in notes if note.startswith("answers: ")] == [
+        "answers: 1 of 4 not used: no such item in the data (items are 0 to 3), for example 4",
+        "answers: none for 1 of 4 items, for example (0, 0)",
+    ]
+    with pytest.raises(DataError, match=r"none of the 4 items.*are like .'\(0, 0\)', .*'x.jpg'"):
+        questions(none, data, Engine.for_tests())
 
 
 def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):

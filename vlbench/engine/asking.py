@@ -69,10 +69,17 @@ def likelihoods_alone(
     return [known[text] for text in texts]
 
 
-def look_up(
-    model: Recording, rows: Split, asked: Sequence[Question]
-) -> tuple[Split, list[list[Reply]]]:
-    """Return the rows of a split that have recorded replies, and these replies.
+class LookedUp(NamedTuple):
+    """The rows of a split that have recorded replies, these replies, and what was not used."""
+
+    rows: Split
+    replies: list[list[Reply]]
+    counts: dict[str, int]
+    notes: list[str]
+
+
+def look_up(model: Recording, rows: Split, asked: Sequence[Question]) -> LookedUp:
+    """Return the recorded replies to questions about the rows of a split.
 
     Raises DataError if no row has a reply, and for a reply whose order or scores do not fit the
     item's options.
@@ -86,9 +93,16 @@ def look_up(
         for reply in own:
             _require_fit(reply, item)
     kept = [row for row, own in enumerate(found) if own]
+    notes = [f"{ANSWERS}{note}" for note in getattr(model, "notes", ())]
+    absent = [name for name, own in zip(names, found, strict=True) if not own]
     if not kept:
-        raise DataError(f"the recording has none of the {len(rows)} items, such as {names[0]:.80}")
-    return rows.select(kept), [found[row] for row in kept]
+        what = f"the recording has none of the {len(rows)} items, such as {names[0]:.80}"
+        raise DataError("; ".join([what, *notes]))
+    if absent:
+        lack = f"none for {len(absent):,} of {len(rows):,} items, for example {absent[0]:.80}"
+        notes.append(f"{ANSWERS}{lack}")
+    counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
+    return LookedUp(rows.select(kept), [found[row] for row in kept], counts, notes)
 
 
 def _require_fit(reply: Reply, item: Asked) -> None:

@@ -124,13 +124,13 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
     way = "" if pairs else way_of(model, asked)
     rules, asker, scorers = _text_rules(data, language_model), None, list[RowScorer]()
+    notes: list[str] = []
     if way in {"letter", "recorded"}:
         own = [Question("" if way == "recorded" else question, one) for one in _texts_of_one(rows)]
         known: list[list[Reply]] = []
         if isinstance(model, Recording):
-            answered, known = look_up(model, rows, own)
-            counts |= {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
-            rows = answered
+            rows, known, of_recording, notes = look_up(model, rows, own)
+            counts |= of_recording
         asker = Asker(model, rows, engine, way or "letter", recorded=known)
     else:
         of_likelihood = question if way else ""
@@ -150,7 +150,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     ]
     more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
-    notes = [] if looks_away else [CANNOT]
+    notes += [] if looks_away else [CANNOT]
     manner = Manner(
         way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
         more if way else (),
