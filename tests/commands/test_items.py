@@ -16,6 +16,7 @@ from vlbench.boards.items import Item, best_first, joined, unweighted
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
+from vlbench.commands.items import _prediction
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, examples_of_items, value_column
 from vlbench.errors import UnknownNameError
@@ -153,6 +154,17 @@ def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path, caps
     printed = capsys.readouterr()
     assert json.loads(printed.out)
     assert printed.err == "tiny-rn: from the boards shipped with vlbench\n"
+
+
+def test_a_shipped_row_of_numbers_says_what_they_are(tmp_path, capsys):
+    words = ["items", "sugar_crepe", "gpt-4v", "--wrong", "--output", str(tmp_path)]
+    assert main(words) == 0
+    assert "its predictions are numbers of options, 1 for the right text" in capsys.readouterr().err
+
+
+def test_an_item_without_a_prediction_has_no_single_answer():
+    tied = Item("a", "d", 0.5, "", "cat", 0, 1)
+    assert [_prediction(tied), _prediction(tied._replace(target=""))] == ["no single answer", ""]
 
 
 def test_a_run_tells_of_boards_of_ones_own_that_are_no_longer_read(

@@ -123,12 +123,11 @@ def test_every_category_has_the_order_effect_with_interval_and_p(scored):
         assert (line["p"] < 0.05) == (not line["low"] < 0 < line["high"])
 
 
-def test_items_have_no_caption_and_no_answer(scored, real):
+def test_items_have_the_caption_and_not_the_whole_answer(scored, real):
     row, folder = scored
     content = str(pq.read_table(folder / row.artifacts["items"]["file"]).to_pydict())
     first = answered(real, "add_att", "positive-first")[0]
-    assert first["filename"] in content
-    assert first["caption"] not in content
+    assert first["caption"] in content
     assert first["answer"]["free_form_answer"] not in content
 
 
@@ -267,6 +266,18 @@ def test_a_row_notes_which_answers_have_no_item_and_which_items_no_answer(tmp_pa
     ]
     with pytest.raises(DataError, match=r"none of the 4 items.*are like .'\(0, 0\)', .*'x.jpg'"):
         questions(none, data, Engine.for_tests())
+
+
+def test_items_of_a_choice_have_the_named_and_the_right_text(tmp_path):
+    file = put(tmp_path, "item,answer\n0,A\n2,B\n4,both\n")
+    found = choice(Recorded(path=file, item="item"), foil_rows(), Engine.for_tests())
+    items = [one for one in found.items.to_pylist() if one["metric"] == "text_accuracy"]
+    rows = foil_rows().splits["test"]
+    expected = [rows["caption"][0], rows["foils"][2][0], None]
+    assert [one["prediction"] for one in items if one["at"] == "{}"] == expected
+    assert [one["target"] for one in items if one["at"] == "{}"] == [
+        rows["caption"][i] for i in (0, 2, 4)
+    ]
 
 
 def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):

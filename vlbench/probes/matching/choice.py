@@ -308,18 +308,8 @@ class Questions:
             list(rows),
             blind=tuple(self._rules),
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
-            answers=self._answers(texts, own),
+            answers=answers_among(texts, own.chosen, [0] * len(texts)),
         )
-
-    def _answers(self, texts: Sequence[Sequence[str]], own: Choice) -> Answers:
-        """Return the chosen text and the caption; for a recording only the option's number.
-
-        The board of a recording may be public while its texts may not.
-        """
-        if self._asker and self._asker.way == "recorded":
-            most = max(map(len, texts))
-            return Answers([str(i + 1) for i in range(most)], own.chosen, [-1] * len(texts))
-        return answers_among(texts, own.chosen, [0] * len(texts))
 
     def _ask_for_letters(
         self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
