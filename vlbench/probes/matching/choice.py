@@ -35,7 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, count, takewhile
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import torch
@@ -50,7 +50,7 @@ from vlbench.capabilities import (
     Reply,
     count_truncated,
 )
-from vlbench.data.records import Column, Data, Split, examples_of_items
+from vlbench.data.records import Column, Data, Split, examples_of_items, image_names, image_suffixes
 from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, look_up, way_of
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
@@ -134,7 +134,9 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         asker = Asker(model, rows, engine, way or "letter", recorded=known)
     else:
         of_likelihood = question if way else ""
-        scorers = [RowScorer(model, rows, end, engine, of_likelihood) for end in _suffixes(rows)]
+        scorers = [
+            RowScorer(model, rows, end, engine, of_likelihood) for end in image_suffixes(rows)
+        ]
         if way and getattr(model, "reads_text_alone", False):
             rules[ALONE] = partial(_alone, model, question, engine)
     questions = Questions(rows, scorers, rules, asker, question)
@@ -165,7 +167,7 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
 
     Raises CannotDo if rows have several images.
     """
-    if "foils" not in rows.columns or len(_suffixes(rows)) > 1:
+    if "foils" not in rows.columns or len(image_suffixes(rows)) > 1:
         raise CannotDo("in words, it can choose only among texts for one image")
     return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
 
@@ -173,12 +175,6 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
 def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tensor:
     """Return the log-likelihood of texts without an image, float64 [N]."""
     return torch.tensor(likelihoods_alone(model, question, texts, engine), dtype=torch.float64)
-
-
-def _suffixes(rows: Split) -> list[str]:
-    """Return the suffixes of the image columns: empty, `_2`, `_3` and so on."""
-    more = takewhile(lambda number: f"image_{number}" in rows.columns, count(2))
-    return ["", *(f"_{number}" for number in more)]
 
 
 def _without(rows: Split, omitted: Sequence[str]) -> Split:
@@ -338,7 +334,7 @@ class Questions:
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
         floors = {"another_text": other.credit}
         own = of_captions(self._captions)
-        answers = answers_among(self._named_images(), own.chosen, [0] * len(rows))
+        answers = answers_among(image_names(self._rows), own.chosen, [0] * len(rows))
         return MetricItems(
             "image_accuracy", own, floors, chance, self._examples, list(rows), answers=answers
         )
@@ -362,7 +358,7 @@ class Questions:
             for name, table in tables.items()
         }
         asked = twin_questions(outcomes, self._examples, tuple(self._rules), same)
-        named = {"text_accuracy": pairs, "image_accuracy": self._named_images()}
+        named = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
         images = [*chain(*zip(*digests, strict=True))]
         return [
@@ -388,14 +384,6 @@ class Questions:
         if "cluster" in self._rows.columns:
             return examples
         return examples._replace(clusters=self._images_of_rows())
-
-    def _named_images(self) -> list[list[str]]:
-        """Return the ids of each row's images, or their column names if two ids are equal."""
-        columns = [f"image{suffix}" for suffix in _suffixes(self._rows)]
-        ids = [self._rows[name].examples().ids for name in columns]
-        named = [[*several] for several in zip(*ids, strict=True)]
-        are_distinct = all(len({*several}) == len(several) for several in named)
-        return named if are_distinct else [columns] * len(named)
 
     def _images_of_rows(self) -> list[str]:
         """Return the digest of each row's image; for twins of both images."""
