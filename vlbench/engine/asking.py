@@ -30,8 +30,8 @@ LABELS_OF_RECORDING = (
     f"give another of {', '.join(LABELS)}"
 )
 WANTED_REPLY = (
-    "a reply must contain the {} of an option and no other; look at the adapter's prompt, or "
-    "implement score_answers, so that the model is asked by likelihood"
+    "a reply must contain the {} of an option and no other; look at the model's prompt and at how "
+    "long its replies may be; if its adapter has score_answers, it is asked by likelihood instead"
 )
 
 

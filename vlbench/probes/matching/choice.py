@@ -156,7 +156,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     manner = Manner(
         way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
         more if way else (),
-        [*notes, *(asker.notes_on(questions.judged) if asker and questions.judged else [])],
+        [*notes, *questions.notes],
         questions.judged.by_place if questions.judged else (),
     )
     return report(asks, questions.categories, least, counts, grouped, manner)
@@ -246,6 +246,7 @@ class Questions:
         self._rows, self._scorers, self._rules = rows, scorers, rules
         self._asker, self._question = asker, question
         self.judged: Judged | None = None
+        self.notes: list[str] = []
         # The choices whose scores are on a log scale: names of floors, and "" for the model.
         of_model = bool(scorers) and scorers[0].log_odds
         self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
@@ -312,14 +313,16 @@ class Questions:
     ) -> dict[str, Choice]:
         """Return the choices of a model among lettered texts, under "", and of its floors."""
         asked, right = [Question(self._question, own) for own in texts], [[0]] * len(texts)
-        shown: dict[str, Sequence[int | None]] = {"": range(len(texts))}
+        self.judged = asker.judge(range(len(texts)), asked, right)
+        # If no reply names an option, the floors need not be asked.
+        self.notes = asker.notes_on(self.judged)
+        shown: dict[str, Sequence[int | None]] = {}
         if asker.way != "recorded":
             shown[ANOTHER] = others
         if asker.reads_text_alone:
             shown[ALONE] = [None] * len(texts)
-        judged = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
-        self.judged = judged[""]
-        return {name: one.choice for name, one in judged.items()}
+        floors = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
+        return {"": self.judged.choice, **{name: one.choice for name, one in floors.items()}}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among other images."""
