@@ -53,6 +53,7 @@ class Recorded:
         self._recordings = Recordings(path, columns, labels)
         self.labels = self._recordings.labels
         self.counts: dict[str, int] = {}
+        self.notes: list[str] = []
         beside = path.with_name(f"{path.name}.yaml")
         self.settled = read_about(about or beside, is_named=about is not None)
 
@@ -62,7 +63,7 @@ class Recorded:
 
     def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
         """Return the replies to each item; several replies are in the file's order."""
-        found, self.counts = self._recordings.look_up(items)
+        found, self.counts, self.notes = self._recordings.look_up(items)
         return found
 
 

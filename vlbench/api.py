@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vlbench import bench
 from vlbench.boards.artifacts import read_items, read_table, read_tensor
 from vlbench.boards.board import Board, folder_boards
-from vlbench.boards.items import Item, best_first, joined, score_items, unweighted, worst
+from vlbench.boards.items import Card, Item, best_first, joined, score_items, unweighted, worst
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
@@ -45,7 +45,7 @@ from vlbench.report.page.viewer import SIDE, render_viewer
 from vlbench.report.texts import score_name
 from vlbench.results import Outcome, Result, Score, matching
 from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
-from vlbench.run.item_images import data_of, image_at, places_of, questions_of
+from vlbench.run.item_images import cards_of, data_of, image_at, places_of, questions_of
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
@@ -431,11 +431,16 @@ def item_viewer(
 ) -> bytes:
     """Return the viewer of items of a score, one item of each model per example, as HTML."""
     data = data_of(catalog, task, options)
-    places = places_of(task, data, [first.shown for first, *_ in examples])
+    several, questions = cards_of(data, score.metric), questions_of(data)
+    cards = [
+        several.get(one.id) or Card(questions.get((one.id, one.shown), ""), [(one.shown, "")])
+        for one, *_ in examples
+    ]
+    places = places_of(task, data, [digest for card in cards for digest, _ in card.images])
     # One by one: thousands of large images do not fit in memory.
     images = {digest: thumbnail(image_at(*place), SIDE) for digest, place in places.items()}
     lower = not score.higher_is_better
-    return render_viewer(title, models, examples, images, questions_of(data), lower=lower)
+    return render_viewer(title, models, examples, cards, images, lower=lower)
 
 
 class Boards:

@@ -329,7 +329,8 @@ class Recording(Protocol):
 
         The items are all items of a data set, in its order. `labels` is how a reply names an
         option: letters, numbers, brackets for "(1)", or words. After the call, `counts` has the
-        parts of the recording that were not used, with the reason.
+        parts of the recording that were not used, with the reason, and `notes` state them with an
+        example.
         """
         ...
 

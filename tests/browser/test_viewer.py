@@ -4,7 +4,7 @@ import pytest
 from chromium import shoot
 from PIL import Image
 
-from vlbench.boards.items import Item
+from vlbench.boards.items import Card, Item
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
 
@@ -27,7 +27,11 @@ def write(folder, *examples, models=("ours", "theirs"), questions=None, images=N
     shown = images or {f"{i}": thumbnail(Image.new("RGB", (40, 30), "red"), SIDE) for i in range(2)}
     own = models[: len(examples[0])]
     file = folder / "viewer.html"
-    file.write_bytes(render_viewer("a title", own, examples, shown, questions or {}, lower=False))
+    cards = [
+        Card((questions or {}).get((first.id, first.shown), ""), [(first.shown, "")])
+        for first, *_ in examples
+    ]
+    file.write_bytes(render_viewer("a title", own, examples, cards, shown, lower=False))
     return file.as_uri()
 
 

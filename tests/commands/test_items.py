@@ -12,14 +12,15 @@ from PIL import Image
 from planted_boards import result, score
 from sources import make_images, make_source
 
-from vlbench.boards.items import Item, best_first, joined, unweighted
+from vlbench.boards.items import Card, Item, best_first, joined, unweighted
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.sources import shipped_boards
 from vlbench.cli import main
+from vlbench.commands.items import _prediction
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, examples_of_items, value_column
 from vlbench.errors import UnknownNameError
-from vlbench.run.item_images import images_of, questions_of
+from vlbench.run.item_images import cards_of, images_of, questions_of
 from vlbench.run.options import Options
 
 RUN = ["--model", "mean-colour,blind", "--tasks", "few_shot_colours"]
@@ -81,7 +82,9 @@ def test_a_viewer_has_all_items_and_the_images_of_each(boards, capsys, tmp_path,
     assert "wrote few_shot_colours-mean-colour.html: 9 items, 0.0 MB" in capsys.readouterr().out
     data, images = viewer("few_shot_colours-mean-colour.html")
     assert (data["models"], data["lower"], len(images)) == (["mean-colour"], False, 9)
-    shown = {one["target"]: images[one["image"]].partition(",") for one in data["examples"]}
+    shown = {
+        one["target"]: images[one["images"][0]["place"]].partition(",") for one in data["examples"]
+    }
     assert {kind for kind, _, _ in shown.values()} == {"data:image/png;base64"}
     pixels = {
         target: Image.open(BytesIO(b64decode(content))).getpixel((0, 0))
@@ -143,6 +146,35 @@ def test_a_question_is_found_by_the_id_of_its_item_and_its_image(tmp_path):
     assert len(found) == 3
 
 
+def test_a_card_of_twins_has_both_images_and_both_captions(tmp_path):
+    make_source(tmp_path)
+    images = image_folder(root=tmp_path / "images").splits["test"]["image"]
+    columns = {"image": images.select([0, 1]), "image_2": images.select([2, 3])}
+    columns |= {"caption": value_column(["a", "b"], "text"), "caption_2": value_column(["c", "d"])}
+    digests, names = images.examples().digests, images.examples().ids
+    data = Data(splits={"test": Split(columns)})
+    twins, sides = (cards_of(data, metric) for metric in ("group_score", "image_accuracy"))
+    first = f"{names[0]}/0"
+    assert (len(twins), len(sides), cards_of(data, "text_accuracy")) == (2, 4, {})
+    assert twins[first] == Card("", [(digests[0], "a"), (digests[2], "c")])
+    assert sides[f"{first}/2"] == Card("c", [(digests[0], names[0]), (digests[2], names[2])])
+    del columns["caption_2"]
+    alone = cards_of(Data(splits={"test": Split(columns)}), "image_accuracy")
+    assert alone[first] == Card("a", [(digests[0], names[0]), (digests[2], names[2])])
+
+
+def test_the_viewer_of_twins_shows_each_image_above_its_caption(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = ["--output", str(tmp_path / "boards")]
+    assert main(["--model", "tiny-clip", "--tasks", "twins_scenes", *output, "--no-cache"]) == 0
+    assert main(["items", "twins_scenes", "tiny-clip", "--show", *output]) == 0
+    data, images = viewer("twins_scenes-tiny-clip.html")
+    first, second = data["examples"][0]["images"]
+    assert images[first["place"]] != images[second["place"]]
+    assert first["text"] == "the picture shows a purple apple and a yellow taxi ."
+    assert second["text"] == "the picture shows a purple pine and a yellow taxi ."
+
+
 def test_a_task_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UnknownNameError, match="few_shot_colors"):
         found_images(make_source(tmp_path), task="few_shot_colors")
@@ -153,6 +185,17 @@ def test_a_row_that_the_output_lacks_is_one_of_the_shipped_boards(tmp_path, caps
     printed = capsys.readouterr()
     assert json.loads(printed.out)
     assert printed.err == "tiny-rn: from the boards shipped with vlbench\n"
+
+
+def test_a_shipped_row_of_numbers_says_what_they_are(tmp_path, capsys):
+    words = ["items", "sugar_crepe", "gpt-4v", "--wrong", "--output", str(tmp_path)]
+    assert main(words) == 0
+    assert "its predictions are numbers of options, 1 for the right text" in capsys.readouterr().err
+
+
+def test_an_item_without_a_prediction_has_no_single_answer():
+    tied = Item("a", "d", 0.5, "", "cat", 0, 1)
+    assert [_prediction(tied), _prediction(tied._replace(target=""))] == ["no single answer", ""]
 
 
 def test_a_run_tells_of_boards_of_ones_own_that_are_no_longer_read(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from foil_fakes import presence
+from foil_fakes import foil_rows, presence
 from foil_files import put_images, put_json
 from PIL import Image
 
@@ -19,6 +19,7 @@ from vlbench.cli import main
 from vlbench.data.sugar_crepe import COUNTS
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
+from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.questions import questions
 
 REAL = Path(os.environ.get("VLBENCH_DATA", "absent"), "sugar_crepe")
@@ -122,12 +123,11 @@ def test_every_category_has_the_order_effect_with_interval_and_p(scored):
         assert (line["p"] < 0.05) == (not line["low"] < 0 < line["high"])
 
 
-def test_items_have_no_caption_and_no_answer(scored, real):
+def test_items_have_the_caption_and_not_the_whole_answer(scored, real):
     row, folder = scored
     content = str(pq.read_table(folder / row.artifacts["items"]["file"]).to_pydict())
     first = answered(real, "add_att", "positive-first")[0]
-    assert first["filename"] in content
-    assert first["caption"] not in content
+    assert first["caption"] in content
     assert first["answer"]["free_form_answer"] not in content
 
 
@@ -247,6 +247,37 @@ def test_what_is_repeated_missing_unknown_and_empty_is_counted(tmp_path):
         "answers_without_item": 1, "repeated_answers": 1, "read_otherwise": 0,
         "rows_without_answer": 1,
     }  # fmt: skip
+    assert model.notes == [
+        "1 of 3 not used: no such item in the data (items are 0 to 1), for example 9",
+        "1 of 3 not used: the item has an answer already, for example 0",
+    ]
+
+
+def test_a_row_notes_which_answers_have_no_item_and_which_items_no_answer(tmp_path):
+    lines = [f"{i},yes" for i in range(1, 5)]
+    file = put(tmp_path, "\n".join(["item,answer", *lines]) + "\n")
+    model, data = Recorded(path=file, item="item", labels="words"), presence(*["yes"] * 4)
+    of_texts = put(tmp_path, "image,texts,answer\nx.jpg,y,yes\n", "texts.csv")
+    none = Recorded(path=of_texts, texts="texts")
+    notes = questions(model, data, Engine.for_tests()).notes
+    assert [note for note in notes if note.startswith("answers: ")] == [
+        "answers: 1 of 4 not used: no such item in the data (items are 0 to 3), for example 4",
+        "answers: none for 1 of 4 items, for example (0, 0)",
+    ]
+    with pytest.raises(DataError, match=r"none of the 4 items.*are like .'\(0, 0\)', .*'x.jpg'"):
+        questions(none, data, Engine.for_tests())
+
+
+def test_items_of_a_choice_have_the_named_and_the_right_text(tmp_path):
+    file = put(tmp_path, "item,answer\n0,A\n2,B\n4,both\n")
+    found = choice(Recorded(path=file, item="item"), foil_rows(), Engine.for_tests())
+    items = [one for one in found.items.to_pylist() if one["metric"] == "text_accuracy"]
+    rows = foil_rows().splits["test"]
+    expected = [rows["caption"][0], rows["foils"][2][0], None]
+    assert [one["prediction"] for one in items if one["at"] == "{}"] == expected
+    assert [one["target"] for one in items if one["at"] == "{}"] == [
+        rows["caption"][i] for i in (0, 2, 4)
+    ]
 
 
 def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):
@@ -303,6 +334,14 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
     values = {s.metric: s.value for s in found.scores if not s.at}
     assert values["accuracy"] == pytest.approx(1 / 3)
     assert (found.counts["unparsed"], found.counts["unanswered"]) == (1, 1)
+
+
+def test_numbers_read_as_letters_are_an_error_that_names_the_way_out(tmp_path):
+    model = Recorded(path=put(tmp_path, "item,answer\n0,1\n2,2\n"), item="item")
+    why = "2 of 2 without exactly one of A, B, such as '1'; the recording was read with .*=letters;"
+    for probe, data in ((questions, presence(*["yes"] * 3)), (choice, foil_rows())):
+        with pytest.raises(DataError, match=f"no reply names an option: {why}"):
+            probe(model, data, Engine.for_tests())
 
 
 @pytest.mark.parametrize(

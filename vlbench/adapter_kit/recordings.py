@@ -58,6 +58,17 @@ class Columns(NamedTuple):
     log_filter: str = ""
 
 
+class LookedUp(NamedTuple):
+    """The replies to items, and counts of answers that were not used or read differently.
+
+    `notes` state how many answers were not used, each with an example.
+    """
+
+    replies: list[list[Reply]]
+    counts: dict[str, int]
+    notes: list[str]
+
+
 class Recordings:
     """The answers in a file or a folder, and the labels that name an option in them.
 
@@ -74,8 +85,8 @@ class Recordings:
         else:
             self._records = [one for file in files for one in _table(file, columns, self._dropped)]
 
-    def look_up(self, items: Sequence[Asked]) -> tuple[list[list[Reply]], dict[str, int]]:
-        """Return the replies to items, and counts of answers that were unused or read differently.
+    def look_up(self, items: Sequence[Asked]) -> LookedUp:
+        """Return the replies to items, and which answers were unused or read differently.
 
         `items` are all items of a data set. If an item occurs twice, its second occurrence gets the
         second answer. The counts are of answers that have no item; repeated answers to an item in
@@ -97,13 +108,25 @@ class Recordings:
             found.append(own)
         asked = {*map(_about_item, items)} | {*range(len(items))}
         left = {about: sum(map(len, orders.values())) for about, orders in known.items()}
-        repeated = sum(count for about, count in left.items() if about in asked)
+        repeated = {about: count for about, count in left.items() if count and about in asked}
+        strange = {about: count for about, count in left.items() if count and about not in asked}
         counts = {
-            "answers_without_item": sum(left.values()) - repeated,
-            "repeated_answers": repeated,
+            "answers_without_item": sum(strange.values()),
+            "repeated_answers": sum(repeated.values()),
             "read_otherwise": differ,
         }
-        return found, counts | self._dropped
+        by_place = isinstance(next(iter(strange), 0), int)
+        kind = f"0 to {len(items) - 1}" if by_place else f"like {_about_item(items[0])}"
+        notes = [
+            *self._not_used(strange, f"no such item in the data (items are {kind:.160})"),
+            *self._not_used(repeated, "the item has an answer already"),
+        ]
+        return LookedUp(found, counts | self._dropped, notes)
+
+    def _not_used(self, answers: Mapping[Any, int], why: str) -> list[str]:
+        """Return a note on answers, counted by item, with an example; none if there are none."""
+        n = f"{sum(answers.values()):,} of {len(self._records):,}"
+        return [f"{n} not used: {why}, for example {about!s:.160}" for about in [*answers][:1]]
 
     def _differs(self, record: _Record, reply: Reply, item: Asked) -> bool:
         """Return whether the file's authors read an answer as another option than we do."""

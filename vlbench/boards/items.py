@@ -121,6 +121,13 @@ class Item(NamedTuple):
         return self.image or self.digest
 
 
+class Card(NamedTuple):
+    """What the viewer shows of an item: a text, and images by digest, with a text below each."""
+
+    text: str
+    images: Sequence[tuple[str, str]]
+
+
 def unweighted(row: Result) -> str:
     """Return the primary metric; for a weighted mean over categories, the metric of the plain mean.
 

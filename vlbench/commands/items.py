@@ -32,6 +32,12 @@ from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
 
+# The note on a row of vlbench 1.0 with a recording: items had no texts.
+NUMBERS_ONLY = (
+    "{}: an older version made this row; its predictions are numbers of options, 1 for the right "
+    "text, and none if the replies to an item differ; run it again to have the texts"
+)
+
 
 def add_options(items: argparse.ArgumentParser) -> None:
     """Add the options for the row, the score, and the selection of items."""
@@ -77,6 +83,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     score, items = _items(folder, row, metric, at)
     if arguments.against:
         return _beside_another(row, score, items, arguments, notes)
+    if row.is_recorded and not any(item.target for item in items):
+        notes.append(NUMBERS_ONLY.format(row.model))
     wrong = worst(items, higher_is_better=score.higher_is_better)
     listed = wrong if arguments.wrong else items
     title = printed(
@@ -162,6 +170,8 @@ def _title(row: Result, score: Score) -> str:
 
 
 def _prediction(item: Item) -> str:
+    if item.target and not item.prediction:
+        return "no single answer"
     often = f" ({item.said} of {item.trials})" if item.trials > 1 and item.said else ""
     return f"{item.prediction}{often}"
 

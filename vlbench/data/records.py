@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import count, permutations, takewhile
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -230,6 +230,21 @@ def examples_of_items(rows: Split, text: str, content: Iterable[Sequence[Any]]) 
     digests = [digest([image, *own]).removeprefix("sha256:")[:DIGITS] for image, own in whole]
     clusters = [*rows["cluster"]] if "cluster" in rows.columns else images.digests
     return Examples(ids, digests, clusters, images.digests)
+
+
+def image_suffixes(rows: Split) -> list[str]:
+    """Return the suffixes of the image columns: empty, `_2`, `_3` and so on."""
+    more = takewhile(lambda number: f"image_{number}" in rows.columns, count(2))
+    return ["", *(f"_{number}" for number in more)]
+
+
+def image_names(rows: Split) -> list[list[str]]:
+    """Return the ids of each row's images, or their column names if two ids are equal."""
+    columns = [f"image{suffix}" for suffix in image_suffixes(rows)]
+    ids = [rows[name].examples().ids for name in columns]
+    named = [[*several] for several in zip(*ids, strict=True)]
+    are_distinct = all(len({*several}) == len(several) for several in named)
+    return named if are_distinct else [columns] * len(named)
 
 
 def require_classes(data: Data) -> None:

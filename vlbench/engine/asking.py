@@ -13,6 +13,7 @@ from vlbench.data.records import Split, value_column
 from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
+from vlbench.results import ANSWERS
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
@@ -22,6 +23,16 @@ Way = Literal["likelihood", "letter", "words", "recorded"]
 CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
+
+# What to do if no reply names an option.
+LABELS_OF_RECORDING = (
+    "the recording was read with --model-args labels={}; if its answers name options otherwise, "
+    f"give another of {', '.join(LABELS)}"
+)
+WANTED_REPLY = (
+    "a reply must contain the {} of an option and no other; look at the model's prompt and at how "
+    "long its replies may be; if its adapter has score_answers, it is asked by likelihood instead"
+)
 
 
 class Question(NamedTuple):
@@ -58,10 +69,17 @@ def likelihoods_alone(
     return [known[text] for text in texts]
 
 
-def look_up(
-    model: Recording, rows: Split, asked: Sequence[Question]
-) -> tuple[Split, list[list[Reply]]]:
-    """Return the rows of a split that have recorded replies, and these replies.
+class LookedUp(NamedTuple):
+    """The rows of a split that have recorded replies, these replies, and what was not used."""
+
+    rows: Split
+    replies: list[list[Reply]]
+    counts: dict[str, int]
+    notes: list[str]
+
+
+def look_up(model: Recording, rows: Split, asked: Sequence[Question]) -> LookedUp:
+    """Return the recorded replies to questions about the rows of a split.
 
     Raises DataError if no row has a reply, and for a reply whose order or scores do not fit the
     item's options.
@@ -75,9 +93,16 @@ def look_up(
         for reply in own:
             _require_fit(reply, item)
     kept = [row for row, own in enumerate(found) if own]
+    notes = [f"{ANSWERS}{note}" for note in getattr(model, "notes", ())]
+    absent = [name for name, own in zip(names, found, strict=True) if not own]
     if not kept:
-        raise DataError(f"the recording has none of the {len(rows)} items, such as {names[0]:.80}")
-    return rows.select(kept), [found[row] for row in kept]
+        what = f"the recording has none of the {len(rows)} items, such as {names[0]:.80}"
+        raise DataError("; ".join([what, *notes]))
+    if absent:
+        lack = f"none for {len(absent):,} of {len(rows):,} items, for example {absent[0]:.80}"
+        notes.append(f"{ANSWERS}{lack}")
+    counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
+    return LookedUp(rows.select(kept), [found[row] for row in kept], counts, notes)
 
 
 def _require_fit(reply: Reply, item: Asked) -> None:
@@ -126,6 +151,18 @@ class Asker:
         """Return the scored replies of the model; a row of None means no picture."""
         options = [one.options for one in asked]
         return judge(self.replies(rows, asked), options, right, self.labels)
+
+    def notes_on(self, judged: Judged) -> list[str]:
+        """Return a note if some of the model's replies name no option, or several.
+
+        Raises DataError if no reply names exactly one option.
+        """
+        if judged.replies > judged.unparsed:
+            return [f"{ANSWERS}{judged.told}; credit 0"] if judged.unparsed else []
+        remedy = WANTED_REPLY.format("text" if self.way == "words" else "letter")
+        if self.way == "recorded":
+            remedy = LABELS_OF_RECORDING.format(self._model.labels)
+        raise DataError(f"no reply names an option: {judged.told}; {remedy}")
 
     def replies(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
         """Return the replies to each question about the image of its row.

@@ -100,12 +100,15 @@ class Judged(NamedTuple):
 
     An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
     the credit of the reply that showed the first right option at each place; it is empty if an item
-    does not have exactly one reply per place.
+    does not have exactly one reply per place. `replies` is the number of all replies; `told` states
+    how many are unparsed, with an example, and is empty if there is none.
     """
 
     choice: Choice
     by_place: Sequence[Sequence[float]]
     unparsed: int
+    replies: int
+    told: str
 
 
 def judge(
@@ -125,8 +128,10 @@ def judge(
         >>> judged = judge(replies, [["cat", "dog"]], [[0]], letters)
         >>> judged.choice.credit.tolist(), judged.by_place, judged.unparsed
         ([0.5], [[1.0, 0.0]], 0)
+        >>> judge([[Reply((0, 1), "both")]], [["cat", "dog"]], [[0]], letters).told
+        "1 of 1 without exactly one of A, B, such as 'both'"
     """
-    flat = [(row, one) for row, own in enumerate(replies) for one in own]
+    flat, silent = [(row, one) for row, own in enumerate(replies) for one in own], list[int]()
     scored = [not isinstance(one.said, str) for _, one in flat]
     if any(not own for own in replies) or (any(scored) and not all(scored)):
         raise ValueError("each item must have replies, all texts or all scores")
@@ -134,6 +139,7 @@ def judge(
         choice = _choose([one.said for _, one in flat], [right[row] for row, _ in flat])
     else:
         named = [_named(one, options[row], labels) for row, one in flat]
+        silent = [i for i, number in enumerate(named) if number < 0]
         hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
@@ -141,19 +147,29 @@ def judge(
     places = [
         [one.order.index(true[0]) for one in own] for own, true in zip(replies, right, strict=True)
     ]
-    return _by_item(choice, places, texts=not any(scored))
+    told = ""
+    if silent:
+        row, first = flat[silent[0]]
+        wanted = ", ".join(labels(options[row]))
+        told = (
+            f"{len(silent):,} of {len(flat):,} without exactly one of {wanted:.80}, "
+            f"such as {first.said!r:.80}"
+        )
+    return Judged(*_by_item(choice, places), len(silent), len(flat), told)
 
 
-def _by_item(choice: Choice, places: Sequence[Sequence[int]], *, texts: bool) -> Judged:
-    """Return the choices of items; `places` has the place of the right option in each reply."""
+def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> tuple[Choice, list[list[float]]]:
+    """Return the choices of items, and their credit by place of the right option.
+
+    `places` has the place of the right option in each reply.
+    """
     sizes = [len(own) for own in places]
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
     means = torch.stack([own.mean() for own in credit])
     one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
-    unparsed = int((choice.chosen < 0).sum()) if texts else 0
     item = Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
     by_place = [_sort(own, one.tolist()) for own, one in zip(places, credit, strict=True)]
-    return Judged(item, by_place, unparsed)
+    return item, by_place
 
 
 def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:

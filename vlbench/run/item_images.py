@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from PIL.Image import Image
 
+from vlbench.boards.items import Card
 from vlbench.catalog.catalog import Catalog
-from vlbench.data.records import Data, Split, examples_of_items
+from vlbench.data.records import Data, Split, examples_of_items, image_names, image_suffixes
 from vlbench.errors import DataError, unknown
 from vlbench.metrics.items import DIGITS
 from vlbench.run.options import Options
@@ -65,6 +66,40 @@ def questions_of(data: Data) -> dict[tuple[str, str], str]:
             own = examples_of_items(split, "question", [()] * len(split))
             questions |= zip(zip(own.ids, own.images, strict=True), split["question"], strict=True)
     return questions
+
+
+def cards_of(data: Data, metric: str) -> dict[str, Card]:
+    """Return the card of each item of twins, or of a choice among images, by its id.
+
+    Twins have their captions below their images. A choice among images has its caption as the text,
+    and the names that predictions use below the images. A choice among texts is about one image, so
+    that it has no card.
+    """
+    cards: dict[str, Card] = {}
+    if metric.startswith("text_accuracy"):
+        return cards
+    for split in data.splits.values():
+        suffixes = image_suffixes(split)
+        if "caption" not in split.columns or len(suffixes) == 1:
+            continue
+        ids = examples_of_items(split, "caption", [()] * len(split)).ids
+        columns = [split[f"image{suffix}"].examples().digests for suffix in suffixes]
+        captions = [split[name] for name in ("caption", "caption_2") if name in split.columns]
+        for name, names, digests, texts in zip(
+            ids,
+            image_names(split),
+            zip(*columns, strict=True),
+            zip(*captions, strict=True),
+            strict=True,
+        ):
+            if len(texts) == 1:
+                cards[name] = Card(texts[0], [*zip(digests, names, strict=True)])
+            elif metric.startswith("image_accuracy"):
+                for side, text in enumerate(texts, 1):
+                    cards[f"{name}/{side}"] = Card(text, [*zip(digests, names, strict=True)])
+            else:
+                cards[name] = Card("", [*zip(digests, texts, strict=True)])
+    return cards
 
 
 def image_at(split: Split, name: str, i: int) -> Image:

@@ -460,6 +460,11 @@ def test_models_that_generate_are_asked_for_the_class(way):
     assert values["accuracy_gain_from_image"].value > 0.2
 
 
+def test_a_model_that_never_names_a_class_is_an_error():
+    with pytest.raises(DataError, match="no reply names an option: 9 of 9 without exactly one of"):
+        zero_shot(Names(looks=False), labelled_images(1, 1, 1), Engine.for_tests(), asked="letter")
+
+
 @pytest.mark.parametrize("way", ["likelihood", "letter"])
 def test_a_class_that_is_always_named_earns_chance_and_gains_nothing(way):
     model = Names("class 1", looks=False)

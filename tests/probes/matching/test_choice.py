@@ -450,6 +450,20 @@ def test_models_that_generate_are_asked_for_the_caption(way):
         assert found.counts["unparsed"] == 0
 
 
+def test_floors_are_not_asked_if_no_reply_names_an_option():
+    class Yes:
+        asked = 0
+
+        def answer(self, pictures, questions):
+            self.asked += len(questions)
+            return ["Yes"] * len(questions)
+
+    model, rows = Yes(), foil_rows()
+    with pytest.raises(DataError, match=r"exactly one of A, B, such as 'Yes'; .*the letter of"):
+        choice(model, rows, Engine.for_tests())
+    assert model.asked == 2 * len(rows.splits["test"])
+
+
 def test_twins_are_asked_by_likelihood_and_not_by_letter():
     found = choice(Answers(), twin_rows(), Engine.for_tests(), asked="likelihood")
     values = {s.metric: s.value for s in found.scores if not s.at}

@@ -74,10 +74,20 @@ def test_a_letter_by_its_place_earns_chance(letter):
     assert "the model cannot be asked without an image" in found.notes[-1]
 
 
-def test_an_answer_that_names_no_option_earns_nothing_and_is_counted():
-    found = ask(Says("I cannot help with that."))
-    assert set(values(found, "accuracy").values()) == {0.0}
-    assert found.counts["unparsed"] == found.counts["replies"] == 2 * len(ROWS.splits["test"])
+def test_a_refusal_earns_nothing_and_is_counted_and_noted():
+    found = ask(Listed("yes", "I cannot help.", "yes", "no"), HALF, asked="words")
+    assert values(found, "accuracy") == {"": 0.75}
+    assert (found.counts["unparsed"], found.counts["replies"]) == (1, 4)
+    assert found.notes[0] == (
+        "answers: 1 of 4 without exactly one of yes, no, such as 'I cannot help.'; credit 0"
+    )
+
+
+@pytest.mark.parametrize(("way", "wanted"), [("letter", "A, B"), ("words", "yes, no")])
+def test_replies_that_name_no_option_at_all_are_an_error(way, wanted):
+    why = f"no reply names an option: . of . without exactly one of {wanted}, such as 'I see.'; a"
+    with pytest.raises(DataError, match=why):
+        ask(Says("I see."), HALF, asked=way)
 
 
 def test_items_say_what_was_said_and_what_is_right():
@@ -106,9 +116,9 @@ POPE = {
     "always no": (["No"] * 4, (0.5, 0.0, 0.0), (0.5, 0.0, 0.0)),
     "right": (["yes", "No, none.", "Yes", "no"], (1.0, 1.0, 0.5), (1.0, 1.0, 0.5)),
     # A refusal is no answer, and yes by the published rule; so is one in its second sentence.
-    "refuses": (["I see a car."] * 4, (0.0, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
+    "refuses": (["I see a car."] * 3 + ["no"], (0.25, 0.0, 0.0), (0.75, 0.8, 0.75)),
     "no later": (["Well. No."] * 4, (0.5, 0.0, 0.0), (0.5, 2 / 3, 1.0)),
-    "not": (["It was not found:"] * 4, (0.0, 0.0, 0.0), (0.5, 0.0, 0.0)),
+    "not": (["It was not found:"] * 3 + ["no"], (0.25, 0.0, 0.0), (0.5, 0.0, 0.0)),
     # tp 1, fp 1, fn 1: F1 1/2.
     "half": (["yes", "yes", "no", "no"], (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }  # fmt: skip

@@ -266,7 +266,7 @@ def _ask(
     score = replace(score, floors={**score.floors, **means})
     said = Measured(score, examples, credit, Answers(names, own.choice.chosen, right))
     counts = {"n": len(test), "ties": int(own.choice.tied.sum()), "unparsed": own.unparsed}
-    notes = [] if asker.reads_text_alone else [CANNOT]
+    notes = asker.notes_on(own) + ([] if asker.reads_text_alone else [CANNOT])
     found = outcome_of([said, *gains("accuracy", credit, floors, examples)], counts, notes)
     return replace(found, asked_by=way)
 

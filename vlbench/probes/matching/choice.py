@@ -35,7 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, count, takewhile
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import torch
@@ -50,7 +50,7 @@ from vlbench.capabilities import (
     Reply,
     count_truncated,
 )
-from vlbench.data.records import Column, Data, Split, examples_of_items
+from vlbench.data.records import Column, Data, Split, examples_of_items, image_names, image_suffixes
 from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, look_up, way_of
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
@@ -124,17 +124,19 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
     way = "" if pairs else way_of(model, asked)
     rules, asker, scorers = _text_rules(data, language_model), None, list[RowScorer]()
+    notes: list[str] = []
     if way in {"letter", "recorded"}:
         own = [Question("" if way == "recorded" else question, one) for one in _texts_of_one(rows)]
         known: list[list[Reply]] = []
         if isinstance(model, Recording):
-            answered, known = look_up(model, rows, own)
-            counts |= {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
-            rows = answered
+            rows, known, of_recording, notes = look_up(model, rows, own)
+            counts |= of_recording
         asker = Asker(model, rows, engine, way or "letter", recorded=known)
     else:
         of_likelihood = question if way else ""
-        scorers = [RowScorer(model, rows, end, engine, of_likelihood) for end in _suffixes(rows)]
+        scorers = [
+            RowScorer(model, rows, end, engine, of_likelihood) for end in image_suffixes(rows)
+        ]
         if way and getattr(model, "reads_text_alone", False):
             rules[ALONE] = partial(_alone, model, question, engine)
     questions = Questions(rows, scorers, rules, asker, question)
@@ -150,10 +152,11 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     ]
     more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
+    notes += [] if looks_away else [CANNOT]
     manner = Manner(
         way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
         more if way else (),
-        [] if looks_away else [CANNOT],
+        [*notes, *questions.notes],
         questions.judged.by_place if questions.judged else (),
     )
     return report(asks, questions.categories, least, counts, grouped, manner)
@@ -164,7 +167,7 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
 
     Raises CannotDo if rows have several images.
     """
-    if "foils" not in rows.columns or len(_suffixes(rows)) > 1:
+    if "foils" not in rows.columns or len(image_suffixes(rows)) > 1:
         raise CannotDo("in words, it can choose only among texts for one image")
     return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
 
@@ -172,12 +175,6 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
 def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tensor:
     """Return the log-likelihood of texts without an image, float64 [N]."""
     return torch.tensor(likelihoods_alone(model, question, texts, engine), dtype=torch.float64)
-
-
-def _suffixes(rows: Split) -> list[str]:
-    """Return the suffixes of the image columns: empty, `_2`, `_3` and so on."""
-    more = takewhile(lambda number: f"image_{number}" in rows.columns, count(2))
-    return ["", *(f"_{number}" for number in more)]
 
 
 def _without(rows: Split, omitted: Sequence[str]) -> Split:
@@ -249,6 +246,7 @@ class Questions:
         self._rows, self._scorers, self._rules = rows, scorers, rules
         self._asker, self._question = asker, question
         self.judged: Judged | None = None
+        self.notes: list[str] = []
         # The choices whose scores are on a log scale: names of floors, and "" for the model.
         of_model = bool(scorers) and scorers[0].log_odds
         self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
@@ -307,32 +305,24 @@ class Questions:
             list(rows),
             blind=tuple(self._rules),
             same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
-            answers=self._answers(texts, own),
+            answers=answers_among(texts, own.chosen, [0] * len(texts)),
         )
-
-    def _answers(self, texts: Sequence[Sequence[str]], own: Choice) -> Answers:
-        """Return the chosen text and the caption; for a recording only the option's number.
-
-        The board of a recording may be public while its texts may not.
-        """
-        if self._asker and self._asker.way == "recorded":
-            most = max(map(len, texts))
-            return Answers([str(i + 1) for i in range(most)], own.chosen, [-1] * len(texts))
-        return answers_among(texts, own.chosen, [0] * len(texts))
 
     def _ask_for_letters(
         self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
     ) -> dict[str, Choice]:
         """Return the choices of a model among lettered texts, under "", and of its floors."""
         asked, right = [Question(self._question, own) for own in texts], [[0]] * len(texts)
-        shown: dict[str, Sequence[int | None]] = {"": range(len(texts))}
+        self.judged = asker.judge(range(len(texts)), asked, right)
+        # If no reply names an option, the floors need not be asked.
+        self.notes = asker.notes_on(self.judged)
+        shown: dict[str, Sequence[int | None]] = {}
         if asker.way != "recorded":
             shown[ANOTHER] = others
         if asker.reads_text_alone:
             shown[ALONE] = [None] * len(texts)
-        judged = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
-        self.judged = judged[""]
-        return {name: one.choice for name, one in judged.items()}
+        floors = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
+        return {"": self.judged.choice, **{name: one.choice for name, one in floors.items()}}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among other images."""
@@ -347,7 +337,7 @@ class Questions:
         chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
         floors = {"another_text": other.credit}
         own = of_captions(self._captions)
-        answers = answers_among(self._named_images(), own.chosen, [0] * len(rows))
+        answers = answers_among(image_names(self._rows), own.chosen, [0] * len(rows))
         return MetricItems(
             "image_accuracy", own, floors, chance, self._examples, list(rows), answers=answers
         )
@@ -371,7 +361,7 @@ class Questions:
             for name, table in tables.items()
         }
         asked = twin_questions(outcomes, self._examples, tuple(self._rules), same)
-        named = {"text_accuracy": pairs, "image_accuracy": self._named_images()}
+        named = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
         images = [*chain(*zip(*digests, strict=True))]
         return [
@@ -397,14 +387,6 @@ class Questions:
         if "cluster" in self._rows.columns:
             return examples
         return examples._replace(clusters=self._images_of_rows())
-
-    def _named_images(self) -> list[list[str]]:
-        """Return the ids of each row's images, or their column names if two ids are equal."""
-        columns = [f"image{suffix}" for suffix in _suffixes(self._rows)]
-        ids = [self._rows[name].examples().ids for name in columns]
-        named = [[*several] for several in zip(*ids, strict=True)]
-        are_distinct = all(len({*several}) == len(several) for several in named)
-        return named if are_distinct else [columns] * len(named)
 
     def _images_of_rows(self) -> list[str]:
         """Return the digest of each row's image; for twins of both images."""

@@ -81,10 +81,10 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     if positive and way == "letter":
         raise SpecError("`positive` needs answers by likelihood or in words, not by letter")
     items, known, counts = read_questions(rows), list[list[Reply]](), dict[str, int]()
+    notes: list[str] = []
     if isinstance(model, Recording):
-        answered, known = look_up(model, rows, items.asked)
-        counts = {"unanswered": len(rows) - len(answered), **getattr(model, "counts", {})}
-        rows, items = answered, read_questions(answered)
+        rows, known, counts, notes = look_up(model, rows, items.asked)
+        items = read_questions(rows)
     others = rows_of_other_clusters(items.examples.clusters, seed)
     asker = Asker(
         model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known
@@ -93,6 +93,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     replies = asker.replies(every, items.asked)
     options = [one.options for one in items.asked]
     own = judge(replies, options, items.right, asker.labels)
+    notes += asker.notes_on(own)
     floors = {}
     if way != "recorded":
         floors[ANOTHER] = asker.judge(others, items.asked, items.right).choice.credit
@@ -118,8 +119,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         for metric, column in (sets or {}).items()
     ]
     counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
-    cannot = [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
-    manner = Manner(way, more, cannot, own.by_place)
+    notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
+    manner = Manner(way, more, notes, own.by_place)
     return report([asks], items.categories, least, counts, grouped, manner)
 
 

@@ -25,13 +25,16 @@
   function card(one) {
     const article = document.createElement("article");
     article.className = verdict(one.answers[0]);
-    const image = add(article, "img");
-    image.alt = `image of ${one.id}`;
-    image.addEventListener("load", () => image.classList.toggle("small", image.naturalWidth < 100));
-    const content = document.getElementById(`image-${one.image}`);
-    if (content) image.src = content.textContent;
+    one.images.forEach(({ place, text }) => {
+      const image = add(article, "img");
+      image.alt = `image of ${one.id}`;
+      image.addEventListener("load", () => image.classList.toggle("small", image.naturalWidth < 100));
+      const content = document.getElementById(`image-${place}`);
+      if (content) image.src = content.textContent;
+      if (text) add(article, "p", text);
+    });
     add(article, "h2", one.id);
-    if (one.question) add(article, "p", one.question);
+    if (one.text) add(article, "p", one.text);
     const facts = add(article, "dl");
     if (one.target) {
       add(facts, "dt", "right answer");
@@ -60,7 +63,7 @@
     const { show: shown, target, text } = form.elements;
     const words = text.value.trim().toLowerCase();
     const compare = compared[shown.value];
-    const textsOf = (one) => [one.id, one.question, one.target, ...one.answers.map((answer) => answer.prediction)];
+    const textsOf = (one) => [one.id, one.text, one.target, ...one.images.map(({ text: own }) => own), ...one.answers.map((answer) => answer.prediction)];
     passed = data.examples.filter((one) => (
       (compare ? compare(one) : !shown.value || verdict(one.answers[0]) === shown.value)
       && (!target.value || one.target === targets[target.value])

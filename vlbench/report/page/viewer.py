@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vlbench.boards.items import Item
+from vlbench.boards.items import Card, Item
 from vlbench.drawing.html import render_html
 
 HERE = Path(__file__).parent
@@ -18,29 +18,28 @@ def render_viewer(
     title: str,
     models: Sequence[str],
     examples: Sequence[Sequence[Item]],
+    cards: Sequence[Card],
     images: Mapping[str, str],
-    questions: Mapping[tuple[str, str], str],
     *,
     lower: bool,
 ) -> bytes:
-    """Return the viewer as UTF-8. `examples` have an item of each of the `models`.
+    """Return the viewer as UTF-8. `examples` have an item of each of the `models`, and a card.
 
-    `images` are data addresses by digest; `questions` are by item id and image digest. A credit of
-    0 is right if `lower` is better.
+    `images` are data addresses by digest. A credit of 0 is right if `lower` is better.
     """
     places = {digest: i for i, digest in enumerate(images)}
     shown = [
         {
             "id": first.id,
-            "question": questions.get((first.id, first.shown), ""),
+            "text": card.text,
             "target": first.target,
-            "image": places[first.shown],
+            "images": [{"place": places[digest], "text": text} for digest, text in card.images],
             "answers": [
                 {key: getattr(item, key) for key in ("prediction", "said", "trials", "credit")}
                 for item in items
             ],
         }
-        for items in examples
+        for items, card in zip(examples, cards, strict=True)
         for first in items[:1]
     ]
     return render_html(
