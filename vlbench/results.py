@@ -362,10 +362,10 @@ def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
 def _parquet(table: pa.Table) -> bytes:
     """Return a table as Parquet, small but fast to write and to read.
 
-    Columns of items with few distinct texts are dictionary-coded. In the other columns, zstd finds
-    what repeats from trial to trial only in whole texts (not in dictionary indices), and only
-    within a page, so all is in one page. Items of vlbench's boards are a quarter smaller than with
-    pyarrow's defaults; level 17 takes seven times as long for a sixth less.
+    Columns of items with few distinct texts are dictionary-coded. The other columns are whole texts
+    in one page, because zstd finds the repetitions of trials only in texts within a page. Items of
+    vlbench's boards are a quarter smaller than with pyarrow's defaults; level 17 takes seven times
+    as long for a sixth less.
     """
     import pyarrow as pa  # noqa: PLC0415 - only a run that has tables needs it
     import pyarrow.parquet as pq  # noqa: PLC0415

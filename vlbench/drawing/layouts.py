@@ -19,7 +19,7 @@ from matplotlib.transforms import Bbox, BboxBase
 
 from vlbench.errors import printed
 
-# The most panels in a row: ACROSS, or a number of MORE_ACROSS if it fills all rows.
+# The most panels in a row: ACROSS, or one of MORE_ACROSS with which all rows are full.
 ACROSS = 3
 MORE_ACROSS = (3, 4, 5)
 

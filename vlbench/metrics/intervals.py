@@ -165,7 +165,7 @@ def unvaried(value: float, n: int, least: float, greatest: float) -> Estimate:
 
 
 def clustered_fractions(totals: NDArray[Any], sizes: NDArray[Any]) -> list[Estimate]:
-    """Return K means over items in clusters, such as images: [C, K] totals / [C] sizes, summed.
+    """Return K means over items in clusters: the sums of [C, K] totals over the sum of [C] sizes.
 
     Variance and degrees of freedom are from `variance_of_ratios`, the interval is from `fraction`;
     if all clusters are equal, it is Wilson's with n = C. Clusters of size 0 are left out. Raises

@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The ids of prompts after the head of an image, and how to run them.
+    """Ids of prompts that follow an image, and how to run the prompts.
 
     The logits of the last `kept` ids of a row are kept. `answered` is the number of last ids of
     each row that belong to an answer, by default 0; below 0, the number of prompt ids cut from the

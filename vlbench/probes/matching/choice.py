@@ -168,7 +168,7 @@ def _texts_of_one(rows: Split) -> list[list[str]]:
     Raises CannotDo if rows have several images.
     """
     if "foils" not in rows.columns or len(image_suffixes(rows)) > 1:
-        raise CannotDo("in words, it can choose only among texts for one image")
+        raise CannotDo("a model asked in words can choose only among texts for one image")
     return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
 
 
