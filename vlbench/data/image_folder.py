@@ -69,7 +69,7 @@ def image_folder(
         **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     where = f"{root / test}/<class>/<image>"
-    require_folder("image folder", "your own images", root, where)
+    require_folder("image folder", "your own images (pass --images DIR)", root, where)
     begin(options)
     columns, notes, dropped = columns_of(options), list[str](), dict[str, int]()
     splits: Mapping[str, Callable[[], Rows]]

@@ -19,7 +19,7 @@ from vlbench.report.building import build
 def test_the_page_is_one_file_whose_place_is_said(tmp_path):
     write(tmp_path, board(result("a", score())))
     out = tmp_path / "site"
-    *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[], images=None)).shown
+    *_, line = answer(Namespace(output=tmp_path, folder=out, include_path=[], images=False)).shown
     assert [file.name for file in out.iterdir()] == ["index.html"]
     assert line.startswith(f"wrote {out}/index.html (0.")
 
@@ -29,7 +29,7 @@ def test_a_figure_that_is_out_of_date_is_named_and_left_out(tmp_path):
     build(tmp_path, load_catalog([]))
     os.utime(tmp_path / "figures" / "t.svg", ns=(0, 0))
     found = answer(
-        Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[], images=None)
+        Namespace(output=tmp_path, folder=tmp_path / "site", include_path=[], images=False)
     )
     assert found.problems[0].startswith("t: its figure is left out because the board has changed;")
 
@@ -45,7 +45,7 @@ def test_boards_that_were_never_built_are_built_as_build_does(tmp_path):
                 output=tmp_path / name,
                 folder=tmp_path / "site" / name,
                 include_path=[],
-                images=None,
+                images=False,
             )
         )
         for name in "12"
@@ -81,6 +81,19 @@ def test_images_stand_beside_the_items_that_are_wrong_most_often(run, tmp_path):
         assert max(shown.size) <= 96
     assert main([*words[:3], "--output", str(boards)]) == 0
     assert '<img class="item"' not in (tmp_path / "index.html").read_text()
+
+
+def test_images_without_a_folder_are_those_of_the_data_and_not_of_where_one_is(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("VLBENCH_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    make_images(tmp_path, 12)
+    assert main(["--model", "constant", "--images", ".", "--tasks", "few_shot_images"]) == 0
+    assert main(["leaderboard", "page", "--images"]) == 0
+    assert "few_shot_images: no images: image folder not found" in capsys.readouterr().err
+    assert main(["leaderboard", "page", "--images", "."]) == 0
+    assert "no images" not in capsys.readouterr().err
 
 
 def test_drawings_stand_there_without_being_asked_for_and_other_images_do_not(run, tmp_path):

@@ -34,7 +34,7 @@ def add_options(page: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         nargs="?",
-        const="",
+        default=False,  # without DIR the option is None: argparse makes a Path of a text
         metavar="DIR",
         help="show the images that models get wrong most often, of all data that are here and, for "
         "your own images, in DIR; check their licences before you publish the page (drawings are "
@@ -87,7 +87,7 @@ def _with_images(
     """
     from vlbench.report.page.thumbnails import digests_of, thumbnail
 
-    asked, arguments.images = arguments.images is not None, arguments.images or None
+    asked, arguments.images = arguments.images is not False, arguments.images or None
     wanted, thumbnails, absent = {}, dict[str, dict[str, str]](), []
     for section in (one for one in page.sections if asked or one.is_embedded):
         try:
