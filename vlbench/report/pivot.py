@@ -12,6 +12,7 @@ from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
 from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import Leaders
+from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
@@ -23,16 +24,17 @@ OTHER_DATA = "Other data"
 EMBEDDED = "embedded"
 
 # Marks beside a score, and their meaning.
-BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
+BEST_MARK, APART_MARK, NOTE_MARK, TRAINED_MARK = "*", "#", "!", "^"
 BEST_NOTE = "* differs from every other model at 5 % (paired tests, corrected for all pairs)."
 APART_NOTE = "# not comparable with the rest of its column: other regions or parameters."
+NOTE_NOTE = "! the row has notes."
 TRAINED_NOTE = "^ the model was trained on the task's data set, or on part of it."
 CONTROL_NOTE = "Controls ignore their inputs."
 CHANCE = "chance"
 # The number of steps from chance to the best score of a column.
 SHADES = 5
 COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
-           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
+           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on", "notes")  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -79,7 +81,13 @@ class Cell(NamedTuple):
         if score is None:
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
-        return f"{number(score.value, score.unit)}{best}{apart}{''.join(self.marks)}"
+        noted = NOTE_MARK * self.has_notes
+        return f"{number(score.value, score.unit)}{best}{apart}{noted}{''.join(self.marks)}"
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether the row has notes; notes of controls are expected, and only below their board."""
+        return not self.entry.row.is_control and bool(notes_of(self.entry.row))
 
     @property
     def about(self) -> str:
@@ -176,10 +184,22 @@ def mark_notes(pivots: Sequence[Pivot]) -> str:
     notes = {
         BEST_NOTE: any(cell.entry.is_best for cell in cells),
         APART_NOTE: any(cell.is_apart for cell in cells),
+        NOTE_NOTE: any(cell.has_notes for cell in cells),
         TRAINED_NOTE: any(cell.trained_on for cell in cells),
         CONTROL_NOTE: any(pivot.controls for pivot in pivots),
     }
     return " ".join(note for note, is_needed in notes.items() if is_needed)
+
+
+def row_notes(pivots: Sequence[Pivot]) -> list[str]:
+    """Return the notes of the models of some tables, with the titles of the tasks."""
+    return joined_notes(
+        (cells[column.key].entry.row, column.title)
+        for pivot in pivots
+        for column in pivot.columns
+        for cells in pivot.models.values()
+        if column.key in cells
+    )
 
 
 def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
@@ -377,4 +397,5 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                             "best": cell.entry.is_best,
                             "apart": cell.is_apart,
                             "trained_on": cell.trained_on,
+                            "notes": " | ".join(notes_of(cell.entry.row)),
                         }

@@ -14,6 +14,7 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
+from vlbench.report.notes import joined_notes
 from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
 from vlbench.report.texts import hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
@@ -102,6 +103,11 @@ class ScoreTable(NamedTuple):
     def scores(self) -> list[Score]:
         """The primary scores of the rows that have one."""
         return [entry.primary for entry in self.entries if entry.primary]
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of its rows, with the models that they are about."""
+        return joined_notes((entry.row, "") for entry in self.entries)
 
     @property
     def heads(self) -> list[str]:

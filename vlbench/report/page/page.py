@@ -20,7 +20,7 @@ from vlbench.files import safe_name
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
-from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
+from vlbench.report.page.sections import Section, all_notes_of, columns_of, section_of
 from vlbench.report.pivot import (
     OTHER_DATA,
     Pivot,
@@ -193,7 +193,7 @@ FILTERS: Mapping[str, Any] = {
     "interval": interval,
     "label": label,
     "model_id": model_id,
-    "notes": notes_of,
+    "notes": all_notes_of,
     "number": bare_number,
     "row_id": row_id,
     "scores": lambda entry: {key_of(score): score for score in entry.row.scores},

@@ -20,6 +20,7 @@ from vlbench.errors import SpecError, spaced
 from vlbench.files import read_bytes, safe_name
 from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.leaders import Leaders
+from vlbench.report.notes import count_note, notes_of
 from vlbench.report.page.bars import Scale, scale_of
 from vlbench.report.pivot import EMBEDDED, place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
@@ -264,13 +265,13 @@ def columns_of(table: ScoreTable) -> Columns:
     facts = [f"{head} {text}" for head in same for text in texts[head] if text]
     facts += [f"not tested: {few(models, MOST_NAMES)}: {why}" for why, models in untested.items()]
     beyond = min(sum(dict(one.at) == at for one in others), VISIBLE_SCORES)
-    has_notes = any(notes_of(entry.row) for entry in table.entries)
+    has_notes = any(all_notes_of(entry.row) for entry in table.entries)
     visible = 2 + has_notes + len(heads) + beyond
     return Columns(heads, others, facts, visible, scale_of(table.scores), has_notes)
 
 
-def notes_of(row: Result) -> list[str]:
-    """Return a row's notes, and its counts except 0 and those equal to `n` or `expected`."""
+def all_notes_of(row: Result) -> list[str]:
+    """Return a row's notes, and its other counts except 0 and those equal to `n` or `expected`."""
     known = {row.counts.get("n"), row.counts.get("expected"), 0}
-    counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in known)
-    return [*row.notes, *counts]
+    counts = (count_note(key, n) for key, n in row.counts.items() if n not in known)
+    return [*dict.fromkeys([*notes_of(row), *counts])]
