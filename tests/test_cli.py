@@ -96,6 +96,7 @@ def test_questions_of_ones_own_are_asked_in_one_command(tmp_path, capsys):
     row = json.loads((tmp_path / "results" / "questions_table.json").read_text())["rows"][0]
     told = {one["metric"]: one["value"] for one in row["scores"] if not one["at"]}
     assert (told["accuracy"], row["provenance"]["asked_by"]) == (1.0, "letter")
+    assert row["provenance"]["data_name"] == "seen/mine.csv"
     assert main(words) != 0  # the images are not beside the file
     capsys.readouterr()
     assert main([*words[:-1], str(tmp_path / "gone.csv")]) == 2

@@ -41,7 +41,7 @@ class Column(NamedTuple):
     """A task: its title, its primary score, and chance if it is the same for all models.
 
     If a task's board has several data sets, there is one column for each, and `data` is its name.
-    For a task on a user's own images, `data` is the name of the folder. `head` is the title without
+    For a task on a user's own data, `data` is the name of the folder. `head` is the title without
     the name of the data that all columns of a table share.
     """
 
@@ -163,13 +163,18 @@ def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
 def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
     """Return the name of the data of some tables; empty if they have several data sets or no name.
 
-    It is the name in the task's title. For a user's own images it is the name of the folder, since
-    boards with the same title may have the images of different folders.
+    It is the name in the task's title. If the title names none, or for a user's own data, it is
+    that of the folder, since boards with the same title may have the data of different folders.
     """
     named = {table.data for table in tables} - {UNKNOWN}
-    if spec is None or spec.is_on_images:
-        return named.pop() if len(named) == 1 else ""
-    return data_of(spec.title)
+    if spec and data_of(spec.title) and not is_on_own_data(spec):
+        return data_of(spec.title)
+    return named.pop() if len(named) == 1 else ""
+
+
+def is_on_own_data(spec: TaskSpec) -> bool:
+    """Return whether a task is on a user's own data: `your images`, or `yours`, by its title."""
+    return spec.is_on_images or data_of(spec.title).startswith("your")
 
 
 def data_of(title: str) -> str:
@@ -323,7 +328,7 @@ def _columns(
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
     trained = trained_models({row.model for row in board.results}, catalog.models, spec)
     is_embedded = spec is not None and EMBEDDED in spec.tags
-    is_folder = spec is not None and spec.is_on_images and {*by_name} != {UNKNOWN}
+    is_folder = spec is not None and is_on_own_data(spec) and {*by_name} != {UNKNOWN}
     for name, tables in sorted(by_name.items()):
         named = len(by_name) > 1 or is_folder
         own, data = (f"{title}: {name}", name) if named else (title, "")

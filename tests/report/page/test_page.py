@@ -34,6 +34,19 @@ def test_boards_stand_under_their_data_and_vlbenchs_own_last(tmp_path):
     assert [*tasks(page(tmp_path, other, known)).items()] == [*told.items()]
 
 
+@pytest.mark.parametrize("task", ["retrieval_images", "foils_table", "questions_table", "mine"])
+def test_a_task_on_ones_own_data_stands_under_the_name_of_the_folder(tmp_path, task):
+    made = {"data": "vlbench.data.table:images sha256:1", "data_name": "caps"}
+    found = page(tmp_path, board(result("a", score(), provenance=made), task=task))
+    assert (tasks(found), found.data) == ({"caps": [task]}, ["caps"])
+
+
+def test_published_data_in_a_folder_keep_the_name_in_the_title(tmp_path):
+    made = {"data": "vlbench.data.aro:visual_genome_relation sha256:1", "data_name": "downloads"}
+    found = page(tmp_path, board(result("a", score(), provenance=made), task="aro_relation"))
+    assert tasks(found) == {"ARO relations": ["aro_relation"]}
+
+
 def test_a_summary_stands_with_the_data_of_its_tasks(tmp_path):
     write(tmp_path / "summaries", board(result("a", score()), task="rsa_scenes_all"))
     found = page(tmp_path, board(result("a", score()), task="rsa_scenes"))
