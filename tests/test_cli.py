@@ -319,6 +319,17 @@ def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     assert "100.0 %" in capsys.readouterr().out
 
 
+def test_leaderboard_build_exits_with_1_if_a_figure_breaks_and_draws_the_others(source, capsys):
+    write(source / "tasks" / "drawn.py", "def broken(board):\n    return 1 / 0\n")
+    write(source / "tasks" / "b.yaml", TASK + 'figures: ["drawn:broken"]\n')
+    assert run(source, tasks="b,few_shot_colours") == 0
+    capsys.readouterr()
+    assert main(["leaderboard", "build", "--include-path", str(source)]) == 1
+    printed = capsys.readouterr()
+    assert "b: no broken: ZeroDivisionError: division by zero" in printed.err
+    assert "wrote 6 files below results: 6 in figures/" in printed.out
+
+
 def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):
     def slow(*_):
         logging.getLogger("vlbench.data").info("drawing, 3 s left")
