@@ -188,10 +188,9 @@ def badges(entry: Entry) -> list[str]:
     return [*apart, *partial, *row.marks, *(["random weights"] if is_random(row) else [])]
 
 
-def arxiv_link(paper: str) -> str:
-    """Return the address of a paper on arXiv; empty if the text names no arXiv id."""
-    match = ARXIV.search(paper)
-    return f"https://arxiv.org/abs/{match[1]}" if match else ""
+def arxiv_links(paper: str) -> list[str]:
+    """Return the addresses of the papers on arXiv whose ids a text names."""
+    return [f"https://arxiv.org/abs/{one}" for one in dict.fromkeys(ARXIV.findall(paper))]
 
 
 def broken(name: str) -> Markup:
@@ -200,7 +199,7 @@ def broken(name: str) -> Markup:
 
 
 FILTERS: Mapping[str, Any] = {
-    "arxiv": arxiv_link,
+    "arxiv": arxiv_links,
     "badges": badges,
     "bar": bar,
     "beside": lambda entry: cells(entry, bare_number),
