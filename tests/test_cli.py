@@ -96,6 +96,7 @@ def test_questions_of_ones_own_are_asked_in_one_command(tmp_path, capsys):
     row = json.loads((tmp_path / "results" / "questions_table.json").read_text())["rows"][0]
     told = {one["metric"]: one["value"] for one in row["scores"] if not one["at"]}
     assert (told["accuracy"], row["provenance"]["asked_by"]) == (1.0, "letter")
+    assert row["provenance"]["data_name"] == "seen/mine.csv"
     assert main(words) != 0  # the images are not beside the file
     capsys.readouterr()
     assert main([*words[:-1], str(tmp_path / "gone.csv")]) == 2
@@ -325,6 +326,17 @@ def test_leaderboard_build_writes_and_shows_the_mean_of_a_group(source, capsys):
     assert "few_shot_six" not in printed
     assert main(["leaderboard", "show", "both"]) == 0
     assert "100.0 %" in capsys.readouterr().out
+
+
+def test_leaderboard_build_exits_with_1_if_a_figure_breaks_and_draws_the_others(source, capsys):
+    write(source / "tasks" / "drawn.py", "def broken(board):\n    return 1 / 0\n")
+    write(source / "tasks" / "b.yaml", TASK + 'figures: ["drawn:broken"]\n')
+    assert run(source, tasks="b,few_shot_colours") == 0
+    capsys.readouterr()
+    assert main(["leaderboard", "build", "--include-path", str(source)]) == 1
+    printed = capsys.readouterr()
+    assert "b: no broken: ZeroDivisionError: division by zero" in printed.err
+    assert "wrote 6 files below results: 6 in figures/" in printed.out
 
 
 def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):

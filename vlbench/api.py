@@ -40,6 +40,7 @@ from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
+from vlbench.report.notes import notes_of
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
 from vlbench.report.texts import score_name
@@ -118,7 +119,7 @@ class Results(list[Result]):
 
     def _repr_html_(self) -> str:
         """Return the primary score of each result as a table."""
-        heads = ["task", "data", "model", "status", "score", "95 % interval", "n"]
+        heads = ["task", "data", "model", "status", "score", "95 % interval", "n", "notes"]
         return _html(heads, map(_cells, self, _data_names(self)))
 
 
@@ -167,7 +168,7 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     rows, names = [], _data_names(results)
     for result, data in zip(results, names, strict=True):
         head = {"task": result.task, "data": data, "model": result.model, "status": result.status}
-        head["reason"] = result.reason
+        head |= {"reason": result.reason, "notes": " | ".join(notes_of(result))}
         primary = matching(result.scores, result.primary)
         for score in result.scores:
             values: dict[str, Any] = asdict(score)
@@ -612,12 +613,13 @@ def _data_names(results: Sequence[Result]) -> list[str]:
 
 def _cells(result: Result, data: str) -> list[str]:
     score, head = result.primary_score, [result.task, data, result.model, result.status]
+    notes = " | ".join(notes_of(result))
     if score is None:
-        return [*head, result.reason, "", ""]
+        return [*head, result.reason, "", "", notes]
     low, high = score.ci95 or (float("nan"), float("nan"))
     around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
     value = f"{score.metric} {score.value:.3f}"
-    return [*head, value, around, str(score.n)]
+    return [*head, value, around, str(score.n), notes]
 
 
 def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -107,10 +107,35 @@ def test_a_filter_leaves_its_tasks_and_lasts_in_the_address(
     assert shown_tasks(browser.open(tab.js("location.href"))) == tasks
 
 
+def test_the_data_filter_offers_every_folder_and_leaves_its_tables(browser, tmp_path, write_page):
+    def row(model, name):
+        made = {"data": f"vlbench.data.image_folder:image_folder sha256:{name}", "data_name": name}
+        return result(model, score(), comparable=name, provenance=made)
+
+    both = [row("a", "mine"), row("b", "mine"), row("c", "second")]
+    write(tmp_path, board(*both, task="few_shot_images"), board(row("a", "mine"), task="u"))
+    absent = result("a", status="skipped", reason="no eyes")
+    write(tmp_path, board(absent, task="w"), board(result("d", score()), task="few_shot_digits"))
+    address = write_page(tmp_path)
+    tab = browser.open(address)
+    choices = tab.js("[...document.forms[0].elements.data.options].map(e => e.textContent)")
+    assert sorted(choices) == ["Other data", "all", "digits", "mine", "second"]
+    for data, tasks, models, count in (
+        ("mine", {"few_shot_images", "u"}, {"a", "b"}, "2 tasks, 2 models with scores"),
+        ("second", {"few_shot_images"}, {"c"}, "1 task, 1 model with scores"),
+        ("Other data", {"w"}, set(), "1 task, 0 models with scores"),
+    ):
+        tab = browser.open(f"{address}#?data={data.replace(' ', '+')}")
+        settled(tab)
+        assert shown_tasks(tab) == tasks
+        assert set(tab.texts(".set tbody th button")) == models
+        assert tab.js("document.getElementById('status').textContent") == count
+
+
 def test_no_model_is_hidden_at_first_and_all_come_back(browser, page):
     tab = browser.open(page)
     everything = tab.texts(".board tbody th button")
-    count = "document.querySelectorAll('.task > .scroll .board tbody tr').length"
+    count = "document.querySelectorAll('.set > .scroll .board tbody tr').length"
     assert len(everything) == tab.js(count)
     tab.go(page + "#?model=tiny-rn")
     settled(tab)

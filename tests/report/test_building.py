@@ -43,7 +43,7 @@ def test_a_folder_without_boards_is_an_error_of_the_command(tmp_path, capsys):
 
 
 def test_an_empty_folder_builds_nothing(tmp_path):
-    assert build(tmp_path, load_catalog([])) == []
+    assert build(tmp_path, load_catalog([])) == ([], 0)
 
 
 FLOOR = {"majority_class": 0.2}

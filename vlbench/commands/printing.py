@@ -18,8 +18,8 @@ from vlbench.console import say
 from vlbench.data.records import Data
 from vlbench.engine.progress import Bar
 from vlbench.errors import counted
-from vlbench.report.pivot import grid, mark_notes, pivots, together
-from vlbench.report.terminal import Texts, board_tables
+from vlbench.report.pivot import grid, mark_notes, pivots, row_notes, together
+from vlbench.report.terminal import Texts, board_tables, note_texts
 from vlbench.report.texts import fitted, plain_table
 from vlbench.run.execute import Report
 from vlbench.run.job import Job
@@ -140,12 +140,12 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     if len(boards) > FEW:
         found = pivots(boards, load_catalog(planned.options.include_path), {})
         head, *rows = grid(together(boards, found))
-        _print_table(console, Texts(head, rows, "", head[1:], numbers=True))
-        say(console, mark_notes(found))
+        _print_text(console, Texts(head, rows, "", head[1:], numbers=True))
+        say(console, "\n".join([mark_notes(found), *note_texts(row_notes(found))]))
     else:
         for board in boards:
             for text in board_tables(board, {}, specs[board.task]):
-                _print_table(console, text)
+                _print_text(console, text)
     _print_absent(console, report.absent)
     output, limit = planned.options.output, planned.options.limit
     if report.results and limit is not None:
@@ -158,8 +158,11 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
         say(console, f"next: vlbench leaderboard build{folder}")
 
 
-def _print_table(console: Console, texts: Texts) -> None:
-    console.print(fitted(plain_table(**texts._asdict()), console.width))
+def _print_text(console: Console, text: Texts | str) -> None:
+    if isinstance(text, str):
+        say(console, text)
+    else:
+        console.print(fitted(plain_table(**text._asdict()), console.width))
 
 
 def _boards_of(specs: Mapping[str, TaskSpec], report: Report) -> list[Board]:

@@ -198,8 +198,8 @@ def _content(
     return (f"{whole}\n  {inside}\n ]\n}}\n" if inside else f"{whole}]\n}}\n").encode()
 
 
-def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> list[Path]:
-    """Write summaries and figures of boards; return the files.
+def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> tuple[list[Path], int]:
+    """Write summaries and figures of boards; return the files, and how many figures failed.
 
     `figures` are the figure functions that tasks name, by task. Raises SpecError for a malformed
     board or summary before anything is computed or written.
@@ -213,11 +213,10 @@ def build(output: Path, catalog: Catalog, figures: Figures | None = None) -> lis
     rows = [row for board in boards.values() for row in board.results]
     of_models = looks({row.model for row in rows}, {row.model for row in rows if row.is_control})
     specs = catalog.tasks
-    return [
-        *build_summaries(output, boards, groups, of_models, specs),
-        *draw_figures(output, boards, groups, seen, of_models, specs),
-        *draw_task_figures(output, boards, figures or {}, of_models, specs),
-    ]
+    written = build_summaries(output, boards, groups, of_models, specs)
+    written += draw_figures(output, boards, groups, seen, of_models, specs)
+    of_tasks, failed = draw_task_figures(output, boards, figures or {}, of_models, specs)
+    return [*written, *of_tasks], failed
 
 
 def why_no_summary(output: Path, tasks: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from vlbench.catalog.training_data import trained_models
 from vlbench.errors import require_known
 from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import Leaders
+from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name
@@ -23,23 +24,24 @@ OTHER_DATA = "Other data"
 EMBEDDED = "embedded"
 
 # Marks beside a score, and their meaning.
-BEST_MARK, APART_MARK, TRAINED_MARK = "*", "#", "^"
+BEST_MARK, APART_MARK, NOTE_MARK, TRAINED_MARK = "*", "#", "!", "^"
 BEST_NOTE = "* differs from every other model at 5 % (paired tests, corrected for all pairs)."
 APART_NOTE = "# not comparable with the rest of its column: other regions or parameters."
+NOTE_NOTE = "! the row has notes."
 TRAINED_NOTE = "^ the model was trained on the task's data set, or on part of it."
 CONTROL_NOTE = "Controls ignore their inputs."
 CHANCE = "chance"
 # The number of steps from chance to the best score of a column.
 SHADES = 5
 COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
-           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on")  # fmt: skip
+           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on", "notes")  # fmt: skip
 
 
 class Column(NamedTuple):
     """A task: its title, its primary score, and chance if it is the same for all models.
 
     If a task's board has several data sets, there is one column for each, and `data` is its name.
-    For a task on a user's own images, `data` is the name of the folder. `head` is the title without
+    For a task on a user's own data, `data` is the name of the folder. `head` is the title without
     the name of the data that all columns of a table share.
     """
 
@@ -79,7 +81,13 @@ class Cell(NamedTuple):
         if score is None:
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
-        return f"{number(score.value, score.unit)}{best}{apart}{''.join(self.marks)}"
+        noted = NOTE_MARK * self.has_notes
+        return f"{number(score.value, score.unit)}{best}{apart}{noted}{''.join(self.marks)}"
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether the row has notes; notes of controls are expected, and only below their board."""
+        return not self.entry.row.is_control and bool(notes_of(self.entry.row))
 
     @property
     def about(self) -> str:
@@ -155,13 +163,18 @@ def data_order(embedded: Mapping[str, Sequence[bool]]) -> list[str]:
 def data_name(tables: Sequence[ScoreTable], spec: TaskSpec | None) -> str:
     """Return the name of the data of some tables; empty if they have several data sets or no name.
 
-    It is the name in the task's title. For a user's own images it is the name of the folder, since
-    boards with the same title may have the images of different folders.
+    It is the name in the task's title. If the title names none, or for a user's own data, it is
+    that of the folder, since boards with the same title may have the data of different folders.
     """
     named = {table.data for table in tables} - {UNKNOWN}
-    if spec is None or spec.is_on_images:
-        return named.pop() if len(named) == 1 else ""
-    return data_of(spec.title)
+    if spec and data_of(spec.title) and not is_on_own_data(spec):
+        return data_of(spec.title)
+    return named.pop() if len(named) == 1 else ""
+
+
+def is_on_own_data(spec: TaskSpec) -> bool:
+    """Return whether a task is on a user's own data: `your images`, or `yours`, by its title."""
+    return spec.is_on_images or data_of(spec.title).startswith("your")
 
 
 def data_of(title: str) -> str:
@@ -176,10 +189,22 @@ def mark_notes(pivots: Sequence[Pivot]) -> str:
     notes = {
         BEST_NOTE: any(cell.entry.is_best for cell in cells),
         APART_NOTE: any(cell.is_apart for cell in cells),
+        NOTE_NOTE: any(cell.has_notes for cell in cells),
         TRAINED_NOTE: any(cell.trained_on for cell in cells),
         CONTROL_NOTE: any(pivot.controls for pivot in pivots),
     }
     return " ".join(note for note, is_needed in notes.items() if is_needed)
+
+
+def row_notes(pivots: Sequence[Pivot]) -> list[str]:
+    """Return the notes of the models of some tables, with the titles of the tasks."""
+    return joined_notes(
+        (cells[column.key].entry.row, column.title)
+        for pivot in pivots
+        for column in pivot.columns
+        for cells in pivot.models.values()
+        if column.key in cells
+    )
 
 
 def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[str] = ()) -> Pivot:
@@ -303,7 +328,7 @@ def _columns(
     score = score_name(board.primary["metric"], board.primary.get("at", {}))
     trained = trained_models({row.model for row in board.results}, catalog.models, spec)
     is_embedded = spec is not None and EMBEDDED in spec.tags
-    is_folder = spec is not None and spec.is_on_images and {*by_name} != {UNKNOWN}
+    is_folder = spec is not None and is_on_own_data(spec) and {*by_name} != {UNKNOWN}
     for name, tables in sorted(by_name.items()):
         named = len(by_name) > 1 or is_folder
         own, data = (f"{title}: {name}", name) if named else (title, "")
@@ -377,4 +402,5 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                             "best": cell.entry.is_best,
                             "apart": cell.is_apart,
                             "trained_on": cell.trained_on,
+                            "notes": " | ".join(notes_of(cell.entry.row)),
                         }

@@ -14,8 +14,9 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
+from vlbench.report.notes import joined_notes
 from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
-from vlbench.report.texts import hardest_floor, lead, number, probability, score_name
+from vlbench.report.texts import few, hardest_floor, lead, number, probability, score_name
 from vlbench.results import Result, Score
 
 # Formats a number, with its unit, or without it if the head of the column contains the unit.
@@ -68,7 +69,8 @@ class ScoreTable(NamedTuple):
 
     A single row of the same data that is not comparable with them is included with a mark. `place`
     is the number of the table and the number of tables of the board, `set_name` what distinguishes
-    it from the other tables. `leaders` are the leaders of the set, if known.
+    it from the other tables. `heading` names it and the tables before it, and is empty for a single
+    table. `leaders` are the leaders of the set, if known.
     """
 
     title: str
@@ -77,6 +79,7 @@ class ScoreTable(NamedTuple):
     leaders: Leaders | None = None
     place: tuple[int, int] = (1, 1)
     set_name: str = ""
+    heading: str = ""
 
     @property
     def data(self) -> str:
@@ -102,6 +105,11 @@ class ScoreTable(NamedTuple):
     def scores(self) -> list[Score]:
         """The primary scores of the rows that have one."""
         return [entry.primary for entry in self.entries if entry.primary]
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of its rows, with the models that they are about."""
+        return joined_notes((entry.row, "") for entry in self.entries)
 
     @property
     def heads(self) -> list[str]:
@@ -159,12 +167,15 @@ def tables_of(
     ]
     if len(tables) < 2:
         return tables
+    names = [table.set_name for table in tables]
+    apart = ["", *(f"; not comparable with {few(names[:i])}" for i in range(1, len(names)))]
     return [
         table._replace(
-            title=f"{table.title}, not comparable with the others: {table.set_name}",
+            title=f"{table.title}, on {name}{others}",
+            heading=f"On {name}{others}",
             place=(i, len(tables)),
         )
-        for i, table in enumerate(tables, 1)
+        for i, (table, name, others) in enumerate(zip(tables, names, apart, strict=True), 1)
     ]
 
 

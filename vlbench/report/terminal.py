@@ -32,9 +32,14 @@ def board_tables(
     board: Board,
     leaders: Mapping[str, Leaders],
     spec: TaskSpec | None = None,
-) -> list[Texts]:
-    """Return a table for each set of comparable rows, and one for the rows without scores."""
-    tables = [score_table(table) for table in tables_of(board, leaders, spec)]
+) -> list[Texts | str]:
+    """Return a table for each set of comparable rows, and one for the rows without scores.
+
+    A table whose rows have notes is followed by a text of them.
+    """
+    tables: list[Texts | str] = []
+    for table in tables_of(board, leaders, spec):
+        tables += [score_table(table), *note_texts(table.notes)]
     rest = [row for row in board.results if row.status != "ok"]
     title = f"{board.task} (version {board.version})"
     return [*tables, *([reason_table(title, rest)] if rest else [])]
@@ -54,6 +59,11 @@ def score_table(table: ScoreTable) -> Texts:
     rows = [[cell or "-" for cell in row] for row in rows]
     optional = [name for name in columns[2:] if name not in KEPT]
     return Texts(columns, rows, table.title, optional, numbers=True)
+
+
+def note_texts(notes: Sequence[str]) -> list[str]:
+    """Return a text with a line for each note and a blank line at the end; none without notes."""
+    return ["".join(f"note: {note}\n" for note in notes)] if notes else []
 
 
 def reason_table(title: str, rows: Sequence[Result]) -> Texts:

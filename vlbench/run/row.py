@@ -85,13 +85,16 @@ def _title(job: Job) -> dict[str, str]:
 def _data_name(job: Job) -> dict[str, str]:
     """Return the name of the folder or repository from which data without a name are read.
 
-    Published data sets are named by their loaders.
+    A table that the user names follows the folder. Published data sets are named by their loaders.
     """
     arguments = job.task.loader_arguments
     given = arguments.get("repository") or arguments.get("root")
     if given is None or job.task.spec.data["loader"] in data_sets():
         return {}
-    return {"data_name": str(shown(given))}
+    table = Path(str(arguments.get("test", "")))
+    return {
+        "data_name": f"{shown(given)}/{shown(table)}" if table.is_absolute() else str(shown(given))
+    }
 
 
 def comparable_of(job: Job, models: LiveModels) -> str:

@@ -91,7 +91,7 @@ def test_other_boards_and_rows_that_are_not_publishable_have_no_figure(tmp_path)
 def drawn(output, *functions, task="t"):
     """Draw functions as the figures of a task; return the files' names."""
     figures = {task: {one.__name__: one for one in functions}}
-    files = draw_task_figures(output, folder_boards(output), figures, {"m.1": None}, {})
+    files, _ = draw_task_figures(output, folder_boards(output), figures, {"m.1": None}, {})
     return [file.relative_to(output / "figures").as_posix() for file in files]
 
 

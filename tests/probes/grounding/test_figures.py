@@ -20,7 +20,7 @@ SIX = ("det", "nsubj", "dobj", "prep", "pobj", "num")
 
 def drawn(output):
     given = {"grounding": {"heads": figures.heads}}
-    return draw_task_figures(output, folder_boards(output), given, LOOKS, {})
+    return draw_task_figures(output, folder_boards(output), given, LOOKS, {})[0]
 
 
 def row(*relations, **floors):

@@ -31,7 +31,7 @@ def test_rows_that_may_not_be_compared_are_sets_of_their_own(tmp_path):
     rows = [result(m, score(), comparable=c) for m, c in zip("abcd", "1122", strict=True)]
     first, second = selection(tmp_path, board(*rows)).tables["t"]
     assert (models(first), models(second)) == (["a", "b"], ["c", "d"])
-    assert second.title == "t (version 1), not comparable with the others: 2"
+    assert second.title == "t (version 1), on 2; not comparable with 1"
 
 
 def test_skipped_failed_partial_and_random_rows_are_listed_apart(tmp_path):

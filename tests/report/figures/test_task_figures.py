@@ -21,7 +21,7 @@ PLAIN = [f"t_plain.{kind}" for kind in ("svg", "png", "pdf")]
 def drawn(output, *functions, task="t"):
     """Draw functions as the figures of a task; return the files' names."""
     figures = {task: {one.__name__: one for one in functions}}
-    files = draw_task_figures(output, folder_boards(output), figures, LOOKS, {})
+    files, _ = draw_task_figures(output, folder_boards(output), figures, LOOKS, {})
     return [file.relative_to(output / "figures").as_posix() for file in files]
 
 

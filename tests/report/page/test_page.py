@@ -8,13 +8,14 @@ from html.parser import HTMLParser
 import pytest
 from planted_boards import board, measured, result, score, write
 from planted_findings import findings
+from sources import make_source
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.errors import SpecError
 from vlbench.report.data_sets import figure_names
 from vlbench.report.page import page as module
 from vlbench.report.page import sections
-from vlbench.report.page.page import arxiv_link, label, model_id, read_page, render, row_id
+from vlbench.report.page.page import arxiv_links, label, model_id, read_page, render, row_id
 
 CATALOG = load_catalog()
 
@@ -34,6 +35,19 @@ def test_boards_stand_under_their_data_and_vlbenchs_own_last(tmp_path):
     assert [*tasks(page(tmp_path, other, known)).items()] == [*told.items()]
 
 
+@pytest.mark.parametrize("task", ["retrieval_images", "foils_table", "questions_table", "mine"])
+def test_a_task_on_ones_own_data_stands_under_the_name_of_the_folder(tmp_path, task):
+    made = {"data": "vlbench.data.table:images sha256:1", "data_name": "caps"}
+    found = page(tmp_path, board(result("a", score(), provenance=made), task=task))
+    assert (tasks(found), found.data) == ({"caps": [task]}, ["caps"])
+
+
+def test_published_data_in_a_folder_keep_the_name_in_the_title(tmp_path):
+    made = {"data": "vlbench.data.aro:visual_genome_relation sha256:1", "data_name": "downloads"}
+    found = page(tmp_path, board(result("a", score(), provenance=made), task="aro_relation"))
+    assert tasks(found) == {"ARO relations": ["aro_relation"]}
+
+
 def test_a_summary_stands_with_the_data_of_its_tasks(tmp_path):
     write(tmp_path / "summaries", board(result("a", score()), task="rsa_scenes_all"))
     found = page(tmp_path, board(result("a", score()), task="rsa_scenes"))
@@ -48,6 +62,40 @@ def test_a_task_has_the_words_of_the_catalog(tmp_path):
     assert "few_shot" in found.tags
     texts = " ".join(Elements(render(found).decode()).texts)
     assert "Smoke test: few-shot classification" in texts
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [
+        ("few_shot_digits", ""),
+        ("knn_images", " --images DIR"),
+        ("foils_table", " --data-dir foils_table=DIR"),
+        ("rsa_scenes_all", ""),
+    ],
+)
+def test_a_task_has_the_command_that_runs_it(tmp_path, task, more):
+    found = page(tmp_path, board(result("a", score()), task=task))
+    command = f"vlbench --model MODEL --tasks {task}{more}"
+    assert found.sections[0].command == command
+    assert f'<pre class="command">{command}</pre>' in render(found).decode()
+
+
+def test_the_command_of_a_task_of_ones_own_names_its_source_and_an_unknown_task_has_none(tmp_path):
+    source = make_source(tmp_path / "ours")
+    write(tmp_path / "boards", board(result("a", score()), task="few_shot_colours"))
+    (known,) = read_page(tmp_path / "boards", load_catalog([source])).sections
+    assert known.command.endswith("few_shot_colours --include-path SOURCE")
+    (unknown,) = read_page(tmp_path / "boards", CATALOG).sections
+    assert (unknown.command, unknown.bibtex) == ("", "")
+
+
+def test_a_task_tells_what_to_cite_the_paper_and_the_data(tmp_path):
+    row = result("a", score())
+    paper = "arXiv:2104.08313, section 3"
+    text = render(page(tmp_path, board(row, task="few_shot_cifar10", paper=paper))).decode()
+    about = text[text.index("<h4>Cite</h4>") :]
+    assert "https://arxiv.org/abs/2104.08313</a>" in about
+    assert "@techreport{krizhevsky2009," in about
 
 
 def test_the_page_of_a_large_folder_lists_primary_scores_alone(tmp_path, monkeypatch):
@@ -351,5 +399,6 @@ def test_a_label_has_the_unit_and_the_conditions_that_are_not_the_tables():
 
 
 def test_a_link_leads_to_arxiv_alone():
-    assert arxiv_link("arXiv:2104.08313, section 3") == "https://arxiv.org/abs/2104.08313"
-    assert arxiv_link("javascript:alert(1)") == ""
+    assert arxiv_links("arXiv:2104.08313, section 3") == ["https://arxiv.org/abs/2104.08313"]
+    assert len(arxiv_links("after arXiv:1905.10650 and arXiv:2304.14767")) == 2
+    assert arxiv_links("javascript:alert(1)") == []

@@ -6,7 +6,7 @@ from vlbench.catalog.specs import TaskSpec, load_task
 from vlbench.catalog.strict_yaml import Document
 from vlbench.report.leaders import Leaders
 from vlbench.report.page.page import badges, value_of
-from vlbench.report.page.sections import Section, columns_of, notes_of
+from vlbench.report.page.sections import Section, all_notes_of, columns_of
 from vlbench.report.table import cells, tables_of
 from vlbench.report.texts import bare_number
 
@@ -41,7 +41,7 @@ def test_a_score_of_ties_is_marked_and_none_is_a_dash():
 
 def test_counts_that_n_does_not_say_are_notes():
     more = {**counts(), "clusters": 100, "ties": 6, "truncated_texts": 0}
-    assert notes_of(result("a", score(), notes=["x"], counts=more)) == ["x", "ties: 6"]
+    assert all_notes_of(result("a", score(), notes=["x"], counts=more)) == ["x", "ties: 6"]
 
 
 def test_models_with_the_same_reason_stand_together_the_failed_ones_first():

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.commands import Answer
+from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output, add_trust, output_option
 from vlbench.errors import UnknownNameError, counted
 
@@ -19,13 +19,16 @@ def add_options(build: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Answer:
-    """Write the files; return their numbers, and why groups have no summary."""
+    """Write the files; return their numbers, and why groups have no summary.
+
+    The exit code is 1 if a figure of a task failed; its reason is logged.
+    """
     from vlbench.report.building import begins, build, why_no_summary
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no boards in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
-    written = build(arguments.output, catalog, _figures(arguments, catalog))
+    written, failed = build(arguments.output, catalog, _figures(arguments, catalog))
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
     begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
     kinds = Counter(file.relative_to(arguments.output).parts[0] for file in written)
@@ -36,7 +39,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
             f"wrote {counted(len(written), 'file')} below {arguments.output}: {written_by_kind}",
             *(f"{name}: {why_no_summary(arguments.output, groups[name])}" for name in lacking),
             f"next: vlbench leaderboard page{output_option(arguments.output)}",
-        ]
+        ],
+        code=FAILED if failed else 0,
     )
 
 

@@ -20,7 +20,7 @@ from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
 from vlbench.report.leaders import leaders_by_task
-from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, together
+from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, row_notes, together
 from vlbench.report.rows import named_boards
 
 
@@ -104,7 +104,8 @@ def _grids(form: Any, found: Sequence[Pivot]) -> str:
     tables = []
     for one in found:
         cells = [[form.escaped(cell) for cell in row] for row in grid(one)]
-        tables.append(form.grid(one.title, "l" + "r" * len(one.columns), cells, caption(one)))
+        columns = "l" + "r" * len(one.columns)
+        tables.append(form.grid(one.title, columns, cells, caption(one), row_notes([one])))
     return "\n".join(tables)
 
 

@@ -54,13 +54,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     if not any(arguments.output.glob("*.json")):
         raise UnknownNameError(f"no boards in {arguments.output}")
-    catalog, built = load_catalog(arguments.include_path), []
+    catalog = load_catalog(arguments.include_path)
+    built: list[Path] = []
     findings = load_all_findings(catalog, arguments.include_path)
     if not any(arguments.output.glob("figures/*")):
         # Imported here: importing the drawing doubles the time.
         from vlbench.report.building import build
 
-        built = build(arguments.output, catalog)
+        built, _ = build(arguments.output, catalog)
     with _without_gc():
         page, absent = _with_images(
             read_page(arguments.output, catalog, findings), catalog, arguments

@@ -8,10 +8,13 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.report.leaders import leaders_by_task
-from vlbench.report.pivot import grid, mark_notes, pivots
+from vlbench.report.pivot import grid, mark_notes, pivots, row_notes
 from vlbench.report.rows import named_boards
 from vlbench.report.terminal import board_tables
 from vlbench.report.texts import plain_table
+
+# The line below models x tasks, if a row has notes.
+NOTES = "vlbench leaderboard show TASK prints the notes"
 
 
 def add_options(show: argparse.ArgumentParser) -> None:
@@ -32,16 +35,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
     leaders = leaders_by_task(output, boards)
     if arguments.tasks:
         texts = [
-            table
+            text
             for board in boards
-            for table in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
+            for text in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
         ]
-        return Answer([plain_table(**table._asdict()) for table in texts])
+        return Answer(
+            [one if isinstance(one, str) else plain_table(**one._asdict()) for one in texts]
+        )
     found = pivots(boards, catalog, leaders)
     problems = [] if found else [f"no model has scores in {output}"]
     tables = []
     for pivot in found:
         head, *rows = grid(pivot)
         tables.append(plain_table(head, rows, pivot.title, head[1:], numbers=True))
-    notes = mark_notes(found)
-    return Answer([*tables, *([notes] if notes else [])], problems)
+    notes = [mark_notes(found), NOTES * bool(row_notes(found))]
+    return Answer([*tables, *filter(None, notes)], problems)

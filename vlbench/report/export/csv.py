@@ -10,6 +10,7 @@ from typing import Any
 
 from vlbench.files import harmless
 from vlbench.report.export import Selection
+from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
 from vlbench.results import Score
 
@@ -43,6 +44,7 @@ COLUMNS = (
     "vlbench",
     "finished",
     "paper",
+    "notes",
 )
 
 
@@ -83,6 +85,7 @@ def _line(entry: Entry, i: int) -> dict[str, Any]:
         "data_name": entry.data,
         "finished": str(row.run.get("finished", "")),
         "paper": row.paper,
+        "notes": " | ".join(notes_of(row)),
     }
 
 

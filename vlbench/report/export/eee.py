@@ -24,6 +24,7 @@ from vlbench.metrics.items import STATISTICS, at_text
 from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection
 from vlbench.report.export.hf import hub_set, model_id
+from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
 from vlbench.results import ITEMS, Result, Score
 
@@ -48,7 +49,7 @@ def result_of(entry: Entry, i: int) -> dict[str, Any]:
         **({} if score.chance is None else {"chance": repr(score.chance)}),
         **{f"floor.{name}": repr(value) for name, value in score.floors.items()},
         **({"published": repr(given.value), "published_where": given.where} if given else {}),
-        **{f"note.{k}": note for k, note in enumerate(row.notes)},
+        **{f"note.{k}": note for k, note in enumerate(notes_of(row))},
     }
     return {
         "evaluation_result_id": result_id(row, score),

@@ -17,6 +17,7 @@ from vlbench.data.hub_sets import HubSet
 from vlbench.files import safe_name
 from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection
+from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
 from vlbench.report.texts import score_name
 from vlbench.results import Result, Score
@@ -63,7 +64,7 @@ def _entry(entry: Entry, score: Score, data: HubSet) -> dict[str, Any]:
 
 
 def _notes(row: Result, score: Score) -> str:
-    """Return a description of the number: metric, direction, unit, n, interval and chance."""
+    """Return metric, direction, unit, n, interval and chance, and the notes of the row."""
     better = "higher" if score.higher_is_better else "lower"
     unit = "as a fraction" if score.unit == "fraction" else f"in {score.unit}"
     words = [f"{score_name(score.metric, score.at)}, {unit}, {better} is better", f"n = {score.n}"]
@@ -72,7 +73,7 @@ def _notes(row: Result, score: Score) -> str:
     if score.chance is not None:
         words.append(f"chance {score.chance:.4g}")
     version = row.provenance.get("vlbench", "of unknown version")
-    return "; ".join([*words, f"vlbench {version}, task version {row.version}"])
+    return "; ".join([*words, f"vlbench {version}, task version {row.version}", *notes_of(row)])
 
 
 def model_id(name: str, models: Mapping[str, ModelSpec]) -> str:

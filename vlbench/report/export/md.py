@@ -69,17 +69,25 @@ def _table(table: ScoreTable) -> str:
         bold = [f"**{cell}**" for cell in row[:2]] if entry.is_best else row[:2]
         rows.append([*bold, *row[2:]])
     note = BOLD if any(entry.is_best for entry in table.entries) else ""
-    return grid(table.title, "lrrrrlll", rows, note)
+    return grid(table.title, "lrrrrlll", rows, note, table.notes)
 
 
-def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
+def grid(
+    title: str,
+    columns: str,
+    rows: Sequence[Sequence[str]],
+    note: str = "",
+    notes: Sequence[str] = (),
+) -> str:
     """Return a table of escaped cells below its title; the first row is the header.
 
-    `columns` has an l or an r for each column: left- or right-aligned.
+    `columns` has an l or an r for each column: left- or right-aligned. `notes` are those of rows.
     """
     head, *body = rows
     lines = [f"| {' | '.join(row)} |" for row in (head, [RULES[one] for one in columns], *body)]
-    return "\n".join([f"**{escaped(title)}**", "", *lines, *(["", note] if note else []), ""])
+    below = [*(["", note] if note else [])]
+    below += ["", *(f"- {escaped(one)}" for one in notes)] if notes else []
+    return "\n".join([f"**{escaped(title)}**", "", *lines, *below, ""])
 
 
 def _markers(task: str) -> tuple[str, str]:

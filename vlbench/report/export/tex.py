@@ -54,16 +54,23 @@ def _table(table: ScoreTable) -> str:
     head = [escaped(one) for one in heads(table)]
     head[1] += ARROWS[higher_is_better(table)]
     note = BOLD if any(entry.is_best for entry in table.entries) else ""
-    return grid(table.title, "lrrrrlll", [head, *map(_row, table.entries)], note)
+    rows = [head, *map(_row, table.entries)]
+    return grid(table.title, "lrrrrlll", rows, note, table.notes)
 
 
-def grid(title: str, columns: str, rows: Sequence[Sequence[str]], note: str = "") -> str:
+def grid(
+    title: str,
+    columns: str,
+    rows: Sequence[Sequence[str]],
+    note: str = "",
+    notes: Sequence[str] = (),
+) -> str:
     """Return a table environment of escaped cells; the first row is the header.
 
-    `columns` has an l or an r for each column: left- or right-aligned.
+    `columns` has an l or an r for each column: left- or right-aligned. `notes` are those of rows.
     """
     head, *body = rows
-    more = " " + escaped(note) if note else ""
+    more = "".join(f" {escaped(one)}" for one in [note, *(f"{one}." for one in notes)] if one)
     lines = [
         "",
         r"\begin{table}",

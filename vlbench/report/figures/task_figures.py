@@ -35,8 +35,8 @@ def draw_task_figures(
     figures: Figures,
     looks: Mapping[str, Look],
     specs: Mapping[str, TaskSpec],
-) -> list[Path]:
-    """Write the figures of each task that has a board, and return the files.
+) -> tuple[list[Path], int]:
+    """Write the figures of each task that has a board; return the files, and how many calls failed.
 
     A function of a `board` gets only the publishable rows and draws `figures/<task>_<name>`. A
     function of a `row` is called for each ok row and draws `figures/<task>/<model>_<name>`.
@@ -45,13 +45,13 @@ def draw_task_figures(
     follows the task or the model. If the function returns None, the figure is removed; if it
     raises, no figure is drawn, and the reason is logged.
     """
-    written = []
+    written: list[list[Path] | None] = []
     for task in sorted(set(figures) & set(boards)):
         shared = {"title": title_of(task, specs.get(task), boards[task]), "looks": looks}
         for name, function in figures[task].items():
-            for draw, place in _calls(output, boards[task], function, shared):
-                written += _write(draw, place, name)
-    return written
+            calls = _calls(output, boards[task], function, shared)
+            written += [_write(draw, place, name) for draw, place in calls]
+    return [*chain.from_iterable(filter(None, written))], written.count(None)
 
 
 def _calls(
@@ -84,8 +84,11 @@ def _calls(
         yield partial(function, **{key: values[key] for key in values if key in asked}), where
 
 
-def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
-    """Write what a function draws: one picture under its name, or several under their keys."""
+def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path] | None:
+    """Write what a function draws: one picture under its name, or several under their keys.
+
+    Returns None if the function raised.
+    """
     try:
         with styled():
             drawn = draw()
@@ -96,7 +99,7 @@ def _write(draw: Callable[[], Any], place: Path, name: str) -> list[Path]:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's function, or somebody's board
         logging.getLogger(__name__).warning("%s: no %s: %s", place, name, described(error))
-        return []
+        return None
     return list(chain(*files))
 
 

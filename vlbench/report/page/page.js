@@ -168,11 +168,15 @@
     for (const group of groups) {
       let any = false;
       for (const task of group.querySelectorAll(".task")) {
-        let visible = !now.data || group.dataset.group === now.data;
+        const sets = [...task.querySelectorAll(".set")];
+        for (const set of sets) set.hidden = Boolean(now.data) && set.dataset.data !== now.data;
+        const left = sets.filter((set) => !set.hidden);
+        // A task without scores has no set.
+        let visible = !now.data || left.length > 0 || (!sets.length && group.dataset.group === now.data);
         visible = visible && (!now.tag || task.dataset.tags.split(" ").includes(now.tag));
         if (visible) {
           let rows = 0;
-          for (const table of task.querySelectorAll("table.board")) {
+          for (const table of left.flatMap((set) => [...set.querySelectorAll("table.board")])) {
             for (const row of table.tBodies[0].rows) {
               const name = modelOf(row);
               const keep = fits(name);

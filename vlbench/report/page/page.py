@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +18,11 @@ from vlbench.catalog.findings import FindingsSpec
 from vlbench.drawing.html import render_html
 from vlbench.errors import counted, printed, spaced
 from vlbench.files import safe_name
+from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
 from vlbench.report.page.models import Model, models_of
-from vlbench.report.page.sections import Section, columns_of, notes_of, section_of
+from vlbench.report.page.sections import Section, all_notes_of, columns_of, section_of
 from vlbench.report.pivot import (
     OTHER_DATA,
     Pivot,
@@ -32,7 +34,7 @@ from vlbench.report.pivot import (
 )
 from vlbench.report.reproduction import Grid, grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
-from vlbench.report.table import APART, STANDING, Entry, cells, interval, key_of
+from vlbench.report.table import APART, STANDING, Entry, ScoreTable, cells, interval, key_of
 from vlbench.report.texts import bare_number, condition, score_name
 from vlbench.results import Result, Score
 
@@ -66,6 +68,16 @@ class Page(NamedTuple):
     def sections(self) -> list[Section]:
         """All boards and summaries."""
         return [section for own in self.groups.values() for section in own]
+
+    @property
+    def data(self) -> list[str]:
+        """The names of all data, by which tables are filtered."""
+        names = (
+            [data_of(table, section, group) for table in section.tables] or [group]
+            for group, own in self.groups.items()
+            for section in own
+        )
+        return [*dict.fromkeys(chain.from_iterable(names))]
 
     @property
     def ids(self) -> dict[str, str]:
@@ -133,6 +145,12 @@ def render(page: Page) -> bytes:
     )
 
 
+def data_of(table: ScoreTable, section: Section, group: str) -> str:
+    """Return the name of a table's data for the filter: that of the group, if it names the data."""
+    is_named = group != OTHER_DATA and not section.has_several_data
+    return group if is_named or table.data == UNKNOWN else table.data
+
+
 def model_id(name: str) -> str:
     """Return the id of a model."""
     return f"model-{safe_name(name)}"
@@ -170,10 +188,9 @@ def badges(entry: Entry) -> list[str]:
     return [*apart, *partial, *row.marks, *(["random weights"] if is_random(row) else [])]
 
 
-def arxiv_link(paper: str) -> str:
-    """Return the address of a paper on arXiv; empty if the text names no arXiv id."""
-    match = ARXIV.search(paper)
-    return f"https://arxiv.org/abs/{match[1]}" if match else ""
+def arxiv_links(paper: str) -> list[str]:
+    """Return the addresses of the papers on arXiv whose ids a text names."""
+    return [f"https://arxiv.org/abs/{one}" for one in dict.fromkeys(ARXIV.findall(paper))]
 
 
 def broken(name: str) -> Markup:
@@ -182,7 +199,7 @@ def broken(name: str) -> Markup:
 
 
 FILTERS: Mapping[str, Any] = {
-    "arxiv": arxiv_link,
+    "arxiv": arxiv_links,
     "badges": badges,
     "bar": bar,
     "beside": lambda entry: cells(entry, bare_number),
@@ -190,10 +207,11 @@ FILTERS: Mapping[str, Any] = {
     "columns": columns_of,
     "conditions": conditions,
     "counted": counted,
+    "data_of": data_of,
     "interval": interval,
     "label": label,
     "model_id": model_id,
-    "notes": notes_of,
+    "notes": all_notes_of,
     "number": bare_number,
     "row_id": row_id,
     "scores": lambda entry: {key_of(score): score for score in entry.row.scores},

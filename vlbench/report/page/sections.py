@@ -14,14 +14,17 @@ from vlbench.boards.board import Board
 from vlbench.boards.items import WrongItem
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
+from vlbench.catalog.data_sets import data_sets
+from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError, spaced
 from vlbench.files import read_bytes, safe_name
 from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.leaders import Leaders
+from vlbench.report.notes import count_note, notes_of
 from vlbench.report.page.bars import Scale, scale_of
-from vlbench.report.pivot import EMBEDDED, place_of
+from vlbench.report.pivot import EMBEDDED, is_on_own_data, place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
 from vlbench.report.texts import bare_number, few, score_name
 from vlbench.results import Result, Score, matching
@@ -141,6 +144,25 @@ class Section(NamedTuple):
             elif paragraphs[-1]:
                 paragraphs.append([])
         return [cleaned(" ".join(lines)) for lines in paragraphs if lines]
+
+    @property
+    def command(self) -> str:
+        """The command that runs the task on a model; empty if the task's file is not here."""
+        if not self.spec:
+            return ""
+        words = ["vlbench --model MODEL --tasks", self.name]
+        if self.spec.is_on_images:
+            words.append("--images DIR")
+        elif is_on_own_data(self.spec):
+            words.append(f"--data-dir {self.name}=DIR")
+        is_shipped = self.spec.source == shipped_source()
+        return " ".join([*words, *([] if is_shipped else ["--include-path SOURCE"])])
+
+    @property
+    def bibtex(self) -> str:
+        """The BibTeX entry of the task's published data set; empty if there is none."""
+        known = data_sets().get(self.spec.data.get("loader", "")) if self.spec else None
+        return known.bibtex.strip() if known else ""
 
     @property
     def settings(self) -> str:
@@ -264,13 +286,13 @@ def columns_of(table: ScoreTable) -> Columns:
     facts = [f"{head} {text}" for head in same for text in texts[head] if text]
     facts += [f"not tested: {few(models, MOST_NAMES)}: {why}" for why, models in untested.items()]
     beyond = min(sum(dict(one.at) == at for one in others), VISIBLE_SCORES)
-    has_notes = any(notes_of(entry.row) for entry in table.entries)
+    has_notes = any(all_notes_of(entry.row) for entry in table.entries)
     visible = 2 + has_notes + len(heads) + beyond
     return Columns(heads, others, facts, visible, scale_of(table.scores), has_notes)
 
 
-def notes_of(row: Result) -> list[str]:
-    """Return a row's notes, and its counts except 0 and those equal to `n` or `expected`."""
+def all_notes_of(row: Result) -> list[str]:
+    """Return a row's notes, and its other counts except 0 and those equal to `n` or `expected`."""
     known = {row.counts.get("n"), row.counts.get("expected"), 0}
-    counts = (f"{key.replace('_', ' ')}: {n:,}" for key, n in row.counts.items() if n not in known)
-    return [*row.notes, *counts]
+    counts = (count_note(key, n) for key, n in row.counts.items() if n not in known)
+    return [*dict.fromkeys([*notes_of(row), *counts])]
