@@ -27,9 +27,6 @@ else:
 # A count among the parameters of a probe: 1 or more.
 Positive: TypeAlias = Annotated[int, range(1, sys.maxsize)]
 
-# The beginning of notes on replies that a score does not count. The run prints these notes.
-ANSWERS = "answers: "
-
 # Whole numbers stay whole on a board.
 Number: TypeAlias = int | float
 

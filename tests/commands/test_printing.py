@@ -12,7 +12,7 @@ from sources import TASK, make_source, write
 from vlbench.commands.printing import open_bar, print_plan, print_report
 from vlbench.commands.streams import news
 from vlbench.engine.progress import Bar
-from vlbench.results import Result, Score
+from vlbench.results import Result
 
 FEW = """\
 from dataclasses import replace
@@ -171,16 +171,6 @@ def test_a_row_that_a_limit_leaves_out_says_how_many_rows_there_must_be():
     with Bar(Console(file=text, width=200)) as bar:
         bar.done(replace(DONE, status="skipped", reason="limit", notes=notes, run={}))
     assert text.getvalue() == f"a[b=c] · few_shot: skipped: limit: {notes[0]}\n"
-
-
-def test_a_row_with_scores_is_printed_with_its_note_on_answers():
-    text = StringIO()
-    scored = replace(DONE, status="ok", reason="", scores=[Score("accuracy", 0.5, n=4)])
-    with Bar(Console(file=text, width=200)) as bar:
-        bar.done(replace(scored, notes=["regions: boxes", "answers: 1 of 4 without A"]))
-    assert text.getvalue().splitlines() == [
-        "a[b=c] · few_shot: ok in 2.3 s", "  answers: 1 of 4 without A",
-    ]  # fmt: skip
 
 
 def test_the_reason_of_several_failures_is_told_with_the_first():

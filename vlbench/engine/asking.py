@@ -13,7 +13,6 @@ from vlbench.data.records import Split, value_column
 from vlbench.engine.engine import Engine
 from vlbench.errors import CannotDo, DataError
 from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
-from vlbench.results import ANSWERS
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
@@ -93,14 +92,14 @@ def look_up(model: Recording, rows: Split, asked: Sequence[Question]) -> LookedU
         for reply in own:
             _require_fit(reply, item)
     kept = [row for row, own in enumerate(found) if own]
-    notes = [f"{ANSWERS}{note}" for note in getattr(model, "notes", ())]
+    notes = [f"answers: {note}" for note in getattr(model, "notes", ())]
     absent = [name for name, own in zip(names, found, strict=True) if not own]
     if not kept:
         what = f"the recording has none of the {len(rows)} items, such as {names[0]:.80}"
         raise DataError("; ".join([what, *notes]))
     if absent:
         lack = f"none for {len(absent):,} of {len(rows):,} items, for example {absent[0]:.80}"
-        notes.append(f"{ANSWERS}{lack}")
+        notes.append(f"answers: {lack}")
     counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
     return LookedUp(rows.select(kept), [found[row] for row in kept], counts, notes)
 
@@ -158,7 +157,7 @@ class Asker:
         Raises DataError if no reply names exactly one option.
         """
         if judged.replies > judged.unparsed:
-            return [f"{ANSWERS}{judged.told}; credit 0"] if judged.unparsed else []
+            return [f"answers: {judged.told}; credit 0"] if judged.unparsed else []
         remedy = WANTED_REPLY.format("text" if self.way == "words" else "letter")
         if self.way == "recorded":
             remedy = LABELS_OF_RECORDING.format(self._model.labels)

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from vlbench.console import say
 from vlbench.errors import printed
-from vlbench.results import ANSWERS, Result
+from vlbench.results import Result
 
 # Seconds between two lines about one pass if the output is not a terminal.
 LINE_SECONDS = 60.0
@@ -172,9 +172,6 @@ class Bar:
         number = self._numbers.get((result.model, result.task), "")
         line = f"{number}{result.model} · {result.task}: {result.status}{seconds}{reason}"
         say(self._console, line)
-        for note in result.notes:
-            if result.scores and note.startswith(ANSWERS):
-                say(self._console, f"  {note}")
 
     def _say_skipped(self) -> None:
         for (model, reason), tasks in self._skipped.items():
