@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from vlbench.adapter_kit.hugging_face import cache_argument
 from vlbench.capabilities import Cut, Intervenable, Look, Parts
 from vlbench.errors import CannotDo, SpecError
 
@@ -188,7 +189,7 @@ def _blocking(looks: Sequence[Look], positions: Positions) -> Callable[..., Any]
     def block(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         states = args[0] if args else named["hidden_states"]
         mask = args[1] if len(args) > 1 else named.get("attention_mask")
-        cache = named.get("past_key_values")
+        cache = named.get(cache_argument())
         before = 0 if cache is None else cache.get_seq_length(module.layer_idx)
         mask = _mask(mask, states, before, causal=getattr(module, "is_causal", False))
         total = before + states.shape[1]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import fields
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -281,6 +282,19 @@ class JointModel:
 def require_checkpoint(architecture: str, weights: str, revision: str) -> None:
     """Raise WeightsError if a `Checkpoint`'s files are neither here nor available; read nothing."""
     Checkpoint(architecture, weights, revision).require_here()
+
+
+@cache
+def cache_argument() -> str:
+    """Return what forward passes call their keys and values: `cache` since transformers 5.24.
+
+    A hook that looks for the other name would find no cache, and mask the wrong tokens.
+    """
+    from transformers.modeling_outputs import BaseModelOutputWithPast  # noqa: PLC0415 - slow
+
+    names = {field.name for field in fields(BaseModelOutputWithPast)}
+    (name,) = names & {"cache", "past_key_values"}
+    return name
 
 
 def transformers_object(name: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -139,8 +138,11 @@ class SquareView:
     def features(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
         """Return the projected image tokens [N, T, D], and the model's output object."""
         if self.leaves_out_tiles:
+            from transformers.modeling_outputs import BaseModelOutputWithPooling  # noqa: PLC0415
+
             tokens = self._untile(inputs["pixel_values"])
-            return tokens, SimpleNamespace(pooler_output=list(tokens))
+            listed: Any = list(tokens)  # as transformers returns tiles, despite its annotation
+            return tokens, BaseModelOutputWithPooling(pooler_output=listed)
         output = self._model.get_image_features(**inputs)
         flat = flat_tokens(output)
         # Qwen-VL has one row of image_grid_thw per image.

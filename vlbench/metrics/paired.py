@@ -245,7 +245,7 @@ def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("a number of an item is not finite")
     codes: NDArray[np.intp] = np.unique(clusters, return_inverse=True)[1]
-    return codes
+    return codes.reshape(np.shape(clusters))  # flat before NumPy 2
 
 
 def _weigh(by_trial: Floats) -> Floats:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vlbench.adapter_kit.hugging_face import cache_argument
 from vlbench.adapter_kit.vlm.prompts import PER_TOKEN, Prompt, common_run
 from vlbench.errors import CannotDo
 
@@ -176,7 +177,7 @@ def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
     positions = seen[0]
     start = length if positions is None else int(positions.max()) + 1
     axes = 0 if positions is None or positions.ndim < 3 else len(positions)
-    return Prefix(output.past_key_values, length, start, axes)
+    return Prefix(output[cache_argument()], length, start, axes)
 
 
 def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **options: Any) -> Any:
@@ -199,8 +200,8 @@ def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **o
         input_ids=ids.to(device),
         attention_mask=attended.long().to(device),
         position_ids=positions.to(device),
-        past_key_values=cache,
         use_cache=True,
+        **{cache_argument(): cache},
         **options,
     )
 

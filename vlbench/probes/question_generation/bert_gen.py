@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax
 from torch.nn.utils.rnn import pad_sequence
 
+from vlbench.adapter_kit.hugging_face import cache_argument
 from vlbench.errors import CannotDo
 
 # Numbers per box: left, top, right, bottom.
@@ -311,7 +312,7 @@ class _Passes:
             own = slice(0, length)
         sees = self._sees[:, own, :length]
         inputs = Inputs(embedded, self._positions[:, own], sees)
-        options = {} if self._kept is None else {"past_key_values": self._kept}
+        options = {} if self._kept is None else {cache_argument(): self._kept}
         logits: Tensor = self._network.run(inputs, (slice(None), -1), **options).logits
         self._keep(length)
         return logits
