@@ -55,7 +55,7 @@ def score_table(table: ScoreTable) -> Texts:
         beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
         matches = [own.get(key_of(score)) for score in others]
         values = [number(score.value, score.unit) if score else "" for score in matches]
-        rows.append([entry.label, _value(entry), *(beside[head] for head in heads), *values])
+        rows.append([entry.row.label, _value(entry), *(beside[head] for head in heads), *values])
     rows = [[cell or "-" for cell in row] for row in rows]
     optional = [name for name in columns[2:] if name not in KEPT]
     return Texts(columns, rows, table.title, optional, numbers=True)
