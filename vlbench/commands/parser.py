@@ -195,14 +195,16 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
         )
 
 
-def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the option for a folder of the user's images, read instead of a task's images."""
+def add_images(
+    parser: argparse.ArgumentParser, readers: str = "a task that reads them, such as knn_images"
+) -> None:
+    """Add the option for a folder of the user's images, read by the `readers`, in words."""
     parser.add_argument(
         "--images",
         type=Path,
         metavar="DIR",
         help="your own images, one folder per class, or train/ and test/ with such folders, for "
-        "a task that reads them, such as knn_images",
+        f"{readers}",
     )
 
 
