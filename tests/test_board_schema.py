@@ -17,7 +17,6 @@ from vlbench.report.building import build_summaries, mean_rows
 from vlbench.report.figures.figures import board_panels
 from vlbench.report.similarities import joined
 from vlbench.report.terminal import board_tables
-from vlbench.report.texts import plain_table
 from vlbench.results import Result
 
 LEADERBOARDS = Path(__file__).resolve().parents[1] / "leaderboards"
@@ -218,7 +217,7 @@ def use(folder, board):
     assert isinstance(board_panels(board) + mean_rows([board]), list)
     assert joined(folder, [board])
     for table in board_tables(board, {}):
-        Console(file=io.StringIO(), width=200).print(plain_table(**table._asdict()))
+        Console(file=io.StringIO(), width=200).print(table)
     provenance = {"weights": "sha256:1", "adapter": "sha256:2"}
     head = {"task": "t", "version": board.version, "paper": "", "primary": board.primary}
     new = Result(**head, model="new", status="ok", provenance=provenance)

@@ -43,7 +43,7 @@ def test_a_row_that_alone_differs_stands_marked_below_the_others_and_controls_la
         result("b", score(0.4)),
     ]
     (table,) = tables_of(board(*rows), {"b": Leaders("alone", [], {}, {})})
-    assert [entry.label for entry in table.entries] == ["b", "a", "alone", "control (control)"]
+    assert [entry.row.label for entry in table.entries] == ["b", "a", "alone", "control (control)"]
     assert [entry.is_apart for entry in table.entries] == [False, False, True, False]
     assert table.heads.count("against the leader") == 1
     assert cells(table.entries[2])["against the leader"] == "not comparable"

@@ -11,7 +11,6 @@ from vlbench.catalog.strict_yaml import Document
 from vlbench.report.leaders import Leaders
 from vlbench.report.table import table_of
 from vlbench.report.terminal import board_tables, score_table
-from vlbench.report.texts import plain_table
 
 
 def row(model, *scores, n=4, expected=4, **rest):
@@ -25,7 +24,7 @@ def board(*rows):
 def rendered(*tables):
     console = Console(record=True, width=200, file=io.StringIO())
     for table in tables:
-        console.print(plain_table(**table._asdict()))
+        console.print(table)
     return console.export_text()
 
 
@@ -158,8 +157,8 @@ def test_how_models_stand_to_the_leader_is_a_column():
 
 def test_a_narrow_terminal_breaks_words_and_loses_none():
     console = Console(width=60, record=True, file=io.StringIO())
-    (texts,) = shown(board(row("a model", score(), score(metric="accuracy_hungarian"))))
-    console.print(plain_table(**texts._asdict()))
+    (table,) = shown(board(row("a model", score(), score(metric="accuracy_hungarian"))))
+    console.print(table)
     text = "".join(console.export_text().split())
     assert "…" not in text
 

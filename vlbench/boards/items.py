@@ -148,10 +148,15 @@ def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Ite
     for row in table.filter(wanted).to_pylist():
         rows.setdefault(row["id"], []).append(row)
     if not rows:
-        there = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
-        known = sorted(f"{row['metric']} at {row['at']}" for row in there.to_pylist())
+        known = sorted(f"{metric} at {at}" for metric, at in scores_with_items(table))
         raise UnknownNameError(f"no items of {metric} at {at_text(at)}; there are {known}")
     return [_item(same) for same in rows.values()]
+
+
+def scores_with_items(table: pa.Table) -> set[tuple[str, str]]:
+    """Return the metric and the conditions of each score in a table of items."""
+    there = table.select(["metric", "at"]).group_by(["metric", "at"]).aggregate([])
+    return {(row["metric"], row["at"]) for row in there.to_pylist()}
 
 
 def worst(items: Sequence[Item], *, higher_is_better: bool = True) -> list[Item]:

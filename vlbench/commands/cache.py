@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +31,14 @@ def add_options(cache: argparse.ArgumentParser) -> None:
     cache.add_argument("do", nargs="?", choices=["show", "prune"], default="show")
     cache.add_argument(
         "--older",
-        type=_age,
+        type=partial(_number, SECONDS, "30d, 12h or 4w"),
         metavar="30d",
         help="entries not used for this long, such as 30d (h, d, w)",
     )
     cache.add_argument("--model", type=row_name, metavar="NAME", help="entries of this model")
     cache.add_argument(
         "--to",
-        type=_bytes,
+        type=partial(_number, UNITS, "50GB, 500MB or 2TB"),
         metavar="50GB",
         help="the oldest entries, until at most this is left, such as 50GB",
     )
@@ -65,9 +66,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.model is not None and not any(arguments.model in one.models for one in there):
         raise UnknownNameError(f"{folder} has no entry of a model named '{arguments.model}'")
     if arguments.dry_run:
-        return Answer(
-            [_table(chosen), f"{_size(chosen)} would be removed from {folder}; nothing was"]
-        )
+        told = f"{_size(chosen)} would be removed from {folder}; nothing was"
+        return Answer([_table(chosen), told])
     held = [one for one in chosen if not remove(one)]
     gone = [one for one in chosen if one not in held]
     left = f"{_size([one for one in there if one not in gone])} left"
@@ -82,12 +82,8 @@ def _show(folder: Path, there: Sequence[Entry], *, as_json: bool) -> Answer:
         return Answer([json.dumps(rows, indent=1)])
     if not there:
         return Answer([f"{folder} is empty"])
-    return Answer(
-        [
-            _table(there),
-            f"{_size(there)} in {folder}; to remove entries: vlbench cache prune --help",
-        ]
-    )
+    told = f"{_size(there)} in {folder}; to remove entries: vlbench cache prune --help"
+    return Answer([_table(there), told])
 
 
 def _table(there: Sequence[Entry]) -> Table:
@@ -98,7 +94,7 @@ def _table(there: Sequence[Entry]) -> Table:
         groups.setdefault((", ".join(one.models), data, one.what), []).append(one)
     ordered = sorted(groups.items(), key=lambda pair: -sum(one.size for one in pair[1]))
     rows = [[*names, _size(own), _since(own)] for names, own in ordered]
-    return plain_table(["model", "data", "what", "size", "last used"], rows, numbers=False)
+    return plain_table(["model", "data", "what", "size", "last used"], rows)
 
 
 def _size(of: Sequence[Entry]) -> str:
@@ -114,17 +110,11 @@ def _since(of: Sequence[Entry]) -> str:
     return f"{hours / 24:.0f} days ago" if hours >= 48 else f"{hours:.0f} h ago"
 
 
-def _age(text: str) -> float:
-    """Return the seconds in an age such as `30d`. Raises ArgumentTypeError."""
-    return _number(text, SECONDS, "30d, 12h or 4w")
+def _number(units: dict[str, float], wanted: str, text: str) -> float:
+    """Return the seconds in an age such as `30d`, or the bytes in a size such as `50GB`.
 
-
-def _bytes(text: str) -> float:
-    """Return the bytes in a size such as `50GB`. Raises ArgumentTypeError."""
-    return _number(text, UNITS, "50GB, 500MB or 2TB")
-
-
-def _number(text: str, units: dict[str, float], wanted: str) -> float:
+    Raises ArgumentTypeError, which says what is `wanted`.
+    """
     match = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(units)})", text)
     if not match:
         raise argparse.ArgumentTypeError(f"'{text:.20}' is not of the form {wanted}")

@@ -7,16 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from vlbench.commands import Answer
-from vlbench.commands.parser import (
-    add_cache,
-    add_data,
-    add_dtype,
-    add_file,
-    add_images,
-    add_model,
-    options_of,
-    positive,
-)
+from vlbench.commands.parser import add_extraction, add_file, options_of, positive
 from vlbench.files import write_whole
 
 if TYPE_CHECKING:  # imports torch
@@ -38,11 +29,7 @@ def add_options(features: argparse.ArgumentParser) -> None:
     features.add_argument(
         "--limit", type=positive, metavar="N", help="N rows of a task's split, a seeded sample"
     )
-    add_model(features)
-    add_dtype(features)
-    add_data(features, download=True)
-    add_images(features)
-    add_cache(features)
+    add_extraction(features)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

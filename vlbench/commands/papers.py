@@ -13,12 +13,13 @@ from vlbench.commands.parser import (
     add_cache,
     add_data,
     add_output,
+    add_paper,
     options_of,
     parser_of,
     positive,
 )
 from vlbench.errors import VlbenchError
-from vlbench.report.papers import HEADS, costs, rows_of, total
+from vlbench.report.papers import HEADS, cells, rows_of, total
 from vlbench.report.reproduction import find_papers
 from vlbench.report.texts import plain_table
 
@@ -34,13 +35,7 @@ NOTE = (
 
 def add_options(papers: argparse.ArgumentParser) -> None:
     """Add the options for the paper, the data and the boards."""
-    papers.add_argument(
-        "paper",
-        nargs="?",
-        default="",
-        metavar="PAPER",
-        help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
-    )
+    add_paper(papers)
     papers.add_argument("--rows", type=positive, metavar="N", help="only the first N rows of each")
     papers.add_argument("--dry-run", action="store_true", help="print what it takes, and stop")
     add_data(papers, download=True)
@@ -78,8 +73,7 @@ def _describe(
     rows = rows_of(paper, catalog, arguments.output)[: arguments.rows]
     yield f"{paper.title}, {paper.paper}: {total(rows)}"
     yield paper.question
-    cells = [[row.task, row.model, row.values, row.data, *costs(row)] for row in rows]
-    yield plain_table(HEADS, cells)
+    yield plain_table(HEADS, [cells(row) for row in rows])
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"{data}: {access}; licence: {licence}"
     for one in paper.without:

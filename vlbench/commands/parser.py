@@ -124,14 +124,6 @@ def _add_commands(parser: HintingParser, known: Sequence[Command]) -> None:
             )
 
 
-def _environment_default(variable: str, default: str) -> str:
-    """Return the default of an option: the value of a variable if set and not empty, or `default`.
-
-    argparse converts a default that is a string like a word of the command line.
-    """
-    return os.environ.get(variable) or default
-
-
 def output_option(output: Path) -> str:
     """Return the option with which the next command reads the same boards, after a blank."""
     return "" if output == RESULTS else f" --output {quote(str(output))}"
@@ -154,7 +146,8 @@ def add_output(
         "--output",
         *also,
         type=Path,
-        default=_environment_default("VLBENCH_OUTPUT", str(known)),
+        # argparse converts a default that is a string like a word of the command line.
+        default=os.environ.get("VLBENCH_OUTPUT") or str(known),
         metavar="DIR",
         help=f"the folder of the boards (default: {default})",
     )
@@ -202,14 +195,16 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
         )
 
 
-def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the option for a folder of the user's images, read instead of a task's images."""
+def add_images(
+    parser: argparse.ArgumentParser, readers: str = "a task that reads them, such as knn_images"
+) -> None:
+    """Add the option for a folder of the user's images, read by the `readers`, in words."""
     parser.add_argument(
         "--images",
         type=Path,
         metavar="DIR",
         help="your own images, one folder per class, or train/ and test/ with such folders, for "
-        "a task that reads them, such as knn_images",
+        f"{readers}",
     )
 
 
@@ -231,7 +226,7 @@ def require_images(arguments: argparse.Namespace, tasks: Sequence[str]) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
-    default = _environment_default("VLBENCH_DEVICE", "auto")
+    default = os.environ.get("VLBENCH_DEVICE") or "auto"
     parser.add_argument("--device", default=default, help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--offline", action="store_true", help="never contact the hub")
     add_trust(parser)
@@ -256,6 +251,26 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-dir", type=Path, metavar="DIR", help="default: ~/.cache/vlbench")
     cache.add_argument("--no-cache", action="store_true", help="do not keep features after the run")
+
+
+def add_extraction(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that computes features of a task's data or of images."""
+    add_model(parser)
+    add_dtype(parser)
+    add_data(parser, download=True)
+    add_images(parser)
+    add_cache(parser)
+
+
+def add_paper(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a paper whose numbers a command repeats or compares."""
+    parser.add_argument(
+        "paper",
+        nargs="?",
+        default="",
+        metavar="PAPER",
+        help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
+    )
 
 
 def add_file(parser: argparse.ArgumentParser, *suffixes: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Console
+from rich.table import Table
 
 from vlbench.adapter_kit.servers import host_of
 from vlbench.boards.board import Board
@@ -19,7 +20,7 @@ from vlbench.data.records import Data
 from vlbench.engine.progress import Bar
 from vlbench.errors import counted
 from vlbench.report.pivot import grid, mark_notes, pivots, row_notes, together
-from vlbench.report.terminal import Texts, board_tables, note_texts
+from vlbench.report.terminal import board_tables, note_texts
 from vlbench.report.texts import fitted, plain_table
 from vlbench.run.execute import Report
 from vlbench.run.job import Job
@@ -33,19 +34,18 @@ CALLED = ("run", "kept", "missing data", "missing weights", "skipped", "failed")
 
 
 def open_bar(console: Console, planned: Plan) -> Bar:
-    """Return the bar of a plan; skipped jobs, which `print_plan` printed, are not printed again."""
+    """Return the bar of a plan; skipped jobs, which `print_plan` printed, are not printed again.
+
+    Each job that runs has its position among these jobs, such as `[3/22] `.
+    """
     told = {_names(job) for job in planned.jobs if job.status == "skipped"}
-    return Bar(console, told, _numbers(planned.jobs))
+    running = [_names(job) for job in planned.jobs if job.status == "run"]
+    numbers = {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
+    return Bar(console, told, numbers)
 
 
 def _names(job: Job) -> tuple[str, str]:
     return job.model.name, job.task.spec.name
-
-
-def _numbers(jobs: Sequence[Job]) -> dict[tuple[str, str], str]:
-    """Return the position of each job among the jobs that run, such as `[3/22] `."""
-    running = [_names(job) for job in jobs if job.status == "run"]
-    return {names: f"[{i}/{len(running)}] " for i, names in enumerate(running, 1)}
 
 
 def _name_status(job: Job) -> str:
@@ -140,7 +140,7 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     if len(boards) > FEW:
         found = pivots(boards, load_catalog(planned.options.include_path), {})
         head, *rows = grid(together(boards, found))
-        _print_text(console, Texts(head, rows, "", head[1:], numbers=True))
+        _print_text(console, plain_table(head, rows, "", head[1:], numbers=True))
         say(console, "\n".join([mark_notes(found), *note_texts(row_notes(found))]))
     else:
         for board in boards:
@@ -158,11 +158,11 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
         say(console, f"next: vlbench leaderboard build{folder}")
 
 
-def _print_text(console: Console, text: Texts | str) -> None:
+def _print_text(console: Console, text: Table | str) -> None:
     if isinstance(text, str):
         say(console, text)
     else:
-        console.print(fitted(plain_table(**text._asdict()), console.width))
+        console.print(fitted(text, console.width))
 
 
 def _boards_of(specs: Mapping[str, TaskSpec], report: Report) -> list[Board]:

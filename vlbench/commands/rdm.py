@@ -5,15 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vlbench.commands import Answer
-from vlbench.commands.parser import (
-    add_cache,
-    add_data,
-    add_dtype,
-    add_file,
-    add_images,
-    add_model,
-    options_of,
-)
+from vlbench.commands.parser import add_extraction, add_file, options_of
 from vlbench.files import write_whole
 
 
@@ -26,11 +18,7 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
         help="a task of rsa or rsa_text, such as rsa_scenes; images with one folder per class",
     )
     add_file(rdm, ".csv", ".npz")
-    add_model(rdm)
-    add_dtype(rdm)
-    add_data(rdm, download=True)
-    add_images(rdm)
-    add_cache(rdm)
+    add_extraction(rdm)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -19,6 +19,7 @@ from vlbench.commands.parser import (
     add_cache,
     add_data,
     add_dtype,
+    add_images,
     add_model,
     add_output,
     data_dirs,
@@ -62,13 +63,8 @@ def add_options(run: argparse.ArgumentParser) -> None:
         "torchvision:NAME/WEIGHTS, openai:NAME@URL, recorded:PATH; or path/to/file.py:Class",
     )
     run.add_argument("-t", "--tasks", metavar="all|NAME|TAG|GLOB[,...]", help="which tasks to run")
-    run.add_argument(
-        "--images",
-        type=Path,
-        metavar="DIR",
-        help="your own images, one folder per class, or train/ and test/ with such folders, for "
-        f"--tasks that read them, such as knn_images (default: the tasks tagged {IMAGES})",
-    )
+    of_tasks = f"--tasks that read them, such as knn_images (default: the tasks tagged {IMAGES})"
+    add_images(run, of_tasks)
     run.add_argument(
         "--questions",
         type=Path,

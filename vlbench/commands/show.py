@@ -125,9 +125,8 @@ def show_thing(
 def _memory_options(model: ModelSpec) -> list[str]:
     """Return the options with which a model takes less memory than by default."""
     arguments = arguments_of(model)
-    if model.unavailable or {"served", "address"} <= {
-        *arguments
-    }:  # or it uses no memory of this machine
+    # A served model uses no memory of this machine.
+    if model.unavailable or {"served", "address"} <= {*arguments}:
         return []
     defaults = parser_of().parse_args(["run"])
     return memory_options(arguments, defaults.batch_size, defaults.dtype)

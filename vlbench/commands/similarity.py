@@ -6,16 +6,7 @@ import argparse
 import json
 
 from vlbench.commands import Answer
-from vlbench.commands.parser import (
-    add_cache,
-    add_data,
-    add_dtype,
-    add_images,
-    add_json,
-    add_model,
-    options_of,
-    positive,
-)
+from vlbench.commands.parser import add_extraction, add_json, options_of, positive
 from vlbench.report.table import interval
 from vlbench.report.texts import number, plain_table, score_name
 from vlbench.results import score_row
@@ -33,11 +24,7 @@ def add_options(similarity: argparse.ArgumentParser) -> None:
     similarity.add_argument(
         "--limit", type=positive, metavar="N", help="N rows of a task's split, a seeded sample"
     )
-    add_model(similarity)
-    add_dtype(similarity)
-    add_data(similarity, download=True)
-    add_images(similarity)
-    add_cache(similarity)
+    add_extraction(similarity)
     add_json(similarity)
 
 
@@ -61,15 +48,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.json:
         return Answer([json.dumps([score_row(one) for one in scores], indent=1)])
     title = f"{arguments.model} and {arguments.companion} on {arguments.source}, n {scores[0].n:,}"
-    rows = [
-        [
-            score_name(one.metric, one.at),
-            number(one.value, one.unit),
-            interval(one),
-            number(one.chance, one.unit),
-        ]
-        for one in scores
-    ]
-    return Answer(
-        [plain_table(["score", "value", "95 % interval", "chance"], rows, title, numbers=True)]
-    )
+    columns = ["score", "value", "95 % interval", "chance"]
+    rows = []
+    for one in scores:
+        value, chance = (number(each, one.unit) for each in (one.value, one.chance))
+        rows.append([score_name(one.metric, one.at), value, interval(one), chance])
+    return Answer([plain_table(columns, rows, title, numbers=True)])

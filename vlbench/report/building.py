@@ -226,8 +226,3 @@ def why_no_summary(output: Path, tasks: Sequence[str]) -> str:
         if len(names := published_by_data(board.results)) > 1:
             return f"no mean: {board.task} has several data sets: {', '.join(sorted(names))}"
     return f"no model has all of {', '.join(tasks)}"
-
-
-def begins(output: Path, tasks: Sequence[str]) -> bool:
-    """Return whether any of a group's tasks has a board."""
-    return any((output / f"{task}.json").is_file() for task in tasks)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from vlbench.boards.artifacts import read_items
 from vlbench.boards.board import Board, board_file, folder_boards, read_board
+from vlbench.boards.items import scores_with_items
 from vlbench.boards.joins import Items, NoItemsError, compare, items_of
 from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
@@ -250,16 +251,7 @@ def _shared_scores(
     rows: Mapping[str, Result], tables: Mapping[str, pa.Table]
 ) -> list[Mapping[str, Any]]:
     """Return the scores that all rows have, with items, as metric and conditions."""
-    kept = [
-        {
-            (one["metric"], one["at"])
-            for one in table.select(["metric", "at"])
-            .group_by(["metric", "at"])
-            .aggregate([])
-            .to_pylist()
-        }
-        for table in tables.values()
-    ]
+    kept = [scores_with_items(table) for table in tables.values()]
     first = next(iter(rows.values())).scores if rows else ()
     return [
         {"metric": score.metric, "at": score.at}

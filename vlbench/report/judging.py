@@ -52,12 +52,8 @@ class Lack(NamedTuple):
 
 def read_boards(output: Path, specs: Iterable[TaskSpec]) -> dict[str, Board | None]:
     """Return the board of each task, and the summary of each group; None if there is no file."""
-    return {spec.name: read_board(task_file(output, spec)) for spec in specs}
-
-
-def task_file(output: Path, spec: TaskSpec) -> Path:
-    """Return the file of a task's board, or of a group's summary."""
-    return board_file(output / "summaries" if spec.group else output, spec.name)
+    folders = {spec.name: output / "summaries" if spec.group else output for spec in specs}
+    return {name: read_board(board_file(folder, name)) for name, folder in folders.items()}
 
 
 class Evidence(NamedTuple):

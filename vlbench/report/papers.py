@@ -39,12 +39,6 @@ class Row(NamedTuple):
     weights_gigabytes: float | None
     hours: float | None
 
-    @property
-    def values(self) -> str:
-        """The number of published values, and separately those of other sources."""
-        own = self.published - self.elsewhere
-        return f"{own or '-'}" + (f", {self.elsewhere} elsewhere" if self.elsewhere else "")
-
 
 def rows_of(paper: FindingsSpec, catalog: Catalog, output: Path | None = None) -> list[Row]:
     """Return the rows of a paper's experiments, sorted by bytes, the smallest first.
@@ -77,10 +71,13 @@ def total(rows: Sequence[Row]) -> str:
     return f"{counted(len(rows), 'row')}, {gigabytes:,.1f} GB{measured}"
 
 
-def costs(row: Row) -> list[str]:
-    """Return the gigabytes of data and weights, and the hours."""
-    known = (row.data_gigabytes, row.weights_gigabytes, row.hours)
-    return ["-" if one is None else f"{one:.2f}" for one in known]
+def cells(row: Row) -> list[str]:
+    """Return the cells of a row by `HEADS`; published values of other sources are counted apart."""
+    own = row.published - row.elsewhere
+    published = f"{own or '-'}" + (f", {row.elsewhere} elsewhere" if row.elsewhere else "")
+    costs = (row.data_gigabytes, row.weights_gigabytes, row.hours)
+    texts = ["-" if one is None else f"{one:.2f}" for one in costs]
+    return [row.task, row.model, published, row.data, *texts]
 
 
 def _row(task: TaskSpec, model: ModelSpec, paper: FindingsSpec, hours: float | None) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
@@ -111,6 +112,11 @@ class Pivot(NamedTuple):
     controls: Mapping[str, Mapping[str, Cell]]
     marks: Mapping[str, str] = {}
 
+    @property
+    def rows(self) -> dict[str, Mapping[str, Cell]]:
+        """The cells of all models, controls last."""
+        return {**self.models, **self.controls}
+
 
 def pivots(
     boards: Sequence[Board],
@@ -137,7 +143,7 @@ def pivots(
     tables = [_pivot(name, named[name]) for name in order]
     if not models:
         return tables
-    known = {model for table in tables for model in (*table.models, *table.controls)}
+    known = {model for table in tables for model in table.rows}
     require_known("model with scores", models, known)
     # Shades are still those over all models.
     return [
@@ -184,8 +190,7 @@ def data_of(title: str) -> str:
 
 def mark_notes(pivots: Sequence[Pivot]) -> str:
     """Return the meaning of the marks in some tables."""
-    rows = [own for pivot in pivots for own in (*pivot.models.values(), *pivot.controls.values())]
-    cells = [cell for own in rows for cell in own.values()]
+    cells = [cell for pivot in pivots for own in pivot.rows.values() for cell in own.values()]
     notes = {
         BEST_NOTE: any(cell.entry.is_best for cell in cells),
         APART_NOTE: any(cell.is_apart for cell in cells),
@@ -213,17 +218,14 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
     Its rows are in the order of the `models`, or by name.
     """
     columns = [column._replace(head="") for pivot in found for column in pivot.columns]
-    rows: dict[bool, dict[str, dict[str, Cell]]] = {False: {}, True: {}}
+    rows: dict[str, dict[str, Cell]] = {}
     for pivot in found:
-        for are_controls, own in ((False, pivot.models), (True, pivot.controls)):
-            for model, cells in own.items():
-                rows[are_controls].setdefault(model, {}).update(cells)
-    own, controls = (
-        {model: kind[model] for model in models or sorted(kind) if model in kind}
-        for kind in (rows[False], rows[True])
-    )
+        for model, cells in pivot.rows.items():
+            rows.setdefault(model, {}).update(cells)
+    ordered = {model: rows[model] for model in models or sorted(rows) if model in rows}
     shown = [column for board in boards for column in columns if column.task == board.task]
-    return _marked(Pivot("Models by tasks", shown, own, controls))
+    controls = {model for pivot in found for model in pivot.controls}
+    return _marked("Models by tasks", shown, ordered, controls)
 
 
 def caption(pivot: Pivot) -> str:
@@ -278,32 +280,29 @@ def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
     known = {model: rows[model] for model in sorted(rows)}
     for column in columns:
         _shade([own for model, own in known.items() if model not in controls], column.key)
-    own, blind = (
-        {model: cells for model, cells in known.items() if (model in controls) == are_controls}
-        for are_controls in (False, True)
-    )
-    return _marked(Pivot(title, columns, own, blind))
+    return _marked(title, columns, known, controls)
 
 
-def _marked(pivot: Pivot) -> Pivot:
+def _marked(
+    title: str,
+    columns: Sequence[Column],
+    rows: Mapping[str, Mapping[str, Cell]],
+    controls: Collection[str],
+) -> Pivot:
     """Return a table in which marks that all cells of a model share are moved to its name."""
+    own, blind = dict[str, dict[str, Cell]](), dict[str, dict[str, Cell]]()
     common: dict[str, str] = {}
-    rows: list[dict[str, dict[str, Cell]]] = []
-    for kind in (pivot.models, pivot.controls):
-        rows.append({})
-        for model, cells in kind.items():
-            marks = {key: _marks(cell) for key, cell in cells.items()}
-            shared = [
-                mark
-                for mark in next(iter(marks.values()))
-                if all(mark in own for own in marks.values())
-            ]
-            common[model] = "".join(shared)
-            rows[-1][model] = {
-                key: cell._replace(marks=[mark for mark in marks[key] if mark not in shared])
-                for key, cell in cells.items()
-            }
-    return pivot._replace(models=rows[0], controls=rows[1], marks=common)
+    for model, cells in rows.items():
+        marks = {key: _marks(cell) for key, cell in cells.items()}
+        first, *others = marks.values()
+        shared = [mark for mark in first if all(mark in own for own in others)]
+        common[model] = "".join(shared)
+        of_kind = blind if model in controls else own
+        of_kind[model] = {
+            key: cell._replace(marks=[mark for mark in marks[key] if mark not in shared])
+            for key, cell in cells.items()
+        }
+    return Pivot(title, columns, own, blind, common)
 
 
 def _marks(cell: Cell) -> list[str]:
@@ -378,29 +377,27 @@ def grid(pivot: Pivot) -> list[list[str]]:
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
     """Yield a line for each model, task and data set with a score, for CSV and JSON."""
     for pivot in found:
-        for is_control, rows in ((False, pivot.models), (True, pivot.controls)):
-            for model, cells in rows.items():
-                for column in pivot.columns:
-                    cell = cells.get(column.key)
-                    if cell and cell.entry.primary:
-                        score = cell.entry.primary
-                        low, high = score.ci95 or (None, None)
-                        yield {
-                            "paper": column.paper,
-                            "task": column.task,
-                            "data": cell.entry.data,
-                            "title": column.title,
-                            "score": column.score,
-                            "model": model,
-                            "control": is_control,
-                            "value": score.value,
-                            "ci95_low": low,
-                            "ci95_high": high,
-                            "n": score.n,
-                            "unit": score.unit,
-                            "chance": score.chance,
-                            "best": cell.entry.is_best,
-                            "apart": cell.is_apart,
-                            "trained_on": cell.trained_on,
-                            "notes": " | ".join(notes_of(cell.entry.row)),
-                        }
+        for (model, cells), column in product(pivot.rows.items(), pivot.columns):
+            cell = cells.get(column.key)
+            if cell and cell.entry.primary:
+                score = cell.entry.primary
+                low, high = score.ci95 or (None, None)
+                yield {
+                    "paper": column.paper,
+                    "task": column.task,
+                    "data": cell.entry.data,
+                    "title": column.title,
+                    "score": column.score,
+                    "model": model,
+                    "control": model in pivot.controls,
+                    "value": score.value,
+                    "ci95_low": low,
+                    "ci95_high": high,
+                    "n": score.n,
+                    "unit": score.unit,
+                    "chance": score.chance,
+                    "best": cell.entry.is_best,
+                    "apart": cell.is_apart,
+                    "trained_on": cell.trained_on,
+                    "notes": " | ".join(notes_of(cell.entry.row)),
+                }

@@ -48,11 +48,6 @@ class Entry(NamedTuple):
     data: str = ""
 
     @property
-    def label(self) -> str:
-        """The model's name, whether it is a control, and the prompt of a model that generates."""
-        return self.row.label
-
-    @property
     def reference(self) -> Published | None:
         """The paper's value for the primary score."""
         pairs = zip(self.row.scores, self.published, strict=True)

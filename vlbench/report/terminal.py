@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from rich.table import Table
 
 from vlbench.boards.board import Board
 from vlbench.catalog.specs import TaskSpec
@@ -11,33 +12,23 @@ from vlbench.errors import spaced
 from vlbench.report.leaders import Leaders
 from vlbench.report.rows import ties_mark
 from vlbench.report.table import Entry, ScoreTable, cells, key_of, other_scores, tables_of
-from vlbench.report.texts import number
+from vlbench.report.texts import number, plain_table
 from vlbench.results import Result
 
 # The columns that a narrow terminal keeps beside a score.
 KEPT = ("95 % interval", "n", "chance")
 
 
-class Texts(NamedTuple):
-    """A table as the arguments of `plain_table`."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str
-    optional: Sequence[str] = ()
-    numbers: bool = False
-
-
 def board_tables(
     board: Board,
     leaders: Mapping[str, Leaders],
     spec: TaskSpec | None = None,
-) -> list[Texts | str]:
+) -> list[Table | str]:
     """Return a table for each set of comparable rows, and one for the rows without scores.
 
     A table whose rows have notes is followed by a text of them.
     """
-    tables: list[Texts | str] = []
+    tables: list[Table | str] = []
     for table in tables_of(board, leaders, spec):
         tables += [score_table(table), *note_texts(table.notes)]
     rest = [row for row in board.results if row.status != "ok"]
@@ -45,7 +36,7 @@ def board_tables(
     return [*tables, *([reason_table(title, rest)] if rest else [])]
 
 
-def score_table(table: ScoreTable) -> Texts:
+def score_table(table: ScoreTable) -> Table:
     """Return a table of rows, with the other metrics under the primary score's conditions."""
     heads, at = table.heads, dict(table.primary.get("at", {}))
     others = [score for score in other_scores(table) if dict(score.at) == at]
@@ -55,10 +46,10 @@ def score_table(table: ScoreTable) -> Texts:
         beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
         matches = [own.get(key_of(score)) for score in others]
         values = [number(score.value, score.unit) if score else "" for score in matches]
-        rows.append([entry.label, _value(entry), *(beside[head] for head in heads), *values])
+        rows.append([entry.row.label, _value(entry), *(beside[head] for head in heads), *values])
     rows = [[cell or "-" for cell in row] for row in rows]
     optional = [name for name in columns[2:] if name not in KEPT]
-    return Texts(columns, rows, table.title, optional, numbers=True)
+    return plain_table(columns, rows, table.title, optional, numbers=True)
 
 
 def note_texts(notes: Sequence[str]) -> list[str]:
@@ -66,10 +57,10 @@ def note_texts(notes: Sequence[str]) -> list[str]:
     return ["".join(f"note: {note}\n" for note in notes)] if notes else []
 
 
-def reason_table(title: str, rows: Sequence[Result]) -> Texts:
+def reason_table(title: str, rows: Sequence[Result]) -> Table:
     """Return the results that have no scores, and the reason for each."""
     cells = [(row.model, row.status, row.reason) for row in rows]
-    return Texts(["model", "status", "why"], cells, f"{title}: without scores")
+    return plain_table(["model", "status", "why"], cells, f"{title}: without scores")
 
 
 def _value(entry: Entry) -> str:

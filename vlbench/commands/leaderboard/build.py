@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from vlbench.catalog.catalog import Catalog, load_catalog
@@ -23,17 +24,18 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
     The exit code is 1 if a figure of a task failed; its reason is logged.
     """
-    from vlbench.report.building import begins, build, why_no_summary
+    from vlbench.report.building import build, why_no_summary
 
-    if not any(arguments.output.glob("*.json")):
+    boards = {file.stem for file in arguments.output.glob("*.json")}
+    if not boards:
         raise UnknownNameError(f"no boards in {arguments.output}")
     catalog = load_catalog(arguments.include_path)
-    written, failed = build(arguments.output, catalog, _figures(arguments, catalog))
+    written, failed = build(arguments.output, catalog, _figures(arguments, catalog, boards))
     groups = {name: task.group for name, task in catalog.tasks.items() if task.group}
-    begun = [name for name, tasks in groups.items() if begins(arguments.output, tasks)]
+    begun = {name for name, tasks in groups.items() if boards & {*tasks}}
     kinds = Counter(file.relative_to(arguments.output).parts[0] for file in written)
     written_by_kind = ", ".join(f"{count} in {kind}/" for kind, count in sorted(kinds.items()))
-    lacking = sorted(set(begun) - {file.stem for file in written})
+    lacking = sorted(begun - {file.stem for file in written})
     return Answer(
         [
             f"wrote {counted(len(written), 'file')} below {arguments.output}: {written_by_kind}",
@@ -44,9 +46,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     )
 
 
-def _figures(arguments: argparse.Namespace, catalog: Catalog) -> dict[str, dict[str, Any]]:
+def _figures(
+    arguments: argparse.Namespace, catalog: Catalog, boards: Collection[str]
+) -> dict[str, dict[str, Any]]:
     """Return the functions that draw the figures of each task that has a board here."""
-    boards = {file.stem for file in arguments.output.glob("*.json")}
     tasks = [task for name, task in catalog.tasks.items() if task.figures and name in boards]
     if not tasks:
         return {}

@@ -23,25 +23,11 @@ from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
 from vlbench.report.texts import number, plain_table, score_name
 
-HEAD = (
-    *("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same"),
-    "items in clusters",
-)
-COLUMNS = (
-    *(
-        "task",
-        "metric",
-        "at",
-        "a",
-        "b",
-        "value_a",
-        "value_b",
-        "difference",
-        "ci95_low",
-        "ci95_high",
-    ),
-    *("unit", "higher_is_better", "p", "p_holm", "detectable", "items", "clusters"),
-)
+HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
+        "items in clusters")  # fmt: skip
+COLUMNS = ("task", "metric", "at", "a", "b", "value_a", "value_b", "difference", "ci95_low",
+           "ci95_high", "unit", "higher_is_better", "p", "p_holm", "detectable", "items",
+           "clusters")  # fmt: skip
 
 
 def add_options(compare: argparse.ArgumentParser) -> None:
@@ -134,10 +120,8 @@ def _table(compared: Sequence[Compared]) -> Table:
     rows = [_cells(one) for one in compared]
     table = plain_table(HEAD, rows, f"A: {a}\nB: {b}")
     table.columns[0].no_wrap, table.columns[0].min_width = False, 12
-    table.caption, table.caption_justify = (
-        Text(f"{_detectable(compared)}\n", "table.caption"),
-        "left",
-    )
+    table.caption = Text(f"{_detectable(compared)}\n", "table.caption")
+    table.caption_justify = "left"
     return table
 
 

@@ -92,7 +92,7 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
     text = PIVOTS[arguments.format](tables)
     scored = [column.task for one in tables for column in one.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
-    code = 0 if any(one.models or one.controls for one in tables) else FAILED
+    code = 0 if any(one.rows for one in tables) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)
     write_whole(arguments.to, text.encode())

@@ -63,9 +63,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
 
         built, _ = build(arguments.output, catalog)
     with _without_gc():
-        page, absent = _with_images(
-            read_page(arguments.output, catalog, findings), catalog, arguments
-        )
+        page = read_page(arguments.output, catalog, findings)
+        page, absent = _with_images(page, catalog, arguments)
         content = render(page)
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)

@@ -130,12 +130,9 @@ def _read(folder: Path) -> Answer:
 
 
 def _cells(one: MeanRating) -> list[str]:
-    less = (
-        "-"
-        if one.difference_from_human is None
-        else _with_interval(one.difference_from_human, "+.2f")
-    )
-    return [one.sheet, printed(one.system), _with_interval(one.mean, ".2f"), less]
+    less = one.difference_from_human
+    difference = _with_interval(less, "+.2f") if less else "-"
+    return [one.sheet, printed(one.system), _with_interval(one.mean, ".2f"), difference]
 
 
 def _with_interval(estimate: Estimate, form: str) -> str:

@@ -10,11 +10,11 @@ from rich.table import Table
 
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_output
+from vlbench.commands.parser import add_output, add_paper
 from vlbench.report.export import csv
 from vlbench.report.reproduction import (
     COLUMNS,
-    Reproduction,
+    Grid,
     find_papers,
     grids,
     lines,
@@ -32,13 +32,7 @@ NOTE = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the paper and the format."""
-    parser.add_argument(
-        "paper",
-        nargs="?",
-        default="",
-        metavar="PAPER",
-        help="the name of a file in tasks/**/findings/, or a paper's id; default: all",
-    )
+    add_paper(parser)
     parser.add_argument(
         "--format",
         choices=("csv", "md", "tex"),
@@ -55,27 +49,17 @@ def answer(arguments: argparse.Namespace) -> Answer:
     if arguments.format == "csv":
         rows = [line.numbers for one in reproductions for line in lines(one)]
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
+    if arguments.format:
+        form = import_module(f"vlbench.report.export.{arguments.format}")
+        return Answer([_formatted(form, grid) for one in reproductions for grid in grids(one)])
     shown: list[str | Table] = []
     for one in reproductions:
-        if arguments.format:
-            shown += _formatted(one, arguments.format)
-        else:
-            tables = [plain_table(grid.head, grid.rows) for grid in grids(one)]
-            shown += ["\n".join(summary(one)), *tables]
-    if not arguments.format and any(grids(one) for one in reproductions):
-        shown.append(NOTE)
-    return Answer(shown)
+        tables = [plain_table(grid.head, grid.rows) for grid in grids(one)]
+        shown += ["\n".join(summary(one)), *tables]
+    return Answer([*shown, *([NOTE] if any(map(grids, reproductions)) else [])])
 
 
-def _formatted(found: Reproduction, name: str) -> list[str | Table]:
-    """Return the tables in a format in which boards are exported."""
-    form: Any = import_module(f"vlbench.report.export.{name}")
-    return [
-        form.grid(
-            grid.title,
-            "l" * len(grid.head),
-            [[form.escaped(cell) for cell in row] for row in (grid.head, *grid.rows)],
-            NOTE,
-        ).removesuffix("\n")
-        for grid in grids(found)
-    ]
+def _formatted(form: Any, grid: Grid) -> str:
+    """Return a table in a format in which boards are exported."""
+    rows = [[form.escaped(cell) for cell in row] for row in (grid.head, *grid.rows)]
+    return str(form.grid(grid.title, "l" * len(grid.head), rows, NOTE)).removesuffix("\n")

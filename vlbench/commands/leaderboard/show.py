@@ -39,9 +39,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
             for board in boards
             for text in board_tables(board, leaders[board.task], catalog.tasks.get(board.task))
         ]
-        return Answer(
-            [one if isinstance(one, str) else plain_table(**one._asdict()) for one in texts]
-        )
+        return Answer(texts)
     found = pivots(boards, catalog, leaders)
     problems = [] if found else [f"no model has scores in {output}"]
     tables = []

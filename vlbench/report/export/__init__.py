@@ -99,7 +99,7 @@ def texts(entry: Entry) -> list[str]:
     """Return the cells of a printed row; a dash if a value is unknown."""
     score = entry.primary
     value = number(score.value, score.unit) + ties_mark(entry.row) if score else ""
-    return [one_line(cell) or "-" for cell in (entry.label, value, *cells(entry).values())]
+    return [one_line(cell) or "-" for cell in (entry.row.label, value, *cells(entry).values())]
 
 
 def higher_is_better(table: ScoreTable) -> bool | None:

@@ -12,40 +12,16 @@ from vlbench.files import harmless
 from vlbench.report.export import Selection
 from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
-from vlbench.results import Score
 
-COLUMNS = (
-    "task",
-    "version",
-    "model",
-    "metric",
-    "at",
-    "is_primary",
-    "value",
-    "stderr",
-    "ci95_low",
-    "ci95_high",
-    "n",
-    "unit",
-    "higher_is_better",
-    "chance",
-    "floors",
-    "published",
-    "published_where",
-    "difference",
-    "difference_in_stderr",
-    "against_leader",
-    "comparable",
-    "request",
-    "weights",
-    "adapter",
-    "data",
-    "data_name",
-    "vlbench",
-    "finished",
-    "paper",
-    "notes",
-)
+COLUMNS = ("task", "version", "model", "metric", "at", "is_primary", "value", "stderr", "ci95_low",
+           "ci95_high", "n", "unit", "higher_is_better", "chance", "floors", "published",
+           "published_where", "difference", "difference_in_stderr", "against_leader", "comparable",
+           "request", "weights", "adapter", "data", "data_name", "vlbench", "finished", "paper",
+           "notes")  # fmt: skip
+# The columns with a fact of the row, of the row's provenance, and of the score, by its name.
+OF_ROW = ("task", "version", "model", "comparable", "request", "paper")
+OF_PROVENANCE = ("weights", "adapter", "data", "vlbench")
+OF_SCORE = ("metric", "value", "stderr", "n", "unit", "chance")
 
 
 def text(selection: Selection) -> str:
@@ -66,43 +42,26 @@ def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _line(entry: Entry, i: int) -> dict[str, Any]:
     row, score, given = entry.row, entry.row.scores[i], entry.published[i]
+    low, high = score.ci95 or (None, None)
     is_primary = score is entry.primary
-    source = {k: str(row.provenance.get(k, "")) for k in ("weights", "adapter", "data", "vlbench")}
     return {
-        "task": row.task,
-        "version": row.version,
-        "model": row.model,
-        **_number(score),
+        **{name: getattr(row, name) for name in OF_ROW},
+        **{name: str(row.provenance.get(name, "")) for name in OF_PROVENANCE},
+        **{name: getattr(score, name) for name in OF_SCORE},
+        "at": _text(score.at),
         "is_primary": _truth(is_primary),
+        "ci95_low": low,
+        "ci95_high": high,
+        "higher_is_better": _truth(score.higher_is_better),
+        "floors": _text(score.floors),
         "published": given.value if given else None,
         "published_where": given.where if given else None,
         "difference": given.difference if given else None,
         "difference_in_stderr": given.in_stderr if given else None,
         "against_leader": entry.standing if is_primary else None,
-        "comparable": row.comparable,
-        "request": row.request,
-        **source,
         "data_name": entry.data,
         "finished": str(row.run.get("finished", "")),
-        "paper": row.paper,
         "notes": " | ".join(notes_of(row)),
-    }
-
-
-def _number(score: Score) -> dict[str, Any]:
-    low, high = score.ci95 or (None, None)
-    return {
-        "metric": score.metric,
-        "at": _text(score.at),
-        "value": score.value,
-        "stderr": score.stderr,
-        "ci95_low": low,
-        "ci95_high": high,
-        "n": score.n,
-        "unit": score.unit,
-        "higher_is_better": _truth(score.higher_is_better),
-        "chance": score.chance,
-        "floors": _text(score.floors),
     }
 
 

@@ -72,19 +72,12 @@ def evaluation_of(row: Result) -> str:
 def _data(entry: Entry) -> dict[str, Any]:
     row = entry.row
     details = {"data": str(row.provenance.get("data", UNKNOWN)), "data_name": entry.data}
-    dataset = hub_set(row)
-    if dataset is None:
-        return {
-            "dataset_name": loader_of(row),
-            "source_type": "other",
-            "additional_details": details,
-        }
-    return {
-        "dataset_name": dataset.repository,
-        "source_type": "hf_dataset",
-        "hf_repo": dataset.repository,
-        "additional_details": details | {"revision": dataset.revision},
-    }
+    named = {"dataset_name": loader_of(row), "source_type": "other"}
+    if dataset := hub_set(row):
+        named = {"dataset_name": dataset.repository, "source_type": "hf_dataset"}
+        named["hf_repo"] = dataset.repository
+        details["revision"] = dataset.revision
+    return {**named, "additional_details": details}
 
 
 def _metric(score: Score) -> dict[str, Any]:

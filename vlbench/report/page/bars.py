@@ -41,13 +41,11 @@ def bar(score: Score | None, scale: Scale) -> str:
     if score is None:
         return ""
     floor = hardest_floor(score)
-    given: list[tuple[str, float | None]] = [
-        ("v", score.value),
-        *zip("lh", score.ci95 or (), strict=False),
-    ]
-    given += [("k", score.chance), ("f", floor[1] if floor else None)]
-    given += [("z", 0.0)] if scale.low < 0.0 else []
-    return " ".join(["b", *(f"{name}{scale.step(x)}" for name, x in given if x is not None)])
+    low, high = score.ci95 or (None, None)
+    given = {"v": score.value, "l": low, "h": high, "k": score.chance}
+    given |= {"f": floor[1] if floor else None, "z": 0.0 if scale.low < 0.0 else None}
+    steps = (f"{name}{scale.step(x)}" for name, x in given.items() if x is not None)
+    return " ".join(["b", *steps])
 
 
 def rules(names: Iterable[str] = "vlhkfz") -> str:

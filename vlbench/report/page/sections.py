@@ -229,17 +229,12 @@ def _row_figures(output: Path, section: Section) -> list[Path]:
     """Return the figures that `build` has drawn of single models whose row has a score."""
     if section.is_outdated or not (section.spec and section.spec.figures):
         return []
-    files = [
-        _file(output, f"{section.name}/{file.stem}")
-        for file in sorted((output / "figures" / section.name).glob("*.svg"))
-    ]
+    stems = [file.stem for file in sorted((output / "figures" / section.name).glob("*.svg"))]
     names = figure_names(section.board.results)
     own = tuple(f"{name}_" for name in names)
-    return [
-        file
-        for file in files
-        if file.is_file() and (file.stem in names or file.stem.startswith(own))
-    ]
+    known = [stem for stem in stems if stem in names or stem.startswith(own)]
+    files = [_file(output, f"{section.name}/{stem}") for stem in known]
+    return [file for file in files if file.is_file()]
 
 
 def _file(output: Path, name: str) -> Path:
