@@ -65,7 +65,8 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
         raise DataError(
             f"words of captions: Java returned {len(lines_out) - 1} of {len(lines)} lines"
         )
-    return [_without_punctuation(line) for line in lines_out[:-1]]
+    words_out = [line.rstrip().split(" ") for line in lines_out[:-1]]
+    return [" ".join(word for word in one if word not in PUNCTUATION) for one in words_out]
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
@@ -78,10 +79,6 @@ def plain_words(captions: Sequence[str]) -> list[str]:
         ['A  cat, asleep.']
     """
     return [" ".join(caption.splitlines()) for caption in captions]
-
-
-def _without_punctuation(line: str) -> str:
-    return " ".join(word for word in line.rstrip().split(" ") if word not in PUNCTUATION)
 
 
 def require_installed(names: Iterable[str]) -> None:

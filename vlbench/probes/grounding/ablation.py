@@ -162,9 +162,10 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
     counts |= {"clusters": clusters}
     named = [f"best heads, layer-head from 0: {_named(best)}"] if best_heads else []
-    scores = measured if len(measured) <= MOST_SCORES else _of_no_layer(measured)
+    # The table has all scores.
+    of_no_layer = [one for one in measured if "layer" not in one.score.at]
     outcome = outcome_of(
-        scores,
+        measured if len(measured) <= MOST_SCORES else of_no_layer,
         counts | count_truncated(model, [*chain(*asks.options)]),
         [CAVEAT, cost, *named],
         {"drops": _table(measured)},
@@ -313,11 +314,6 @@ def _refuse_shared(rows: Split, others: Split, name: str) -> None:
     if first & second:
         count = len(first & second)
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
-
-
-def _of_no_layer(measured: Sequence[Measured]) -> list[Measured]:
-    """Return the scores that are not of a single layer; the table has all scores."""
-    return [one for one in measured if "layer" not in one.score.at]
 
 
 def _named(heads: Sequence[Head]) -> str:

@@ -142,12 +142,8 @@ def report(
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
-    measured, table, of_floors, counts_by_rule = (
-        list[Measured](),
-        list[Measured](),
-        list[str](),
-        dict[str, int](),
-    )
+    measured, table = list[Measured](), list[Measured]()
+    of_floors, counts_by_rule = list[str](), dict[str, int]()
     for one in asked:
         of_items = np.array([categories[row] for row in one.rows] if categories else [])
         by_category = {name: of_items == name for name in scored}
@@ -212,10 +208,8 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         weights[kept] = 1 / kept.sum()
     places = torch.from_numpy(np.flatnonzero(weights))
     scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
-    credit, examples = (
-        (asked.own.credit[places] * scale).numpy(),
-        asked.examples.select(places.tolist()),
-    )
+    credit = (asked.own.credit[places] * scale).numpy()
+    examples = asked.examples.select(places.tolist())
     mean = Score(
         f"{asked.metric}_macro",
         n=len(places),
@@ -253,8 +247,7 @@ def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, in
 def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
     """Return a note for each blind floor that is nearer to 1 than to chance."""
     notes = []
-    every = {"": np.ones(len(asked.rows), bool)}
-    for category, kept in {**every, **by_category}.items():
+    for category, kept in {"": np.ones(len(asked.rows), bool), **by_category}.items():
         chance = float(asked.chance[kept].mean())
         for name in asked.blind:
             value = float(asked.floors[name][kept].mean())
