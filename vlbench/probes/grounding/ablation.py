@@ -43,7 +43,7 @@ from vlbench.engine.asking import Asker, way_of
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, gain_over_draws
-from vlbench.metrics.intervals import clustered_fraction
+from vlbench.metrics.intervals import clustered_mean
 from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
@@ -299,8 +299,7 @@ def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[It
 def _accuracy(choice: Choice, asks: Asks) -> Measured:
     credit, answers = choice.credit.numpy(), [own[0] for own in asks.right]
     guessed = [len(own) / len(of) for own, of in zip(asks.right, asks.options, strict=True)]
-    _, places = np.unique(asks.examples.clusters, return_inverse=True)
-    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    estimate = clustered_mean(credit, asks.examples.clusters)
     chance = float(np.mean(guessed))
     score = Score("accuracy", n=len(credit), chance=chance, **estimate._asdict())
     said = answers_among(asks.options, choice.chosen, answers)
