@@ -212,9 +212,10 @@ def says(monkeypatch):
     return start
 
 
-def test_without_its_parser_spice_is_absent(tmp_path):
+def test_without_its_parser_spice_is_absent(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
     with pytest.raises(DataAbsent, match=r"stanford-corenlp-full-2015-12-09\.zip.*put it at"):
-        find_spice(tmp_path)
+        find_spice()
 
 
 def test_the_parser_lies_below_the_data(tmp_path, monkeypatch):
@@ -222,7 +223,7 @@ def test_the_parser_lies_below_the_data(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     [(folder / name).touch() for name in PARSER]
     monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
-    assert find_spice(None) == [folder / name for name in PARSER]
+    assert find_spice() == [folder / name for name in PARSER]
 
 
 def test_scores_come_in_the_order_of_the_captions(says):

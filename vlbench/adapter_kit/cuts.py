@@ -145,7 +145,7 @@ def without(
             gone = [head for at, head in cut.heads if at == number]
             if gone:
                 zero = _zeroing(gone, layer.heads)
-                hooks.callback(layer.projection.register_forward_pre_hook(zero).remove)
+                hooks.enter_context(layer.projection.register_forward_pre_hook(zero))
             looks = [look for look in cut.looks if look.layers[0] <= number < look.layers[1]]
             if not looks:
                 continue
@@ -154,11 +154,10 @@ def without(
                 for projection in {*layer.projections.values()}:
                     own = [pair for pair, one in layer.projections.items() if one is projection]
                     silence = _silencing([pair in pairs for pair in own])
-                    hooks.callback(projection.register_forward_hook(silence).remove)
+                    hooks.enter_context(projection.register_forward_hook(silence))
             else:
                 hook = _blocking(looks, positions)
-                handle = layer.module.register_forward_pre_hook(hook, with_kwargs=True)
-                hooks.callback(handle.remove)
+                hooks.enter_context(layer.module.register_forward_pre_hook(hook, with_kwargs=True))
         yield
 
 

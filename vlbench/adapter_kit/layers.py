@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -70,12 +70,10 @@ class HookedLayers:
         Raises CannotDo at the end if a layer was not reached.
         """
         vectors = dict[str, Tensor]()
-        hooks = [self._hook(name, vectors, count) for name in wanted]
-        try:
+        with ExitStack() as hooks:
+            for name in wanted:
+                hooks.enter_context(self._hook(name, vectors, count))
             yield vectors
-        finally:
-            for hook in hooks:
-                hook.remove()
         if unreached := [name for name in wanted if name not in vectors]:
             why = "these images do not pass through this layer; leave it out"
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
@@ -110,18 +108,13 @@ class HookedLayers:
     def _outputs(self, parts: Mapping[str, nn.Module], pixels: Tensor) -> dict[str, Tensor]:
         """Return the outputs of modules that run once and return maps or tokens of images."""
         runs: list[tuple[str, Any]] = []
-        hooks = [
-            module.register_forward_hook(
-                lambda _, __, output, name=name: runs.append((name, _tensor(output)))
-            )
-            for name, module in parts.items()
-        ]
-        try:
-            with torch.no_grad(), evaluating(self._model):
-                self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with ExitStack() as hooks, torch.no_grad(), evaluating(self._model):
+            for name, module in parts.items():
+                hook = module.register_forward_hook(
+                    lambda _, __, output, name=name: runs.append((name, _tensor(output)))
+                )
+                hooks.enter_context(hook)
+            self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
         names = [name for name, _ in runs]
         return {n: x for n, x in runs if names.count(n) == 1 and _is_spread(x, TRIED)}
 

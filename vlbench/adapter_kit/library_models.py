@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,12 +172,7 @@ def hub_file(repository: str, file: str, revision: str, instead: str) -> Path:
     """
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - reads HF_HUB_OFFLINE on import
 
-    obstacle = hub_obstacle()
-    options: dict[str, Any] = {"revision": revision, "local_files_only": bool(obstacle)}
-    try:
-        return Path(hf_hub_download(repository, file, **options))
-    except (OSError, ValueError) as error:
-        raise _refusal(error, obstacle, f"{repository}, revision {revision},", instead) from error
+    return _download(partial(hf_hub_download, filename=file), repository, revision, instead)
 
 
 def hub_folder(repository: str, patterns: Sequence[str], revision: str, instead: str) -> Path:
@@ -186,10 +182,15 @@ def hub_folder(repository: str, patterns: Sequence[str], revision: str, instead:
     """
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - reads HF_HUB_OFFLINE on import
 
+    download = partial(snapshot_download, allow_patterns=[*patterns])
+    return _download(download, repository, revision, instead)
+
+
+def _download(load: Callable[..., str], repository: str, revision: str, instead: str) -> Path:
+    """Return the path that a function of the hub's library returns; offline, from the cache."""
     obstacle = hub_obstacle()
-    options: dict[str, Any] = {"revision": revision, "local_files_only": bool(obstacle)}
     try:
-        return Path(snapshot_download(repository, allow_patterns=[*patterns], **options))
+        return Path(load(repository, revision=revision, local_files_only=bool(obstacle)))
     except (OSError, ValueError) as error:
         raise _refusal(error, obstacle, f"{repository}, revision {revision},", instead) from error
 

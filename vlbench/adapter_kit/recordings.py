@@ -103,7 +103,8 @@ class Recordings:
                 for several in known.get(key, {}).values():
                     if several:
                         record = several.pop(0)
-                        own.append(_reply(record, item))
+                        count = len(record.said if isinstance(record.said, list) else item.texts)
+                        own.append(Reply(record.order or tuple(range(count)), record.said))
                         differ += self._differs(record, own[-1], item)
             found.append(own)
         asked = {*map(_about_item, items)} | {*range(len(items))}
@@ -159,11 +160,6 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
 def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
     """Return the `about` of an item's records."""
     return item.image, (*([item.question] if item.question else []), *item.texts)
-
-
-def _reply(record: _Record, item: Asked) -> Reply:
-    count = len(record.said) if isinstance(record.said, list) else len(item.texts)
-    return Reply(record.order or tuple(range(count)), record.said)
 
 
 def _files(path: Path) -> list[Path]:

@@ -109,7 +109,7 @@ def file_images(root: Path, names: Sequence[str], *, listed: str = "") -> Column
         raise DataError(f"{absent[0]:.200} is missing ({which}); fetch the images")
     pixels, encoded = list[str](), list[str]()
     for name in names:
-        (pixels if is_lossless(name) else encoded).append(name)
+        (pixels if name.lower().endswith(LOSSLESS) else encoded).append(name)
     known = _file_digests(root, pixels, "rgb pixels", partial(_filepixels_digest, root))
     known |= _file_digests(root, encoded, "bytes", partial(_file_bytes_digest, root))
     decode, measure = partial(read_image, root), partial(_size_in_file, root)
@@ -154,11 +154,6 @@ def labelled(images: Column, labels: Sequence[int], *, classes: int, where: str)
     if wrong:
         raise DataError(f"{where}: label {wrong[0]} is not in 0..{classes - 1}")
     return Split({"image": images, "label": value_column([int(label) for label in labels])})
-
-
-def is_lossless(name: str) -> bool:
-    """Return whether a file's suffix names a lossless format."""
-    return name.lower().endswith(LOSSLESS)
 
 
 def read_image(root: Path, name: str) -> Image:

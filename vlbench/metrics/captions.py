@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -65,7 +64,8 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
         raise DataError(
             f"words of captions: Java returned {len(lines_out) - 1} of {len(lines)} lines"
         )
-    return [_without_punctuation(line) for line in lines_out[:-1]]
+    words_out = [line.rstrip().split(" ") for line in lines_out[:-1]]
+    return [" ".join(word for word in one if word not in PUNCTUATION) for one in words_out]
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
@@ -78,10 +78,6 @@ def plain_words(captions: Sequence[str]) -> list[str]:
         ['A  cat, asleep.']
     """
     return [" ".join(caption.splitlines()) for caption in captions]
-
-
-def _without_punctuation(line: str) -> str:
-    return " ".join(word for word in line.rstrip().split(" ") if word not in PUNCTUATION)
 
 
 def require_installed(names: Iterable[str]) -> None:
@@ -111,9 +107,9 @@ class CaptionScore(NamedTuple):
 class CaptionMetrics:
     """The metrics of these names, a context manager that ends METEOR's process.
 
-    `words` tokenises texts; `spice_folder` contains the jars that SPICE needs, by default
-    $VLBENCH_DATA/spice. Raises SpecError for an unknown metric, DataAbsent if Java, a package or a
-    jar is absent, and DataError for a metric of `evaluate` that cannot be loaded.
+    `words` tokenises texts; $VLBENCH_DATA/spice contains the jars that SPICE needs. Raises
+    SpecError for an unknown metric, DataAbsent if Java, a package or a jar is absent, and DataError
+    for a metric of `evaluate` that cannot be loaded.
     """
 
     def __init__(
@@ -121,7 +117,6 @@ class CaptionMetrics:
         names: Sequence[str] = CAPTION_METRICS[:-1],
         *,
         words: Words = treebank_words,
-        spice_folder: Path | None = None,
     ) -> None:
         others = [name for name in names if name.startswith(PREFIX)]
         unknown = sorted(set(names) - set(CAPTION_METRICS) - set(others))
@@ -134,7 +129,7 @@ class CaptionMetrics:
         scorers: dict[str, Scorer] = {**dict.fromkeys(BLEU, _bleu)}
         scorers |= {"rouge_l": _rouge, "cider": _cider}
         if "spice" in names:
-            scorers["spice"] = partial(spice, jars=find_spice(spice_folder))
+            scorers["spice"] = partial(spice, jars=find_spice())
         if "meteor" in names:
             scorers["meteor"] = self._open.enter_context(Meteor()).statistics
         self._names = list(names)

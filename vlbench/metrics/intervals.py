@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vlbench.errors import TooFewRows
 
@@ -216,6 +216,18 @@ def clustered_fraction(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
         (0.75, 0.25)
     """
     return clustered_fractions(hits[:, None], counts)[0]
+
+
+def clustered_mean(credit: NDArray[Any], clusters: ArrayLike) -> Estimate:
+    """Return the mean of credits [N] in [0, 1] of items; `clusters` [N] name the cluster of each.
+
+    Example:
+        >>> estimate = clustered_mean(np.array([1, 1, 1, 0]), ["a", "a", "b", "b"])
+        >>> estimate.value, round(estimate.stderr, 4)  # as in `clustered_fraction`
+        (0.75, 0.25)
+    """
+    places = np.unique(clusters, return_inverse=True)[1].ravel()
+    return clustered_fraction(np.bincount(places, credit), np.bincount(places))
 
 
 def mean_of_trials(credit: NDArray[Any]) -> Estimate:

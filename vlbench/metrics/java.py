@@ -202,12 +202,12 @@ def _line(caption: str, references: Sequence[str]) -> str:
     return " ||| ".join(("SCORE", *texts))
 
 
-def find_spice(folder: Path | None) -> list[Path]:
-    """Return the parser's jars in or below a folder, by default $VLBENCH_DATA/spice.
+def find_spice() -> list[Path]:
+    """Return the parser's jars in or below $VLBENCH_DATA/spice.
 
     Raises DataAbsent if a jar is absent.
     """
-    folder = folder or Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
+    folder = Path(os.environ.get("VLBENCH_DATA", "data")) / "spice"
     files = [next(iter(sorted(folder.rglob(name))), None) for name in PARSER]
     if None in files:
         names = " and ".join(PARSER)

@@ -99,11 +99,11 @@ def test_a_killed_training_resumes_at_its_last_checkpoint(monkeypatch, tmp_path)
         [],
     )
 
-    def counted(state, pairs, turn):
-        done.append(turn.epochs)
+    def counted(state, pairs, training, device, **options):
+        done.append(training.epochs)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return advance(state, pairs, turn)
+        return advance(state, pairs, training, device, **options)
 
     monkeypatch.setattr(network, "advance", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -116,7 +116,7 @@ def test_a_killed_training_resumes_at_its_last_checkpoint(monkeypatch, tmp_path)
 def test_what_is_trained_once_is_shared_and_other_training_is_not(monkeypatch, tmp_path):
     engine = Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path))
     one = trained(engine=engine)
-    monkeypatch.setattr(network, "advance", None)
+    monkeypatch.setattr(network, "_loss", None)
     assert same(trained(engine=engine), one)
     for other in ({"epochs": 5}, {"batch_size": 8}, {"seed": 1}, {"layer_normed": False}):
         with pytest.raises(TypeError, match="not callable"):

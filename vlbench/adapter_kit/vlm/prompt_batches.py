@@ -166,14 +166,11 @@ class SharedPrefix(Runner):
 def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
     """Run the first `length` ids of a batch of one, with its image."""
     seen: list[Tensor | None] = []
-    watch = model.get_decoder().register_forward_pre_hook(
-        lambda _, __, given: seen.append(given.get("position_ids")), with_kwargs=True
-    )
     first = {k: v[:, :length] if k in PER_TOKEN else v for k, v in inputs.items()}
-    try:
+    with model.get_decoder().register_forward_pre_hook(
+        lambda _, __, given: seen.append(given.get("position_ids")), with_kwargs=True
+    ):
         output = model(**first, use_cache=True, logits_to_keep=1)
-    finally:
-        watch.remove()
     positions = seen[0]
     start = length if positions is None else int(positions.max()) + 1
     axes = 0 if positions is None or positions.ndim < 3 else len(positions)

@@ -145,8 +145,7 @@ class Stages:
                 names = wanted & {f"language.{number}@image", f"language.{number}@end"}
                 if names:
                     layer = decoder if last else decoder.layers[number - 1]
-                    hook = layer.register_forward_hook(self._pooling(names, found))
-                    hooks.callback(hook.remove)
+                    hooks.enter_context(layer.register_forward_hook(self._pooling(names, found)))
             yield
 
     def _pooling(self, names: set[str], found: dict[str, Tensor]) -> Callable[..., None]:

@@ -83,7 +83,9 @@ def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentenc
     can ask for it.
     """
     view = _withhold(view, rng)
-    sentences = {sentence.text(): sentence for sentence in [_complete(view, rng)]}
+    forms = (_shows, _there, _fragment, _picture_of)
+    complete = forms[int(rng.integers(len(forms)))](view, rng)
+    sentences = {complete.text(): complete}
     while len(sentences) < count:
         for i in rng.permutation(len(TEMPLATES)).tolist():
             sentence = TEMPLATES[i](view, rng)
@@ -112,11 +114,6 @@ def _withhold(view: SceneView, rng: Generator) -> SceneView:
         view.background,
         view.count,
     )
-
-
-def _complete(view: SceneView, rng: Generator) -> Sentence:
-    forms = (_shows, _there, _fragment, _picture_of)
-    return forms[int(rng.integers(len(forms)))](view, rng)
 
 
 def _shows(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:

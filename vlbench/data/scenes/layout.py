@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -151,9 +151,14 @@ def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
     # Close enough that a thing sometimes hides a part of another thing.
     loose = np.flatnonzero(tightest > 0.7)
     best = draws[loose[0] if len(loose) else tightest.argmax()]
+    return at_centres(things, best)
+
+
+def at_centres(things: Sequence[Thing], centres: Iterable[Sequence[float]]) -> list[Thing]:
+    """Return things moved to these centres."""
     return [
         replace(thing, centre=(float(x), float(y)))
-        for thing, (x, y) in zip(things, best, strict=True)
+        for thing, (x, y) in zip(things, centres, strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from vlbench.data.scenes.grammar import NUMBERS
-from vlbench.data.scenes.layout import Scene, Thing, backdrop_of, paint_of, thing_of
+from vlbench.data.scenes.layout import Scene, Thing, at_centres, backdrop_of, paint_of, thing_of
 from vlbench.data.scenes.world import (
     CATEGORY,
     COLOURS,
@@ -213,10 +213,7 @@ def _placed(things: Sequence[Thing], rng: Generator, *, across: bool) -> list[Th
     beside = rng.uniform(low, high - ASIDE) + rng.uniform(0, ASIDE, 2)
     centres = [(first, beside[0]), (second, beside[1])]
     centres = centres if across else [(y, x) for x, y in centres]
-    return [
-        replace(thing, centre=(float(x), float(y)))
-        for thing, (x, y) in zip(things, centres, strict=True)
-    ]
+    return at_centres(things, centres)
 
 
 def _scattered(things: Sequence[Thing], rng: Generator) -> list[Thing]:
@@ -228,10 +225,7 @@ def _scattered(things: Sequence[Thing], rng: Generator) -> list[Thing]:
         gaps = np.linalg.norm(centres[:, None] - centres, axis=-1)
         if (gaps >= touching).all():
             break
-    return [
-        replace(thing, centre=(float(x), float(y)))
-        for thing, (x, y) in zip(things, centres, strict=True)
-    ]
+    return at_centres(things, centres)
 
 
 def _enumerated(opening: str, things: Sequence[Thing]) -> Image:

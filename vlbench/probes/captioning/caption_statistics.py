@@ -130,7 +130,7 @@ def available_metrics(names: Sequence[str]) -> tuple[list[str], list[str]]:
     kept, notes = list(names), []
     if "spice" in names:
         try:
-            find_spice(None)
+            find_spice()
         except DataAbsent as error:
             kept.remove("spice")
             notes.append(f"SPICE is left out: {error}")

@@ -253,16 +253,14 @@ def read_vocabulary(file: Path) -> Vocabulary:
     if not isinstance(words, dict) or not 0 < len(words) <= MOST_WORDS:
         raise WeightsError(f"{file} has no words under 'ix_to_word'")
     listed = [words.get(str(i + 1)) for i in range(len(words))]
-    gaps = [i + 1 for i, word in enumerate(listed) if not _is_word(word)]
+    gaps = [
+        i for i, word in enumerate(listed, 1) if not isinstance(word, str) or [word] != word.split()
+    ]
     if gaps:
         raise WeightsError(f"{file}: number {gaps[0]} of 'ix_to_word' is not a word")
     if len(set(listed)) < len(listed):
         raise WeightsError(f"{file}: 'ix_to_word' has a word twice")
     return Vocabulary(tuple(str(word) for word in listed))
-
-
-def _is_word(word: object) -> bool:
-    return isinstance(word, str) and [word] == word.split()
 
 
 def _sizes(state: dict[str, Any], file: Path) -> Sizes:

@@ -74,11 +74,6 @@ class Noise(NamedTuple):
         )
         return torch.searchsorted(below / below[:, -1:], drawn, right=True)[:, 0]
 
-    def mistaken(self, n: int) -> Tensor:
-        """Return the rows of n that read a predicted word instead of the true word."""
-        drawn = torch.rand(n, generator=self.rng, device=self.rng.device)
-        return (drawn < self.sampling).nonzero()[:, 0]
-
 
 # Maps words [...] to their terms of the gates [..., 5 H].
 Read = Callable[[Tensor], Tensor]
@@ -171,10 +166,11 @@ class FcCaptioner(nn.Module):
 
     def _mistaken(self, gates: Tensor, output: Tensor, noise: Noise, read: Read) -> Tensor:
         """Return the terms of rows in the gates; some rows read a predicted word."""
-        rows = noise.mistaken(len(gates))
+        drawn = torch.rand(len(gates), generator=noise.rng, device=noise.rng.device)
+        rows = (drawn < noise.sampling).nonzero()[:, 0]
         with torch.no_grad():
-            drawn = noise.draw(self.log_probabilities(output[rows]).exp())
-        return gates.index_put((rows,), read(drawn))
+            words = noise.draw(self.log_probabilities(output[rows]).exp())
+        return gates.index_put((rows,), read(words))
 
     def lstm_step(self, read: Tensor, state: State) -> State:
         """Return the state after a step; `read` [N, 5 H] are the input's terms in the gates."""

@@ -141,13 +141,11 @@ def _preferences(
     """Return how often references and favourites win, and the number of distinct favourites."""
     kinds, examples = subjects.kinds, subjects.examples
     pair = {kind: kinds[kind] for kind in (FAVOURITES, REFERENCE)}
-    of_another, by_text = (
-        match_scores(scorer, pair, others),
-        {
-            kind: np.stack([text(list(of_seed)).numpy() for of_seed in captions])
-            for kind, captions in pair.items()
-        },
-    )
+    of_another = match_scores(scorer, pair, others)
+    by_text = {
+        kind: np.stack([text(list(of_seed)).numpy() for of_seed in captions])
+        for kind, captions in pair.items()
+    }
     own, another = (_prefer_reference(one, scorer.log_odds) for one in (scores, of_another))
     alone = _prefer_reference(by_text, log_odds=True)
     floors = {"another_image": another.mean, "text_only": alone.mean}

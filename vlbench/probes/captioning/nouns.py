@@ -9,7 +9,6 @@ order), independent of context; a word that does not occur there has the tag X.
 from __future__ import annotations
 
 import importlib
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from numpy.random import Generator
 
 from vlbench.data.category_words import singulars
 from vlbench.data.records import Data, Split
+from vlbench.data.spacy_pipelines import load_pipeline
 from vlbench.engine import Engine
-from vlbench.errors import DataAbsent, PackageAbsent, TooFewRows
+from vlbench.errors import DataAbsent, TooFewRows
 from vlbench.metrics.language_model import EDGES, words_of
 
 NOUN, PUNCTUATION, UNKNOWN = "NOUN", "PUNCT", "X"
@@ -192,13 +192,7 @@ def _tag_counts(tagged: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 def _spacy_tagger(name: str) -> tuple[Tagger, list[str]]:
     """Return a tagger by a spaCy pipeline, and its versions."""
-    try:
-        # The package is optional, and its import takes seconds: only tasks with a pipeline need it.
-        spacy = importlib.import_module("spacy")
-        pipeline = spacy.load(name)
-    except (ImportError, OSError) as error:
-        commands = "pip install spacy", f"spacy download {shlex.quote(name)}"
-        raise PackageAbsent(f"the spaCy pipeline '{name}'", *commands) from error
+    spacy, pipeline = load_pipeline(name)
     tokens = importlib.import_module("spacy.tokens")
 
     def tag(texts: Sequence[Sequence[str]]) -> list[list[str]]:

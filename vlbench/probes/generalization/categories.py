@@ -14,15 +14,17 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import join_items, under
+from vlbench.metrics.intervals import mean_of_seeds, wilson
+from vlbench.metrics.items import Answers, Measured, join_items, trials, under
+from vlbench.metrics.ranking import Choice
 from vlbench.probes.by_layer import with_option
-from vlbench.results import Outcome, Score
+from vlbench.results import At, Outcome, Score
 
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
 
@@ -106,6 +108,26 @@ def _require_once(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"categories: class '{twice[0]}' is named twice; name it once")
+
+
+def measured_accuracy(
+    metric: str, choices: Sequence[Choice], data: Data, split: str, at: At | None = None
+) -> Measured:
+    """Return the mean accuracy of several trainings' choices for the images of a split."""
+    rows = data.splits[split]
+    label = torch.from_numpy(labels(rows))
+    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
+    score = Score(
+        metric=metric,
+        at=at or {},
+        n=len(label),
+        chance=1 / len(data.classes),
+        floors={"majority_class": int(label.bincount().amax()) / len(label)},
+        draws=credit.mean(1).tolist() if len(credit) > 1 else [],
+        **mean_of_seeds(credit.numpy())._asdict(),
+    )
+    answers = Answers(data.classes, trials(chosen), label)
+    return Measured(score, rows["image"].examples(), trials(credit), answers)
 
 
 def guess_score(

@@ -120,7 +120,7 @@ def pair_names(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:
     """
     whole = _pairs(*([[_normal(name)] for name in side] for side in (names, classes)))
     synonyms = [
-        [_synonyms(name) if i not in done else [] for i, name in enumerate(side)]
+        [[*map(_normal, name.split(","))] if i not in done else [] for i, name in enumerate(side)]
         for side, done in ((names, set(whole.values())), (classes, set(whole)))
     ]
     return whole | _pairs(*synonyms)
@@ -185,10 +185,6 @@ def _normal(name: str) -> str:
     """Return a name in lower case: its words of letters and digits, joined by single blanks."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join(re.findall(r"[^\W_]+", folded))
-
-
-def _synonyms(name: str) -> list[str]:
-    return list(map(_normal, name.split(",")))
 
 
 def _numbers(names: Sequence[str]) -> list[int]:

@@ -29,8 +29,8 @@ from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.intervals import estimate_of_sums, log_ends, mean_of_seeds, ratio
-from vlbench.metrics.items import Answers, Measured, outcome_of, trials
+from vlbench.metrics.intervals import estimate_of_sums, log_ends, ratio
+from vlbench.metrics.items import Measured, outcome_of, trials
 from vlbench.metrics.probe_worth import (
     PERCENT,
     Probe,
@@ -41,7 +41,7 @@ from vlbench.metrics.probe_worth import (
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, require_finite
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.categories import parted
+from vlbench.probes.generalization.categories import measured_accuracy, parted
 from vlbench.probes.generalization.linear import require_train_images
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
@@ -213,7 +213,10 @@ def _measure(
     by_end.append((problem.answer(whole, problem.right),))
     return [
         *_code_lengths(sent, problem.classes, data, _clusters(problem, data, types)),
-        *(_accuracy(end, of_end, data) for end, of_end in zip(ends, by_end, strict=True)),
+        *(
+            measured_accuracy("accuracy", of_end, data, "test", {"train_images": end})
+            for end, of_end in zip(ends, by_end, strict=True)
+        ),
         *([_selectivity(problem, whole, data, types, seeds)] if types is not None else []),
     ]
 
@@ -295,23 +298,6 @@ def _code_lengths(
 def _draws(values: Any) -> list[float]:
     """Return the values of several trials; empty for a single trial."""
     return [float(value) for value in values] if len(values) > 1 else []
-
-
-def _accuracy(images: int, choices: Sequence[Choice], data: Data) -> Measured:
-    rows = data.splits["test"]
-    right = torch.from_numpy(labels(rows))
-    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
-    score = Score(
-        "accuracy",
-        at={"train_images": images},
-        n=len(right),
-        chance=1 / len(data.classes),
-        floors={"majority_class": int(right.bincount().amax()) / len(right)},
-        draws=_draws(credit.mean(1)),
-        **mean_of_seeds(credit.numpy())._asdict(),
-    )
-    answers = Answers(data.classes, trials(chosen), right)
-    return Measured(score, rows["image"].examples(), trials(credit), answers)
 
 
 def _selectivity(

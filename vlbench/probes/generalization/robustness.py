@@ -32,7 +32,7 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers, Measured, outcome_of
-from vlbench.probes.generalization.categories import of_classes
+from vlbench.probes.generalization.categories import guess_score, of_classes
 from vlbench.probes.generalization.rpgd import (
     ATTACKS,
     GOALS,
@@ -126,7 +126,9 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         )
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
     tested = TestImages(test, data.classes)
-    measured = [_clean_accuracy(clean, tested)]
+    right = torch.from_numpy(labels(test))
+    accuracy = guess_score("clean_accuracy", clean.right, right, classes)
+    measured = [tested.measured(accuracy, clean.right, clean.chosen)]
     for one in attacks:
         measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
     blind = [] if has_gradient else [BLIND_NOTE.format(len(first))]
@@ -176,19 +178,6 @@ def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[B
         )
         for number, start in enumerate(range(0, len(test), size))
     ]
-
-
-def _clean_accuracy(clean: Predictions, tested: TestImages) -> Measured:
-    right = labels(tested.split)
-    n = len(right)
-    score = Score(
-        metric="clean_accuracy",
-        n=n,
-        chance=1 / len(tested.classes),
-        floors={"majority_class": int(np.bincount(right).max()) / n},
-        **wilson(float(clean.right.sum()), n)._asdict(),
-    )
-    return tested.measured(score, clean.right, clean.chosen)
 
 
 def _successes(

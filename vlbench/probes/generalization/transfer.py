@@ -28,12 +28,11 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.errors import require_known
-from vlbench.metrics.intervals import mean_of_seeds
-from vlbench.metrics.items import Answers, Measured, outcome_of, trials
-from vlbench.metrics.ranking import Choice, all_equal
+from vlbench.metrics.items import outcome_of
+from vlbench.metrics.ranking import all_equal
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.blind import blind_features
-from vlbench.probes.generalization.categories import parted
+from vlbench.probes.generalization.categories import measured_accuracy, parted
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
@@ -44,7 +43,7 @@ from vlbench.probes.generalization.linear import (
     train_linear_probe_once,
     zero_probe,
 )
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome
 
 # Pixels by which the shorter side exceeds the crop size after resizing.
 MARGIN = 20
@@ -160,7 +159,8 @@ def transfer(
     seeds = each_seed(training)
     probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
-    measured = [_measure("accuracy_augmented" if augment else "accuracy", choices, data, "test")]
+    name = "accuracy_augmented" if augment else "accuracy"
+    measured = [measured_accuracy(name, choices, data, "test")]
     blind = {
         name: _blind_accuracy(column, data, engine, seeds)
         for name, column in (floors or {}).items()
@@ -169,7 +169,7 @@ def transfer(
     measured[0] = measured[0]._replace(score=replace(score, floors={**score.floors, **blind}))
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
-        own = _measure("train_accuracy", fitted, data, "train")
+        own = measured_accuracy("train_accuracy", fitted, data, "train")
         # A probe memorises, so that chance is no reference for accuracy on its training images.
         orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
         shuffled = [train_label[order] for order in orders]
@@ -200,23 +200,6 @@ def _blind_accuracy(
     probes = (train_linear_probe_once(engine, features["train"], train, size, one) for one in hard)
     credit = [classify(probe, features["test"], test).credit.mean() for probe in probes]
     return float(torch.stack(credit).mean())
-
-
-def _measure(metric: str, choices: Sequence[Choice], data: Data, split: str) -> Measured:
-    rows = data.splits[split]
-    label = torch.from_numpy(labels(rows))
-    n = len(label)
-    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
-    score = Score(
-        metric=metric,
-        n=n,
-        chance=1 / len(data.classes),
-        floors={"majority_class": int(label.bincount().amax()) / n},
-        draws=credit.mean(1).tolist() if len(credit) > 1 else [],
-        **mean_of_seeds(credit.numpy())._asdict(),
-    )
-    answers = Answers(data.classes, trials(chosen), label)
-    return Measured(score, rows["image"].examples(), trials(credit), answers)
 
 
 def _refuse_training(training: LinearTraining, *, augment: bool) -> None:

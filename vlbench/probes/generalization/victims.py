@@ -19,7 +19,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine, pass_checks
 from vlbench.errors import CannotDo
 from vlbench.metrics.ranking import Choice, all_equal, choose
-from vlbench.probes.generalization.class_pairs import Pairs, pair_classes
+from vlbench.probes.generalization.class_pairs import pair_classes
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
@@ -85,18 +85,16 @@ def find_victim(
         except CannotDo as error:
             reason = str(error)
         else:
-            return _own_classifier(model, pair_classes(model, data, logits))
+            pairs = pair_classes(model, data, logits)
+            notes = [OWN_NOTE, pairs.note] if pairs.note else [OWN_NOTE]
+            own = model.logits
+            return Victim(lambda pixels: pairs.of_classes(own(pixels)), None, notes, pairs.outputs)
     if not isinstance(model, ImageEncoder):
         raise CannotDo(reason or "the model has neither a classifier nor image features")
     if "train" not in data.splits:
         why = reason or "the model has no classifier"
         raise CannotDo(f"{why}, and the data have no train images to learn one from")
     return _train_head(model, data, engine, seed)
-
-
-def _own_classifier(model: Classifier, pairs: Pairs) -> Victim:
-    notes = [OWN_NOTE, pairs.note] if pairs.note else [OWN_NOTE]
-    return Victim(lambda pixels: pairs.of_classes(model.logits(pixels)), None, notes, pairs.outputs)
 
 
 def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:

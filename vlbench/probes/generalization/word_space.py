@@ -115,7 +115,9 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
         "ties": int(choice.tied.sum()),
         "choices": len(choice.tied),
     }
-    notes = [_corpus_note(sizes), *notes, ONE_TRAINING]
+    size = f"{read.documents} documents, {read.tokens} words"
+    words = f"{sizes['visual_words_in_corpus']} of {len(visual.words)} visual words"
+    notes = [f"corpus of {size}: it has {words}", *notes, ONE_TRAINING]
     sizes |= {f"questions_{kind}": n for kind, n in tests.questions.items()}
     sizes |= {f"pairs_{path.stem}": n for path, n in tests.pairs.items()}
     return outcome_of(measured, sizes, notes)
@@ -154,12 +156,6 @@ def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:
         "visual_words": len(visual.words),
         "visual_words_in_corpus": sum(count[one] > 0 for one in visual.words),
     }
-
-
-def _corpus_note(sizes: Mapping[str, int]) -> str:
-    size = f"{sizes['documents']} documents, {sizes['tokens']} words"
-    words = f"{sizes['visual_words_in_corpus']} of {sizes['visual_words']} visual words"
-    return f"corpus of {size}: it has {words}"
 
 
 def _kind(section: str) -> str:

@@ -137,8 +137,8 @@ def _zero_shot(
         metric: rank(model, images, classes, right, engine.device)
         for metric, classes in by_rule.items()
     }
-    first = {metric: found.first for metric, found in ranked.items()}
-    measured = _measure(test, first, ranked["accuracy"].top5, right, names)
+    first = {metric: choice for metric, (choice, _) in ranked.items()}
+    measured = _measure(test, first, ranked["accuracy"][1], right, names)
     counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
     counts |= count_truncated(model, texts)
     found = outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
@@ -333,25 +333,21 @@ def vectors_by_rule(vectors: Tensor) -> dict[str, Tensor]:
     return {"accuracy": vectors[:, 0], "accuracy_normalised_texts": mean} | raw
 
 
-class Ranking(NamedTuple):
-    """The choice of the most similar class, and the credit float64 [N] of five guesses."""
-
-    first: Choice
-    top5: Tensor
-
-
 @torch.no_grad()
 def rank(
     model: DualEncoder, images: Tensor, classes: Tensor, right: Tensor, device: torch.device
-) -> Ranking:
-    """Return how the model ranks the right class [N] among [C, D] classes for [N, D] images."""
+) -> tuple[Choice, Tensor]:
+    """Return the most similar of [C, D] classes for [N, D] images, and the credit of five guesses.
+
+    `right` [N] are the right classes; the credit is float64 [N].
+    """
     choices, top5, start = [], [], 0
     for scores in _similarities(model, images, classes, device):
         y = right[start : start + len(scores)]
         choices.append(choose(scores, y))
         top5.append(credit_among(scores, y, GUESSES))
         start += len(scores)
-    return Ranking(join_choices(choices), torch.cat(top5))
+    return join_choices(choices), torch.cat(top5)
 
 
 @torch.no_grad()

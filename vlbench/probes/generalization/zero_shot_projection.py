@@ -150,7 +150,7 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     ]
     features = Features(*parts)
     _require_images(drawn, features)
-    shuffled = torch.stack([vectors[_derangement(trial)] for trial in drawn])
+    shuffled = torch.stack([vectors[derangement(len(vectors), trial.seed)] for trial in drawn])
     chosen, credit = _choose(engine, features, vectors.expand_as(shuffled), drawn, training)
     _, floor = _choose(engine, features, shuffled, drawn, training)
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
@@ -239,11 +239,6 @@ def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial
         Trial(np.sort(order[:n_seen]), np.sort(order[n_seen:]), int(rng.integers(2**31)))
         for order in orders
     ]
-
-
-def _derangement(trial: Trial) -> Tensor:
-    """Return a seeded permutation of all classes without fixed points."""
-    return torch.from_numpy(derangement(len(trial.seen) + len(trial.unseen), trial.seed))
 
 
 def _require_images(drawn: Sequence[Trial], features: Features) -> None:

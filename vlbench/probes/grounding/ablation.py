@@ -43,7 +43,7 @@ from vlbench.engine.asking import Asker, way_of
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, gain_over_draws
-from vlbench.metrics.intervals import clustered_fraction
+from vlbench.metrics.intervals import clustered_mean
 from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
@@ -162,9 +162,10 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
     counts |= {"clusters": clusters}
     named = [f"best heads, layer-head from 0: {_named(best)}"] if best_heads else []
-    scores = measured if len(measured) <= MOST_SCORES else _of_no_layer(measured)
+    # The table has all scores.
+    of_no_layer = [one for one in measured if "layer" not in one.score.at]
     outcome = outcome_of(
-        scores,
+        measured if len(measured) <= MOST_SCORES else of_no_layer,
         counts | count_truncated(model, [*chain(*asks.options)]),
         [CAVEAT, cost, *named],
         {"drops": _table(measured)},
@@ -298,8 +299,7 @@ def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[It
 def _accuracy(choice: Choice, asks: Asks) -> Measured:
     credit, answers = choice.credit.numpy(), [own[0] for own in asks.right]
     guessed = [len(own) / len(of) for own, of in zip(asks.right, asks.options, strict=True)]
-    _, places = np.unique(asks.examples.clusters, return_inverse=True)
-    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
+    estimate = clustered_mean(credit, asks.examples.clusters)
     chance = float(np.mean(guessed))
     score = Score("accuracy", n=len(credit), chance=chance, **estimate._asdict())
     said = answers_among(asks.options, choice.chosen, answers)
@@ -313,11 +313,6 @@ def _refuse_shared(rows: Split, others: Split, name: str) -> None:
     if first & second:
         count = len(first & second)
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
-
-
-def _of_no_layer(measured: Sequence[Measured]) -> list[Measured]:
-    """Return the scores that are not of a single layer; the table has all scores."""
-    return [one for one in measured if "layer" not in one.score.at]
 
 
 def _named(heads: Sequence[Head]) -> str:

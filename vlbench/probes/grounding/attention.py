@@ -119,7 +119,9 @@ class AttentionReader:
         boxes: dict[int, Tensor] = {}
         for batch in self._batches(pictures, queries):
             parts, numbers = [], []
-            for i, j, attention in _attend(attend, batch, pictures, queries):
+            texts = [queries[i]["texts"][j] for i, j in batch]
+            attentions = attend([pictures[i] for i, _ in batch], texts)
+            for (i, j), attention in zip(batch, attentions, strict=True):
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions
@@ -189,18 +191,6 @@ class AttentionReader:
             "own_patches": known.own_patches if known else None,
             "has_scores": known.has_scores if known else None,
         }
-
-
-def _attend(
-    attend: Attend,
-    batch: Sequence[tuple[int, int]],
-    pictures: Sequence[Picture],
-    queries: Sequence[ImageQueries],
-) -> Iterator[tuple[int, int, JointAttention]]:
-    texts = [queries[i]["texts"][j] for i, j in batch]
-    attentions = attend([pictures[i] for i, _ in batch], texts)
-    for (i, j), attention in zip(batch, attentions, strict=True):
-        yield i, j, attention
 
 
 def _group_sums(rows: Tensor, groups: Tensor, n: int) -> Tensor:

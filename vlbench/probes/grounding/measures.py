@@ -236,29 +236,24 @@ def query_attention(
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
     """Return the measures of each head, float64 [Q, layers, heads, READ], on the CPU."""
-    weights = _join([part.weights for part in parts], 0.0)
-    scores = _join([part.scores for part in parts], 0.0)
-    right = _join([part.right for part in parts], value=False)[:, None, None]
-    inside = _join([part.inside for part in parts], value=False)[:, None, None]
-    gold = _join([part.gold for part in parts], 0.0)[:, None, None].to(weights)
     # Padding is not a candidate.
-    regions = _join([part.regions for part in parts], value=False)[:, None, None]
-    columns = _join([part.columns for part in parts], value=False)[:, None, None]
+    weights, scores, *others = (_join(of_part) for of_part in zip(*parts, strict=True))
+    right, inside, gold, regions, columns = (one[:, None, None] for one in others)
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
     # A head without attention to the regions counts as attending to all regions equally.
     among = (weights * columns).sum(-1, keepdim=True)
     attended = torch.where(among == 0, 1.0, weights) * columns
-    on_gold = (attended * gold).sum(-1) / attended.sum(-1)
+    on_gold = (attended * gold.to(weights)).sum(-1) / attended.sum(-1)
     pointed = choose_any(weights, inside, candidates=columns).credit
     measures = (chosen.credit, pointed, on_gold, total, chosen.tied, chosen.chosen)
     return torch.stack([one.double() for one in measures], -1).cpu()
 
 
-def _join(parts: Sequence[Tensor], value: float) -> Tensor:
-    """Return [Q_i, ..., R_i] as [sum of Q, ..., the largest R], padded with a value."""
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """Return [Q_i, ..., R_i] as [sum of Q, ..., the largest R], padded with 0 or False."""
     width = max(part.shape[-1] for part in parts)
-    return torch.cat([pad(part, (0, width - part.shape[-1]), value=value) for part in parts])
+    return torch.cat([pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
 def _refuse_misfit(attention: JointAttention) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -21,15 +21,6 @@ from vlbench.probes.grounding.scores import (
 from vlbench.results import Score
 
 
-class _AskedQueries(NamedTuple):
-    """The queries of a group: image, number within the image, and word of each."""
-
-    images: list[int]
-    numbers: list[int]
-    words: list[str]
-    gold: list[Sequence[Sequence[float]]]
-
-
 def with_queries(
     scores: Sequence[Score],
     pictures: Column,
@@ -45,16 +36,12 @@ def with_queries(
     known: dict[tuple[str, str], Any] = {}
     for group in groups:
         asked = _collect(queries, group.number)
-        pairs = list(zip(asked.images, asked.numbers, strict=True))
+        pairs, targets = [pair for pair, _ in asked], [target for _, target in asked]
         examples = Examples(
             [f"{images.ids[i]}/{k}" for i, k in pairs],
-            [images.digests[i] for i in asked.images],
-            [images.ids[i] for i in asked.images],
+            [images.digests[i] for i, _ in pairs],
+            [images.ids[i] for i, _ in pairs],
         )
-        targets = [
-            f"{word}: {' or '.join(map(_box, gold))}"
-            for word, gold in zip(asked.words, asked.gold, strict=True)
-        ]
         for metric, (measure, heads) in _judges(group).items():
             own = [_credit(sums.queries[i], k, measure, heads[i]) for i, k in pairs]
             said = [_choice(sums.chosen[i], sums.boxes[i], k, heads[i]) for i, k in pairs]
@@ -64,8 +51,9 @@ def with_queries(
     return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
 
 
-def _collect(queries: Column, group: int) -> _AskedQueries:
-    collected = _AskedQueries([], [], [], [])
+def _collect(queries: Column, group: int) -> list[tuple[tuple[int, int], str]]:
+    """Return each query of a group: its image and number within the image, and its target."""
+    collected = []
     for i, one in enumerate(queries):
         asked = [
             (Query(*query), text)
@@ -74,10 +62,8 @@ def _collect(queries: Column, group: int) -> _AskedQueries:
         ]
         for k, (query, text) in enumerate(asked):
             if query.group == group:
-                collected.images.append(i)
-                collected.numbers.append(k)
-                collected.words.append(text[query.start : query.stop])
-                collected.gold.append(one["targets"][query.target])
+                gold = " or ".join(map(_box, one["targets"][query.target]))
+                collected.append(((i, k), f"{text[query.start : query.stop]}: {gold}"))
     return collected
 
 

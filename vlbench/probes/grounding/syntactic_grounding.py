@@ -11,8 +11,6 @@ Relations are Stanford's; relations of a parser are converted. Departure: in
 
 from __future__ import annotations
 
-import importlib
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,9 +19,10 @@ from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.dependencies import Token, word_arcs
 from vlbench.data.records import Split, value_column
+from vlbench.data.spacy_pipelines import load_pipeline
 from vlbench.data.words import word_spans
 from vlbench.engine import Engine
-from vlbench.errors import DataError, PackageAbsent, TooFewRows
+from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
 from vlbench.probes.grounding.reports import Queries, report
@@ -43,7 +42,7 @@ def parse_captions(rows: Split, parser: str | None, engine: Engine) -> list[list
         for captions, splits in zip(rows["captions"], rows["words"], strict=True)
         for text, words in zip(captions, splits, strict=True)
     ]
-    spacy, pipeline = _pipeline(parser)
+    spacy, pipeline = load_pipeline(parser)
     # The identity of the pipeline, like a model's: spaCy is optional, and imported by name.
     key = {
         "what": "arcs",
@@ -68,17 +67,6 @@ def _arcs(
 
 def _tokens(parse: Any) -> list[Token]:
     return [Token(t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in parse]
-
-
-def _pipeline(name: str) -> tuple[Any, Any]:
-    """Return spaCy, and its pipeline of this name."""
-    try:
-        # The package is optional, and its import takes seconds: only data without arcs need it.
-        spacy = importlib.import_module("spacy")
-        return spacy, spacy.load(name)
-    except (ImportError, OSError) as error:
-        commands = "pip install spacy", f"spacy download {shlex.quote(name)}"
-        raise PackageAbsent(f"the spaCy pipeline '{name}'", *commands) from error
 
 
 Pair = tuple[str, int, tuple[int, ...]]  # the relation, w2, and w1's boxes

@@ -381,20 +381,19 @@ class Questions:
         return torch.stack(by_image, 1)
 
     def _named_examples(self) -> Examples:
-        """Return examples that identify each item by its image and row number."""
+        """Return examples that identify each item by its image and row number.
+
+        If no column names clusters, they are the images of a row (both images of twins).
+        """
         content = zip(*filter(None, (self._captions, self._foils, self._seconds)), strict=True)
         examples = examples_of_items(self._rows, "caption", content)
         if "cluster" in self._rows.columns:
             return examples
-        return examples._replace(clusters=self._images_of_rows())
-
-    def _images_of_rows(self) -> list[str]:
-        """Return the digest of each row's image; for twins of both images."""
         names = ["image", "image_2"] if self._seconds else ["image"]
         columns = [
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
-        return ["/".join(several) for several in zip(*columns, strict=True)]
+        return examples._replace(clusters=["/".join(own) for own in zip(*columns, strict=True)])
 
 
 def twin_questions(

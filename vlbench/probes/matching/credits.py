@@ -16,7 +16,7 @@ from torch import Tensor
 from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.gains import ALONE, gain
-from vlbench.metrics.intervals import Estimate, Floats, clustered_fraction
+from vlbench.metrics.intervals import Floats, clustered_mean
 from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of
 from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin
@@ -142,12 +142,8 @@ def report(
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
-    measured, table, of_floors, counts_by_rule = (
-        list[Measured](),
-        list[Measured](),
-        list[str](),
-        dict[str, int](),
-    )
+    measured, table = list[Measured](), list[Measured]()
+    of_floors, counts_by_rule = list[str](), dict[str, int]()
     for one in asked:
         of_items = np.array([categories[row] for row in one.rows] if categories else [])
         by_category = {name: of_items == name for name in scored}
@@ -190,7 +186,7 @@ def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measur
     """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
     places = torch.from_numpy(np.flatnonzero(kept))
     credit, examples = asked.own.credit[places].numpy(), asked.examples.select(places.tolist())
-    estimate = _mean(credit, examples.clusters)
+    estimate = clustered_mean(credit, examples.clusters)
     mean = Score(
         metric or asked.metric,
         at=at,
@@ -212,16 +208,14 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
         weights[kept] = 1 / kept.sum()
     places = torch.from_numpy(np.flatnonzero(weights))
     scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
-    credit, examples = (
-        (asked.own.credit[places] * scale).numpy(),
-        asked.examples.select(places.tolist()),
-    )
+    credit = (asked.own.credit[places] * scale).numpy()
+    examples = asked.examples.select(places.tolist())
     mean = Score(
         f"{asked.metric}_macro",
         n=len(places),
         chance=float((asked.chance[places] * scale).mean()),
         floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
-        **_mean(credit, examples.clusters)._asdict(),
+        **clustered_mean(credit, examples.clusters)._asdict(),
     )
     return Measured(mean, examples, credit, _select_answers(asked.answers, places))
 
@@ -253,8 +247,7 @@ def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, in
 def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
     """Return a note for each blind floor that is nearer to 1 than to chance."""
     notes = []
-    every = {"": np.ones(len(asked.rows), bool)}
-    for category, kept in {**every, **by_category}.items():
+    for category, kept in {"": np.ones(len(asked.rows), bool), **by_category}.items():
         chance = float(asked.chance[kept].mean())
         for name in asked.blind:
             value = float(asked.floors[name][kept].mean())
@@ -265,11 +258,6 @@ def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
                     f"right in {value:.1%}"
                 )
     return notes
-
-
-def _mean(credit: Floats, clusters: Sequence[str]) -> Estimate:
-    _, places = np.unique(clusters, return_inverse=True)
-    return clustered_fraction(np.bincount(places, credit), np.bincount(places))
 
 
 def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
@@ -296,9 +284,9 @@ def _orders(
         floors = {name: float(one[kept].mean()) for name, one in rules.items()}
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
-            measured.append(_plain(metric, where, own[:, place], examples, 1 / places, floors))
+            measured.append(mean_credit(metric, where, own[:, place], examples, 1 / places, floors))
         in_all, guessed = f"{metric}_in_all_orders", places**-places
-        measured.append(_plain(in_all, at, own.prod(1), examples, guessed, floors))
+        measured.append(mean_credit(in_all, at, own.prod(1), examples, guessed, floors))
         if places == 2:
             effect = gain(f"{metric}_order_effect", own[:, 0], own[:, 1], examples, at)
             measured.append(effect)
@@ -311,15 +299,16 @@ def _orders(
     return measured, pa.Table.from_pylist(lines)
 
 
-def _plain(
+def mean_credit(
     metric: str,
     at: At,
     credit: Floats,
     examples: Examples,
     chance: float,
-    floors: Mapping[str, float],
+    floors: Mapping[str, float] = {},
 ) -> Measured:
-    estimate = _mean(credit, examples.clusters)
+    """Return the mean credit [N] of examples, with an interval over their clusters."""
+    estimate = clustered_mean(credit, examples.clusters)
     n = len(credit)
     mean = Score(metric, at=at, n=n, chance=chance, floors=floors, **estimate._asdict())
     return Measured(mean, examples, credit)

@@ -37,7 +37,7 @@ from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
 from vlbench.metrics.items import Examples, Measured, answers_among
 from vlbench.metrics.replies import judge, letters
-from vlbench.probes.matching.credits import Manner, MetricItems, all_right, report
+from vlbench.probes.matching.credits import Manner, MetricItems, all_right, mean_credit, report
 from vlbench.probes.question_items import QuestionItems, place_of, read_questions
 from vlbench.results import Outcome, Positive, Score
 
@@ -166,7 +166,7 @@ def _of_positive(
         for rule, (said, earned) in read.items():
             measured += _rates(rule, at, examples, said[rows], truth[rows])
             if rule:
-                measured.append(_accuracy(f"accuracy{rule}", at, examples, earned[rows]))
+                measured.append(mean_credit(f"accuracy{rule}", at, earned[rows], examples, 0.5))
     return measured
 
 
@@ -207,12 +207,3 @@ def _rates(
         **estimate._asdict(),
     )
     return [*measured, Measured(share_of_yes, examples, said)]
-
-
-def _accuracy(
-    metric: str, at: Mapping[str, str], examples: Examples, credit: NDArray[np.float64]
-) -> Measured:
-    _, places = np.unique(examples.clusters, return_inverse=True)
-    estimate = clustered_fraction(np.bincount(places, credit), np.bincount(places))
-    score = Score(metric, at=at, n=len(credit), chance=0.5, **estimate._asdict())
-    return Measured(score, examples, credit)

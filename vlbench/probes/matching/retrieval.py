@@ -47,7 +47,7 @@ from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pair_scores import PairScorer
-from vlbench.metrics.intervals import Z95, Estimate, clustered_fraction, wilson
+from vlbench.metrics.intervals import Z95, Estimate, clustered_mean, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import (
     RightRanks,
@@ -339,8 +339,7 @@ class Queries(NamedTuple):
         return self._estimate_mean(credit)
 
     def _estimate_mean(self, credit: NDArray[np.float64]) -> Estimate:
-        places = np.unique(self.images.numpy(), return_inverse=True)[1].ravel()
-        return clustered_fraction(np.bincount(places, credit), np.bincount(places))
+        return clustered_mean(credit, self.images.numpy())
 
 
 def by_image_and_by_caption(

@@ -226,11 +226,8 @@ class BertGen(nn.Module):
         `chosen` indexes [B, S].
         """
         # The head is as expensive as several layers, and most tokens predict nothing.
-        hook = self.module.base_model.register_forward_hook(partial(_keep, chosen))
-        try:
+        with self.module.base_model.register_forward_hook(partial(_keep, chosen)):
             return self.module(**self.arguments(inputs), **options)
-        finally:
-            hook.remove()
 
     @staticmethod
     def arguments(inputs: Inputs) -> dict[str, Tensor]:

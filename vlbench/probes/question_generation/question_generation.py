@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vlbench.capabilities import MaskedLanguageModel, RegionEncoder
-from vlbench.data.records import Data, Split, TrainAndTestRows
+from vlbench.data.records import Split, TrainAndTestRows
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
@@ -120,6 +120,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
     tokenizer, _ = model.masked_lm()
     texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
     given = [data.splits["train"], _first_rows(data.splits["test"], images)]
+    all_images = sum(map(len, given))
     if encoder:
         given = [engine.encode_regions(encoder, split) for split in given]
     train, test = (select_asked(split, things) for split in given)
@@ -138,7 +139,7 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         measured = [measures(system) for system in systems]
         people = measures.against_people(systems) if "cider" in metrics else []
     counts = {"train_questions": len(material.pairs), **_counts(train, test, texts)}
-    counts["images_without_question"] = _count_left_out(data, images, train, test)
+    counts["images_without_question"] = all_images - len(train.captions) - len(test.captions)
     return outcome(Measurements(test, measured, people, alike, list(seeds)), counts, drawn)
 
 
@@ -156,11 +157,6 @@ def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, in
         "test_questions": len(asked),
         "test_questions_seen_in_training": sum(one in known for one in asked),
     }
-
-
-def _count_left_out(data: Data, images: int | None, train: AskedImages, test: AskedImages) -> int:
-    given = [data.splits["train"], _first_rows(data.splits["test"], images)]
-    return sum(map(len, given)) - len(train.captions) - len(test.captions)
 
 
 def _material(

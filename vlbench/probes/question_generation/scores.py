@@ -225,7 +225,7 @@ def outcome(found: Measurements, counts: Mapping[str, int], drawn: Mapping[str, 
     scores = [*scores_of(found.measured), *scores_of(found.against_people)]
     tables = items_of(examples, found.test.questions, found.measured)
     similar = [
-        (_similarity(step, layer, cosines), _similarity_items(examples, step, layer, cosines))
+        _similarity(examples, step, layer, cosines)
         for step, cosines in found.alike.items()
         for layer in _layers(cosines, len(scores), sum(map(len, tables)), len(found.alike))
     ]
@@ -256,15 +256,13 @@ def _layers(cosines: Floats, scores: int, items: int, systems: int) -> list[int]
     return [layers] if many or large else list(range(1, layers + 1))
 
 
-def _similarity(step: str, layer: int, cosines: Floats) -> Score:
-    own, other = (cosines[:, :, k, layer - 1] for k in (0, 1))
-    floors = {ANOTHER_CAPTION: float(other.mean())}
-    return make_score(SIMILARITY, {"step": step, "layer": layer}, own[..., None], floors=floors)
-
-
-def _similarity_items(examples: Examples, step: str, layer: int, cosines: Floats) -> pa.Table:
-    own = cosines[:, :, 0, layer - 1, None]
-    return metric_items(examples, SIMILARITY, {"step": step, "layer": layer}, own)
+def _similarity(
+    examples: Examples, step: str, layer: int, cosines: Floats
+) -> tuple[Score, pa.Table]:
+    at: dict[str, str | int] = {"step": step, "layer": layer}
+    own, floors = cosines[:, :, 0, layer - 1, None], float(cosines[:, :, 1, layer - 1].mean())
+    score = make_score(SIMILARITY, at, own, floors={ANOTHER_CAPTION: floors})
+    return score, metric_items(examples, SIMILARITY, at, own)
 
 
 def similarity_rows(alike: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,7 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
         # A joined name is used if it is a single word of the encoder.
         one = [
             encoded.spans == [(0, len(text))]
-            for encoded, text in _encode_words(encode_tokens, joined)
+            for encoded, text in zip(encode_tokens(joined), joined, strict=True)
         ]
         return [
             [*plain, *(other if is_one else plain)]
@@ -83,10 +83,6 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
     return NameVectors(alone, prompted, static)
 
 
-def _encode_words(encode_tokens: Encode, texts: Sequence[str]) -> list[tuple[TokenVectors, str]]:
-    return list(zip(encode_tokens(texts), texts, strict=True))
-
-
 def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]]:
     """Return three vectors per name: alone, in the prompt, and over the whole prompt.
 
@@ -95,7 +91,7 @@ def _of(encode_tokens: Encode, names: Sequence[str]) -> list[list[Tensor | None]
     start = TEMPLATE.index("{label}")
     prompts = encode_tokens([TEMPLATE.format(label=name) for name in names])
     rows = []
-    for (alone, name), prompt in zip(_encode_words(encode_tokens, names), prompts, strict=True):
+    for alone, name, prompt in zip(encode_tokens(names), names, prompts, strict=True):
         inside = mean_over(prompt, start, start + len(name))
         whole = None if inside is None else mean_over(prompt, 0, start + len(name))
         rows.append([mean_over(alone, 0, len(name)), inside, whole])

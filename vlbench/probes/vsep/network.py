@@ -12,6 +12,7 @@ learn).
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -123,44 +124,37 @@ def train(
     state: State = {}
     for start in range(0, training.epochs, EPOCHS_PER_CHECKPOINT):
         stop = min(start + EPOCHS_PER_CHECKPOINT, training.epochs)
-        turn = Turn(training, layer_normed, stop - start, engine.device)
-        state = _stored(engine, key | {"since": start, "epoch": stop}, state, pairs, turn)
+        part = training._replace(epochs=stop - start)
+        make = partial(advance, state, pairs, part, engine.device, layer_normed=layer_normed)
+        state = engine.once(key | {"since": start, "epoch": stop}, make)
     return TrainedVsep(state["weights"], layer_normed)
 
 
-class Turn(NamedTuple):
-    """The part of a training between two checkpoints."""
-
-    training: VsepTraining
-    layer_normed: bool
-    epochs: int
-    device: torch.device
-
-
-def _stored(engine: Engine, key: State, state: State, pairs: Pairs, turn: Turn) -> State:
-    """Return the checkpoint of a key, stored or computed from the checkpoint before it."""
-    checkpoint: State = engine.once(key, lambda: advance(state, pairs, turn))
-    return checkpoint
-
-
 @all_threads()
-def advance(state: State, pairs: Pairs, turn: Turn) -> State:
-    """Return the checkpoint after `turn.epochs` more epochs; an empty state starts the training."""
-    rng = torch.Generator().manual_seed(turn.training.seed)
-    network = _initialise(pairs.regions.shape[1], pairs.words.shape[1], rng).to(turn.device)
+def advance(
+    state: State,
+    pairs: Pairs,
+    training: VsepTraining,
+    device: torch.device,
+    *,
+    layer_normed: bool,
+) -> State:
+    """Return the checkpoint after the epochs of `training`; an empty state starts the training."""
+    rng = torch.Generator().manual_seed(training.seed)
+    network = _initialise(pairs.regions.shape[1], pairs.words.shape[1], rng).to(device)
     adam = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, fused=True)
     if state:
         network.load_state_dict(state["weights"])
         adam.load_state_dict(state["adam"])
         rng.set_state(state["rng"])
-    regions = pairs.regions.to(turn.device)
+    regions = pairs.regions.to(device)
     # Word vectors are not trained, so they are normalised once.
-    targets = directions(pairs.words.to(turn.device), turn.layer_normed)
-    for _ in range(turn.epochs):
-        order = torch.randperm(len(regions), generator=rng).to(turn.device)
-        for rows in torch.split(order, turn.training.batch_size):
+    targets = directions(pairs.words.to(device), layer_normed)
+    for _ in range(training.epochs):
+        order = torch.randperm(len(regions), generator=rng).to(device)
+        for rows in torch.split(order, training.batch_size):
             adam.zero_grad()
-            loss = _loss(network, regions[rows], targets[rows], turn.layer_normed)
+            loss = _loss(network, regions[rows], targets[rows], layer_normed)
             torch.autograd.backward(loss)
             adam.step()
     weights = {name: value.cpu() for name, value in network.state_dict().items()}

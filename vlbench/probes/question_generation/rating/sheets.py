@@ -214,11 +214,6 @@ def cells_of(sheet: Sheet, line: Line) -> list[str]:
     return [str(line.number), *texts]
 
 
-def key_json(key: Key) -> bytes:
-    """Return a key as JSON."""
-    return (json.dumps(asdict(key), indent=1, ensure_ascii=False) + "\n").encode()
-
-
 def picture(image: Image) -> bytes:
     """Return an image as PNG, resized for display."""
     longest = max(image.size)
@@ -272,5 +267,6 @@ def write_sheets(
         systems=list(shown[0].questions),
         sheets=lines,
     )
-    write_whole(folder / KEY, key_json(key))
+    text = json.dumps(asdict(key), indent=1, ensure_ascii=False)
+    write_whole(folder / KEY, f"{text}\n".encode())
     return len(lines[SHEETS[0].name])
