@@ -16,7 +16,7 @@ from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import load_yaml
-from vlbench.report.papers import HEADS, costs, rows_of, total
+from vlbench.report.papers import HEADS, cells, rows_of, total
 from vlbench.report.reproduction import Reference, count_values, name_of, reproduce
 from vlbench.report.texts import number
 from vlbench.results import Score
@@ -100,8 +100,8 @@ def _parts(paper: FindingsSpec, catalog: Catalog) -> Iterator[str]:
     reproduction = reproduce(paper, catalog, BOARDS)
     yield from _printed(paper, catalog, reproduction.references)
     yield "\n## What it takes\n"
-    cells = [[f"`{r.task}`", f"`{r.model}`", r.values, r.data, *costs(r)] for r in rows]
-    yield from table(HEADS, cells)
+    listed = [cells(row) for row in rows]
+    yield from table(HEADS, [[f"`{task}`", f"`{model}`", *rest] for task, model, *rest in listed])
     yield f"\n{total(rows)}. Each is fetched once.\n"
     for data, access, licence in dict.fromkeys((r.data, r.access, r.licence) for r in rows):
         yield f"- {data}: {access}; licence: {licence}"

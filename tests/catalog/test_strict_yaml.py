@@ -80,8 +80,8 @@ REFUSED = [
     # Numbers of too many digits, and too large for a float.
     ("a: " + "9" * 5000, r"a\.yaml:1: "),
     ("a: 1e400", r"a\.yaml:1: "),
-    ("a: " + "[" * 3000 + "]" * 3000, r"a\.yaml: nested too deeply"),
-    ("a: " + "{a: " * 3000 + "}" * 3000, r"a\.yaml: nested too deeply"),
+    ("a: " + "[" * 3000 + "]" * 3000, TOO_DEEP),
+    ("a: " + "{a: " * 3000 + "}" * 3000, TOO_DEEP),
     *((text, rf"a\.yaml: {NO_MAPPING}") for text in ("", "# nothing\n", "- a\n- b\n")),
     *((text, rf"a\.yaml: {NO_MAPPING}") for text in ("just words", "5")),
     ("a: 1\nb: ]\n", r"a\.yaml:2: not YAML: "),
@@ -90,6 +90,10 @@ REFUSED = [
     ("x: 1\n? [a, b]\n: 1", rf"a\.yaml:2: {NO_WORD}"),
     ("x: 1\n{a: 1}: 2", rf"a\.yaml:2: {NO_WORD}"),
 ]
+
+
+# PyYAML has a limit of its own since 6.0.4.
+TOO_DEEP = r"a\.yaml(: nested too deeply|:1: not YAML: exceeded maximum nesting depth)"
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=range(len(REFUSED)))
