@@ -7,6 +7,9 @@ import pytest
 from vlbench.catalog.strict_yaml import load_yaml, scalar
 from vlbench.errors import SpecError
 
+# PyYAML has a limit of its own since 6.0.4.
+TOO_DEEP = r"a\.yaml(: nested too deeply|:1: not YAML: exceeded maximum nesting depth)"
+
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -90,10 +93,6 @@ REFUSED = [
     ("x: 1\n? [a, b]\n: 1", rf"a\.yaml:2: {NO_WORD}"),
     ("x: 1\n{a: 1}: 2", rf"a\.yaml:2: {NO_WORD}"),
 ]
-
-
-# PyYAML has a limit of its own since 6.0.4.
-TOO_DEEP = r"a\.yaml(: nested too deeply|:1: not YAML: exceeded maximum nesting depth)"
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=range(len(REFUSED)))
