@@ -166,6 +166,9 @@ def test_a_notebook_shows_a_card_of_each_item_with_its_image(digits, tmp_path):
     assert viewer._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html&gt;')
     both = boards.view_items(TASK, "raw-pixels", against="constant").page.decode()
     assert both.count('"id": ') == len(wrong)
+    options = {"against": "constant", "wrong": True}
+    page = boards.view_items(TASK, "raw-pixels", **options).page.decode()
+    assert page.count('"id": ') == wrong.sum()
     with pytest.raises(UnknownNameError, match="few_shot_digits"):
         boards.view_items("few_shot_digit", "raw-pixels")
 

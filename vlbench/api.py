@@ -513,14 +513,16 @@ class Boards:
         metric, at = unweighted(rows[0]), rows[0].primary["at"]
         (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
         items, *theirs = (score_items(read_items(self.folder, row), metric, at) for row in rows)
-        examples: list[tuple[Item, ...]] = [(item,) for item in items]
-        if wrong:
-            examples = [(one,) for one in worst(items, higher_is_better=score.higher_is_better)]
+        higher = score.higher_is_better
+        wanted = worst(items, higher_is_better=higher) if wrong else items
+        examples: list[tuple[Item, ...]] = [(item,) for item in wanted]
         if against:
-            pairs = joined(rows[0], rows[1], items, theirs[0])
-            examples = [*best_first(pairs, higher_is_better=score.higher_is_better)]
+            ids = {item.id for item in wanted}
+            pairs = best_first(joined(rows[0], rows[1], items, theirs[0]), higher_is_better=higher)
+            examples = [pair for pair in pairs if pair[0].id in ids]
         title = f"{' against '.join(names)} on {task}: {score_name(metric, at)}"
-        with bench.set_up(_options(options), reach_hub=False) as (complete, _):
+        own = _options(options)
+        with bench.set_up(own, reach_hub=own.download) as (complete, _):
             catalog = load_catalog(complete.include_path)
             return ItemViewer(item_viewer(title, names, examples, score, task, catalog, complete))
 

@@ -7,9 +7,6 @@ import pytest
 from vlbench.catalog.strict_yaml import load_yaml, scalar
 from vlbench.errors import SpecError
 
-# PyYAML has a limit of its own since 6.0.4.
-TOO_DEEP = r"a\.yaml(: nested too deeply|:1: not YAML: exceeded maximum nesting depth)"
-
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -83,8 +80,8 @@ REFUSED = [
     # Numbers of too many digits, and too large for a float.
     ("a: " + "9" * 5000, r"a\.yaml:1: "),
     ("a: 1e400", r"a\.yaml:1: "),
-    ("a: " + "[" * 3000 + "]" * 3000, TOO_DEEP),
-    ("a: " + "{a: " * 3000 + "}" * 3000, TOO_DEEP),
+    ("a: " + "[" * 3000 + "]" * 3000, r"a\.yaml: nested too deeply"),
+    ("a: " + "{a: " * 3000 + "}" * 3000, r"a\.yaml: nested too deeply"),
     *((text, rf"a\.yaml: {NO_MAPPING}") for text in ("", "# nothing\n", "- a\n- b\n")),
     *((text, rf"a\.yaml: {NO_MAPPING}") for text in ("just words", "5")),
     ("a: 1\nb: ]\n", r"a\.yaml:2: not YAML: "),

@@ -205,6 +205,8 @@ def test_a_class_typed_after_a_script_is_not_that_of_the_script(tmp_path, monkey
     exec(TYPED, vars(main))  # noqa: S102 - as a prompt runs what is typed
     assert code_digest(main.Kept) is not None
     assert code_digest(main.Typed) is None
+    exec("class Only(Kept): size = 2\n", vars(main))  # noqa: S102 - it has no method
+    assert code_digest(main.Only) is None
 
 
 def test_a_broken_file_counts_byte_by_byte(tmp_path):

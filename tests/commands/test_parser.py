@@ -155,6 +155,8 @@ def test_whole_numbers_begin_at_0_and_positive_ones_at_1():
         (["--images", "a", "--images=b"], "--images is given twice; give it once\n"),
         (["-m", "a", "--model", "b"], "--model is given twice; give it once, its values separated"),
         (["ls", "tasks", "--include-path", "a", "--include-path", "a"], ""),
+        (["run", "--imag", "a", "--images", "b"], "--images is given twice; give it once\n"),
+        (["run", "-ma", "--model=b"], "--model is given twice; give it once, its values separated"),
     ],
 )
 def test_an_option_with_one_value_is_refused_if_it_is_typed_twice(words, told, capsys):

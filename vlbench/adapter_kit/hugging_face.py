@@ -293,8 +293,7 @@ def cache_argument() -> str:
     from transformers.modeling_outputs import BaseModelOutputWithPast  # noqa: PLC0415 - slow
 
     names = {field.name for field in fields(BaseModelOutputWithPast)}
-    (name,) = names & {"cache", "past_key_values"}
-    return name
+    return "cache" if "cache" in names else "past_key_values"
 
 
 def transformers_object(name: str) -> Any:

@@ -108,6 +108,8 @@ def _parse(file: Path) -> Document:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else str(file)
         problem = getattr(error, "problem", None) or error
+        if "nesting depth" in str(problem):  # PyYAML's own limit, since 6.0.4
+            raise SpecError(f"{file}: nested too deeply") from error
         raise SpecError(f"{where}: not YAML: {problem}") from error
     if not isinstance(values, dict):
         raise SpecError(f"{file}: must be a mapping of keys to values")

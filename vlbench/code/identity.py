@@ -125,8 +125,14 @@ def _is_typed_in(kind: type) -> bool:
     such as `dataclass` generates have no file either, but their code has a different qualified
     name.
     """
+    if kind.__module__ != "__main__":
+        return False
+    try:
+        inspect.getsource(kind)
+    except (OSError, TypeError):
+        return True  # the script has no such class
     codes = [getattr(method, "__code__", None) for method in vars(kind).values()]
-    return kind.__module__ == "__main__" and any(
+    return any(
         code.co_qualname.startswith(f"{kind.__qualname__}.")
         and not Path(code.co_filename).is_file()
         for code in codes

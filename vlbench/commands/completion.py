@@ -49,6 +49,8 @@ def _complete_value(
 
 def _names(action: argparse.Action, parsed_args: argparse.Namespace) -> list[str]:
     kinds = " ".join([action.dest, *map(str, [action.metavar])]).lower()
+    if "model" not in kinds and "task" not in kinds:
+        return []
     folders: list[Path] = parsed_args.include_path
     try:
         catalog = load_catalog(folders)

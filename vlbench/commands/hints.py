@@ -16,6 +16,18 @@ from vlbench.errors import printed
 ALSO = {"--format": "--json", "--json": "--format", "--to": "--file", "--file": "--to"}
 
 
+class _Store(argparse._StoreAction):  # noqa: SLF001 - argparse has no public name for it
+    """Stores a value, and tells the parser if its option is typed a second time, however spelt."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        if option and self.nargs is None:
+            if self.dest in parser.typed:
+                several = ", its values separated by commas" if ",..." in str(self.metavar) else ""
+                parser.twice = f"{self.option_strings[-1]} is given twice; give it once{several}"
+            parser.typed.add(self.dest)
+        super().__call__(parser, namespace, values, option)
+
+
 class HintingParser(argparse.ArgumentParser):
     """A parser whose errors suggest what was probably meant.
 
@@ -26,6 +38,10 @@ class HintingParser(argparse.ArgumentParser):
 
     def __init__(self, *given: Any, module: str = "", **options: Any) -> None:
         super().__init__(*given, **options)
+        self.register("action", None, _Store)
+        self.register("action", "store", _Store)
+        self.typed: set[str] = set()
+        self.twice = ""
         self.commands: dict[str, HintingParser] = {}
         self.inner: dict[str, str] = {}
         self._module = module
@@ -51,12 +67,12 @@ class HintingParser(argparse.ArgumentParser):
         """
         words = list(sys.argv[1:] if args is None else args)
         arguments, unknown = self.parse_known_args(words, namespace)
+        own = getattr(arguments, "parser", self)
         if unknown:
-            own = getattr(arguments, "parser", self)
             problem = f"unrecognized arguments: {' '.join(unknown)}"
             self.error("; ".join([problem, *_hints(own, unknown)]))
-        if once and (twice := _typed_twice(getattr(arguments, "parser", self), words)):
-            self.error(twice)
+        if once and own.twice:
+            self.error(own.twice)
         if hasattr(arguments, "parser"):
             del arguments.parser
         return arguments
@@ -68,21 +84,6 @@ class HintingParser(argparse.ArgumentParser):
         near = [self.inner[choice[1]]] if choice and choice[1] in self.inner else near
         hint = f"; did you mean {near[0]}?" if near else ""
         super().error(printed(message) + hint)
-
-
-def _typed_twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """Return which option with one value is typed twice; empty if there is none."""
-    single = {
-        option: action
-        for action in parser._actions  # noqa: SLF001 - argparse has no other list of its options
-        for option in action.option_strings
-        if type(action).__name__ == "_StoreAction" and action.nargs is None
-    }
-    typed = [single.get(word.partition("=")[0]) for word in words]
-    for action in (one for i, one in enumerate(typed) if one and one in typed[:i]):
-        several = ", its values separated by commas" if ",..." in str(action.metavar) else ""
-        return f"{action.option_strings[-1]} is given twice; give it once{several}"
-    return ""
 
 
 def _hints(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:

@@ -276,6 +276,7 @@ def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[st
         known = [(value, one.y) for one in marks if (value := level(one.point)) is not None]
         ends = [[(value, y - 0.5), (value, y + 0.5)] for value, y in known]
         axes.add_collection(LineCollection(ends, zorder=2, **line))
+    axes.autoscale_view()  # before Matplotlib 3.11 a collection leaves the limits as they are
     axes.set_yticks(range(len(names)), [drawn(name) for name in names])
     axes.set_ylim(-0.6, len(names) - 0.4)
 
