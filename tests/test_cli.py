@@ -351,6 +351,8 @@ def test_what_takes_long_before_a_run_says_so_on_stderr(capsys, monkeypatch):
 
 
 LONG, DIGITS = "x" * 300, "9" * 5000
+# Before Python 3.13, asking whether a folder of such a name is there was an error.
+TOO_LONG = 1 if sys.version_info < (3, 13) else 2
 
 
 @pytest.mark.parametrize(
@@ -358,8 +360,8 @@ LONG, DIGITS = "x" * 300, "9" * 5000
     [
         (["validate", LONG], 1),
         (["ls", "tasks", "--include-path", LONG], 1),
-        (["leaderboard", "show", "--output", LONG], 1),
-        (["--model", "raw-pixels", "--tasks", "few_shot_digits", "--output", LONG], 1),
+        (["leaderboard", "show", "--output", LONG], TOO_LONG),
+        (["--model", "raw-pixels", "--tasks", "few_shot_digits", "--output", LONG], TOO_LONG),
         (["--model", f"{LONG}.py:Model", "--tasks", "few_shot_digits"], 1),
         (["--model", "tiny-clip", "--tasks", "few_shot_digits", "--model-args", f"x={DIGITS}"], 2),
     ],

@@ -175,5 +175,9 @@ def _seal(key: str, value: str) -> str:
 
 def _open(file: Path) -> sqlite3.Connection:
     base = sqlite3.connect(file, timeout=60)
-    base.execute("CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest TEXT)")
+    try:
+        base.execute("CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest TEXT)")
+    except sqlite3.Error:
+        base.close()
+        raise
     return base

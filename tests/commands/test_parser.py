@@ -123,7 +123,7 @@ def test_a_command_is_one_file(capsys):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--help"], "greet      say hello"),
+        (["--help"], "greet say hello"),
         (["greet", "--help"], "as loud as it goes"),
         (["gret"], "did you mean greet?"),
         (["greet", "you", "--lowd"], "did you mean --loud?"),
@@ -132,7 +132,9 @@ def test_a_command_is_one_file(capsys):
 def test_help_and_hints_know_a_planted_command(words, text, capsys):
     with pytest.raises(SystemExit):
         main(words)
-    assert text in "".join(capsys.readouterr())
+    assert text in " ".join(
+        "".join(capsys.readouterr()).split()
+    )  # columns differ by Python's version
 
 
 def test_a_module_is_imported_when_its_word_is_typed(greet):

@@ -62,6 +62,8 @@ class Inert(metaclass=_AnyAttribute):
     Calling it returns the class itself, so no operation of a pickle on it runs code.
     """
 
+    dump_patches = False  # torch writes a file into the current folder if this is true
+
     def __new__(cls, *_: object, **__: object) -> Any:
         """Return the class itself."""
         return cls
