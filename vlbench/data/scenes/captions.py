@@ -13,7 +13,7 @@ from numpy.random import Generator
 from vlbench.data.coco_files import Phrase
 from vlbench.data.scenes.facts import Fact, Group, SceneView
 from vlbench.data.scenes.grammar import NUMBERS, Sentence, enumerate_groups, name, plain, scenery
-from vlbench.data.scenes.world import FAMILY
+from vlbench.data.scenes.world import FAMILY, pick
 
 PREPOSITIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "left": (("to", "the", "left", "of"),),
@@ -119,7 +119,7 @@ def _withhold(view: SceneView, rng: Generator) -> SceneView:
 def _shows(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `the picture shows A and B .`."""
     sentence = Sentence()
-    subject = plain(sentence, "the", str(rng.choice(PICTURES)))
+    subject = plain(sentence, "the", pick(rng, PICTURES))
     root = sentence.say("shows", "VERB")
     sentence.hang("nsubj", root, subject)
     sentence.hang("dobj", root, enumerate_groups(sentence, _shuffle(view, rng), rng, exact=exact))
@@ -152,7 +152,7 @@ def _fragment(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentenc
 def _picture_of(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `a drawing of A and B .`."""
     sentence = Sentence()
-    noun = str(rng.choice(PICTURES))
+    noun = pick(rng, PICTURES)
     root = plain(sentence, "an" if noun == "image" else "a", noun)
     preposition = sentence.add("of", "ADP", "prep", root)
     groups = _shuffle(view, rng)
@@ -182,7 +182,7 @@ def _say_relation(view: SceneView, rng: Generator) -> Sentence | None:
         sentence.hang("expl", verb, there)
         sentence.hang("nsubj", verb, subject)
     if form == 1:
-        head = sentence.add(str(rng.choice(PARTICIPLES)), "VERB", "partmod", subject)
+        head = sentence.add(pick(rng, PARTICIPLES), "VERB", "partmod", subject)
     prepose(sentence, fact, head, rng)
     sentence.stop(verb if form == 0 else subject)
     return sentence
@@ -246,7 +246,7 @@ def _say_looks(view: SceneView, rng: Generator) -> Sentence | None:
     sentence, thing = Sentence(), group.things[0]
     subject = name(sentence, group, rng, bare=True)
     if thing.texture != "plain" and rng.random() < 0.6:
-        verb = sentence.add(str(rng.choice(["covered", "decorated"])), "VERB", "partmod", subject)
+        verb = sentence.add(pick(rng, ["covered", "decorated"]), "VERB", "partmod", subject)
         preposition = sentence.add("with", "ADP", "prep", verb)
         marks = "stripes" if thing.texture == "striped" else "spots"
         sentence.add(marks, "NOUN", "pobj", preposition)
@@ -273,7 +273,7 @@ def _say_place(view: SceneView, rng: Generator) -> Sentence | None:
     side = plain(sentence, "the", place)
     sentence.hang("pobj", preposition, side)
     of = sentence.add("of", "ADP", "prep", side)
-    sentence.hang("pobj", of, plain(sentence, "the", str(rng.choice(PICTURES))))
+    sentence.hang("pobj", of, plain(sentence, "the", pick(rng, PICTURES)))
     sentence.stop(root)
     return sentence
 

@@ -22,6 +22,7 @@ from vlbench.data.scenes.world import (
     SIZES,
     TEXTURES,
     TYPICAL,
+    pick,
 )
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -95,7 +96,7 @@ def several(number: int, first: str, *, twins: bool, rng: Generator) -> Scene:
     """
     others = [c for c in CATEGORIES if c != first]
     picked = [first, *(str(c) for c in rng.permutation(others)[: number - 1 - twins])]
-    nouns = [str(rng.choice(_nouns(category))) for category in picked]
+    nouns = [pick(rng, _nouns(category)) for category in picked]
     nouns += nouns[:1] if twins else []
     scale = ALONE if number == 1 else 1.0
     crowded = number > 2
@@ -117,16 +118,16 @@ def thing_of(noun: str, rng: Generator, scale: float = 1.0, *, crowded: bool = F
     """Return a thing with random attributes; a `crowded` thing is not large."""
     sizes = ["small", "medium"] if crowded else list(SIZES)
     colours = TYPICAL[CATEGORY[noun]] if rng.random() < HABIT else list(COLOURS)
-    size, colour = str(rng.choice(sizes)), str(rng.choice(colours))
+    size, colour = pick(rng, sizes), pick(rng, colours)
     leans = rng.random() < 0.35
-    angle = rng.choice([-1, 1]) * rng.uniform(20, 40) if leans else rng.uniform(-8, 8)
+    angle = pick(rng, [-1, 1]) * rng.uniform(20, 40) if leans else rng.uniform(-8, 8)
     paint = paint_of(colour, rng)
     return Thing(
         noun=noun,
         colour=colour,
         size=size,
         texture=str(rng.choice(TEXTURES, p=(0.5, 0.25, 0.25))),
-        facing=str(rng.choice(["left", "right"])),
+        facing=pick(rng, ["left", "right"]),
         angle=float(angle),
         radius=float(rng.uniform(*SIZES[size]) * scale),
         paint=paint,
@@ -135,8 +136,11 @@ def thing_of(noun: str, rng: Generator, scale: float = 1.0, *, crowded: bool = F
 
 def paint_of(colour: str, rng: Generator) -> Colour:
     """Return a shade of a colour."""
-    red, green, blue = np.clip(np.array(COLOURS[colour]) + rng.integers(-14, 15, 3), 0, 255)
-    return int(red), int(green), int(blue)
+    red, green, blue = (
+        min(max(level + shift, 0), 255)
+        for level, shift in zip(COLOURS[colour], rng.integers(-14, 15, 3).tolist(), strict=True)
+    )
+    return red, green, blue
 
 
 def _place(things: Sequence[Thing], rng: Generator) -> list[Thing]:
@@ -168,4 +172,4 @@ def backdrop_of(rng: Generator) -> Backdrop:
     tints = np.clip(grey + rng.uniform(-22, 22, (2, 3)) + [[-9], [9]], 0, 255).astype(int)
     first, second = ((int(r), int(g), int(b)) for r, g, b in tints)
     clouds = rng.integers(0, 256, (6, 6), dtype=np.uint8)
-    return Backdrop(str(rng.choice(BACKGROUNDS)), (first, second), int(rng.integers(5, 10)), clouds)
+    return Backdrop(pick(rng, BACKGROUNDS), (first, second), int(rng.integers(5, 10)), clouds)

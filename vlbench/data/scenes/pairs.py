@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from vlbench.data.scenes.world import (
     SEEN_CATEGORIES,
     SEEN_NOUNS,
     SIDE,
+    pick,
     plural,
 )
 
@@ -69,6 +70,7 @@ class Pair(NamedTuple):
     sides: tuple[Side, Side]
 
 
+@lru_cache(maxsize=4096)  # many tasks of a run read all pairs of a seed
 def pair(seed: int, split: str, number: int) -> Pair:
     """Return a pair of a split by its number; it does not depend on the other pairs."""
     rng = np.random.default_rng([seed, DRAWN, PAIRS, [*COUNTS].index(split), number])
@@ -189,12 +191,12 @@ def _thing(noun: str, rng: Generator, radius: tuple[float, float] | None = None)
 
 def _noun(rng: Generator, *without: str) -> str:
     """Return a noun that is not held out, outside some categories."""
-    category = str(rng.choice([one for one in SEEN_CATEGORIES if one not in without]))
-    return str(rng.choice([noun for noun in SEEN_NOUNS if CATEGORY[noun] == category]))
+    category = pick(rng, [one for one in SEEN_CATEGORIES if one not in without])
+    return pick(rng, [noun for noun in SEEN_NOUNS if CATEGORY[noun] == category])
 
 
 def _colour(rng: Generator, *without: str) -> str:
-    return str(rng.choice([colour for colour in COLOURS if colour not in without]))
+    return pick(rng, [colour for colour in COLOURS if colour not in without])
 
 
 def _opening(rng: Generator, openings: Sequence[str] = OPENINGS) -> str:

@@ -20,6 +20,7 @@ from vlbench.data.scenes.world import (
     SIZES,
     TEXTURES,
     VERSION,
+    pick,
 )
 
 WIDTH = 64
@@ -68,7 +69,7 @@ def _of_thing(thing: Thing, box: Box, rng: Generator) -> tuple[Box, list[str], f
     size = np.array([box[2] - box[0], box[3] - box[1]])
     jitter = rng.normal(0, 0.13, 4) * np.tile(size, 2)
     is_right = rng.random() < RIGHT
-    label = thing.category if is_right else str(rng.choice(CATEGORIES))
+    label = thing.category if is_right else pick(rng, CATEGORIES)
     words = [thing.category, thing.noun, thing.colour, thing.size, thing.texture]
     return _inside(np.array(box) + jitter), words, float(rng.beta(6, 2)), label
 
@@ -81,7 +82,7 @@ def _distractor(
     drawn = np.concatenate([low, np.minimum(SIDE, low + rng.uniform(10, 34, (3, 2)))], 1)
     overlaps = [max(overlap(box, candidate) for box in boxes) for candidate in drawn.tolist()]
     best = drawn[int(np.argmin(overlaps))]
-    return _inside(best), [kind], float(rng.beta(2.5, 4)), str(rng.choice(CATEGORIES))
+    return _inside(best), [kind], float(rng.beta(2.5, 4)), pick(rng, CATEGORIES)
 
 
 def overlap(first: Sequence[float], second: Sequence[float]) -> float:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+T = TypeVar("T")
+
 # Raised whenever any image or annotation would change.
 VERSION = 2
 
@@ -112,3 +120,8 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("ch", "s")) else "s")
+
+
+def pick(rng: Generator, options: Sequence[T]) -> T:
+    """Return an option at random, as `rng.choice` draws it in several times the time."""
+    return options[int(rng.integers(len(options)))]
