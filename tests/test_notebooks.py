@@ -47,7 +47,7 @@ def test_the_first_notebook_ends_with_a_table(pages):
     assert "constant (control)" in text
     assert "ci95_low" in text
     assert r"\end{tabular}" in text
-    assert 'alt="The images that the model gets wrong most often"' in pages["my_model"]
+    assert "wrote few_shot_images-Strokes.html: " in text
 
 
 @pytest.mark.nightly

@@ -63,7 +63,7 @@ def folder(page, tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(page, folder, scenes_cache, tmp_path_factory):
     """Run the page from top to bottom, as a reader would, and return how each command ended."""
-    make_images(folder / "my_images", count=5)
+    make_images(folder / "my_images", count=7)  # 42 images: `similarity` needs 40
     make_model(folder / "my-vit")
     shims = folder / "bin"
     shims.mkdir()
