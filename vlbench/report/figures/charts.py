@@ -166,10 +166,12 @@ def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
     add_fonts(figure)
     svg, pdf = BytesIO(), BytesIO()
-    figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
-    # The panels have their places now. Computing the layout again takes as long as drawing; the
-    # placeholder of `set_layout_engine("none")` would still draw twice in each savefig.
+    # Each savefig of a figure with a layout engine, even the placeholder of
+    # `set_layout_engine("none")`, draws it twice.
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
     figure._layout_engine = None  # type: ignore[attr-defined]  # noqa: SLF001
+    figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     pictures = (svg.getvalue(), figure_png(figure, dpi=dpi), pdf.getvalue())
     files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]
