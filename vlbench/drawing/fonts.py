@@ -33,13 +33,12 @@ def add_fonts(figure: Figure) -> None:
         if is_drawn and lacking & _characters(font.fname):
             families.append(font.name)
             lacking -= _characters(font.fname)
-    for text in texts:
-        if families:
-            text.set_fontfamily([*text.get_fontfamily(), *families])
-        # Matplotlib draws ligatures from 3.11 on. With one, a PDF contains a second font, which
-        # takes 0.1 s to write.
-        if hasattr(text, "set_fontfeatures"):
-            text.set_fontfeatures(["-liga"])
+    for text in texts if families else ():
+        text.set_fontfamily([*text.get_fontfamily(), *families])
+    # Matplotlib draws ligatures from 3.11 on. With one, a PDF contains a second font, which takes
+    # 0.1 s to write.
+    for text in texts if hasattr(Text, "set_fontfeatures") else ():
+        text.set_fontfeatures(["-liga"])
     if lacking:
         _name("".join(map(chr, sorted(lacking))))
 
