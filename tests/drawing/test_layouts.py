@@ -10,6 +10,7 @@ from vlbench.drawing.layouts import (
     grid,
     is_at_left,
     name_points,
+    seat_labels,
     seat_legend,
     text_width,
 )
@@ -53,13 +54,21 @@ def test_the_panels_of_a_shorter_row_are_wider_so_that_no_corner_is_empty():
     assert [is_at_left(one) for one in axes] == [True, False, False, True, False]
 
 
+def seat_lines(figure, labels):
+    seat_legend(figure, [Line2D([], []) for _ in labels], labels)
+
+
 @pytest.mark.parametrize("count", [1, 3, 30])
 @pytest.mark.parametrize("label", ["short", LONG, "$x$" * 40])
-def test_all_of_a_legend_is_seen(count, label):
+@pytest.mark.parametrize("seat", [seat_lines, seat_labels])
+def test_all_of_a_legend_is_seen(count, label, seat):
     figure, (axes,) = grid(1, (3.0, 2.0))
-    seat_legend(figure, [Line2D([], []) for _ in range(count)], [label] * count)
+    seat(figure, [label] * count)
     assert beyond(figure) == [0, 0, 0, 0]
-    box, panel = figure.legends[0].get_window_extent(), axes.get_tightbbox()
+    (legend,) = figure.legends or figure.axes[1:]
+    boxes = [text.get_window_extent() for text in legend.texts]
+    assert [own.count_overlaps(boxes) for own in boxes] == [1] * count  # itself
+    box, panel = legend.get_window_extent(), axes.get_tightbbox()
     assert 0 <= panel.y0 - box.y1 < 0.2 * figure.dpi  # below the panel, and near it
     assert axes.get_window_extent().height > 1.3 * figure.dpi
 

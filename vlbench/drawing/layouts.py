@@ -25,6 +25,9 @@ MORE_ACROSS = (3, 4, 5)
 
 TITLE = 11  # points
 LEGEND = 8  # points
+# The font size and the height of a row of a legend, in inches.
+EM = LEGEND / 72
+ROW = 1.55 * EM
 
 # Positions of a name beside its point: right (or left) of it, and above (or below) it.
 DIAGONAL = ((1, 1), (-1, 1), (1, -1), (-1, -1))
@@ -77,7 +80,7 @@ def seat_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -
         handles,
         [drawn(label) for label in labels],
         loc="outside lower center",
-        ncols=_columns(labels, figure.get_figwidth()),
+        ncols=len(_columns(labels, figure.get_figwidth())),
         fontsize=LEGEND,
         frameon=False,
     )
@@ -86,14 +89,36 @@ def seat_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -
     figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
 
 
-def _columns(labels: Sequence[str], width: float) -> int:
-    """Return the largest number of columns of a legend that fits a width in inches, at least 1."""
-    beside = 5.0 * LEGEND / 72  # the handle and the gaps around it
+def seat_labels(figure: Figure, labels: Sequence[str]) -> tuple[Axes, list[Any]]:
+    """Write the labels of a legend below the panels, and enlarge the figure by the legend's size.
+
+    Returns the legend's axes and, for each label, the left and the right end of its handle. A
+    Matplotlib legend of 100 labels takes twice as long: each drawing computes its layout anew.
+    """
+    parts = _columns(labels, figure.get_figwidth())
+    columns, rows = [max(part) for part in parts], [*map(len, parts)]
+    width, height = max(figure.get_figwidth(), sum(columns) + 0.2), ROW * (rows[0] + 0.5)
+    figure.set_size_inches(width, figure.get_figheight() + height)
+    top = height / figure.get_figheight()
+    figure.set_layout_engine("constrained", rect=(0, top, 1, 1 - top))
+    axes = figure.add_axes((0, 0, 1, top), xlim=(0, width), ylim=(-height, 0))
+    axes.set_axis_off()
+    x = np.repeat(np.cumsum([(width - sum(columns)) / 2 + EM, *columns[:-1]]), rows)
+    y = -ROW * np.concatenate([np.arange(n) + 0.5 for n in rows])
+    for left, middle, label in zip(x, y, labels, strict=True):
+        axes.text(left + 2.8 * EM, middle - 0.35 * EM, drawn(label), fontsize=LEGEND)
+    return axes, np.stack([x, y, x + 2 * EM, y], 1).reshape(-1, 2, 2).tolist()
+
+
+def _columns(labels: Sequence[str], width: float) -> list[Any]:
+    """Return the widths in inches of a legend's labels, in as many columns as fit a width."""
+    beside = 5 * EM  # the handle and the gaps around it
     widths = [text_width(label, LEGEND) + beside for label in labels]
     for columns in range(len(labels), 1, -1):
-        if sum(part.max() for part in np.array_split(widths, columns)) <= width:
-            return columns
-    return 1
+        parts = np.array_split(widths, columns)
+        if sum(part.max() for part in parts) <= width:
+            return parts
+    return [widths]
 
 
 def name_points(

@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import PIL.Image
 from PIL import ImageDraw, ImageFont
 from PIL.Image import Image
@@ -55,11 +56,19 @@ COLOURS = 256
 
 def figure_png(figure: Any, **options: Any) -> bytes:
     """Return a Matplotlib figure as a PNG with a palette, a third of the size without a palette."""
-    content, smaller = BytesIO(), BytesIO()
-    figure.savefig(content, format="png", pil_kwargs={"compress_level": 0}, **options)
-    drawn = PIL.Image.open(content).convert("RGB")
-    drawn.quantize(COLOURS, dither=PIL.Image.Dither.NONE).save(smaller, "PNG")
-    return smaller.getvalue()
+    content = BytesIO()
+    # Matplotlib writes an uncompressed TIFF faster than a PNG.
+    figure.savefig(content, format="tiff", **options)
+    pixels = np.asarray(PIL.Image.open(content)).view(np.uint32)[..., 0]
+    # Most of a chart is white: colour 0. Without the white, the palette takes a third of the time.
+    inked = pixels != 0xFFFFFFFF
+    ink = PIL.Image.frombytes("RGB", (inked.sum(), 1), pixels[inked].tobytes(), "raw", "RGBX")
+    ink = ink.quantize(COLOURS - 1, dither=PIL.Image.Dither.NONE)
+    numbers = inked.astype(np.uint8)
+    numbers[inked] += np.asarray(ink)[0]
+    drawn = PIL.Image.fromarray(numbers)
+    drawn.putpalette([255, 255, 255, *(ink.getpalette() or [])][: 3 * COLOURS])
+    return png(drawn)
 
 
 def save_figure(figure: Any) -> Path:

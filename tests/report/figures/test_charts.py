@@ -27,7 +27,7 @@ def dots(**models):
 
 
 def legend(figure):
-    return [text.get_text() for text in figure.legends[0].texts]
+    return [text.get_text() for text in figure.axes[-1].texts]
 
 
 def levels(axes, line, *, across=True):
@@ -125,14 +125,14 @@ def test_along_a_number_chance_is_a_line_and_floors_that_differ_are_a_band():
 
 
 def test_without_chance_and_floors_dots_have_no_legend():
-    assert chart("title", [dots(low=0.1)], LOOKS).legends == []
+    assert chart("title", [dots(low=0.1)], LOOKS).axes[1:] == []
 
 
 def test_panels_share_an_axis_on_which_all_of_their_scores_and_floors_are_seen():
     first = Panel(title="", x="", y="accuracy", models={"low": [Point(0, 0.3, None)]})
     far = Point(0, 0.5, None, 0.1, ("majority_class", 0.95))
     figure = chart("title", [first, replace(first, models={"low": [far]})], LOOKS)
-    assert [axes.get_xlim()[1] > 0.95 for axes in figure.axes] == [True, True]
+    assert [axes.get_xlim()[1] > 0.95 for axes in figure.axes[:2]] == [True, True]
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()
 
 

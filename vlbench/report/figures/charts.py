@@ -10,13 +10,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib import rc_context
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from vlbench.drawing.fonts import add_fonts, without_glyph_warnings
 from vlbench.drawing.layouts import (
@@ -26,7 +24,7 @@ from vlbench.drawing.layouts import (
     grid,
     is_at_left,
     percent,
-    seat_legend,
+    seat_labels,
     text_width,
 )
 from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
@@ -43,8 +41,10 @@ STYLE: Any = {
     "font.size": 9.0,
     "axes.linewidth": 0.6,
 }
-# The band between the lowest and the highest chance or floor of the models.
+CURVE: Any = {"linestyle": "-", "linewidth": 1.2}
+# The band between the lowest and the highest chance or floor of the models, and its handle.
 BAND: Any = {"color": "#777777", "alpha": 0.2, "linewidth": 0}
+BAND_LINE: Any = {"color": ("#777777", 0.2), "linestyle": "-", "linewidth": 6}
 # The x-axis is logarithmic if the largest number exceeds the smallest positive number by more than
 # this factor, as with epsilons; the second factor is used if 0 is among the numbers.
 FAR = 30.0
@@ -166,10 +166,12 @@ def save(figure: Figure, file: Path, *, dpi: float = 150) -> list[Path]:
     dpi = min(dpi, LONGEST / max(width, height), math.sqrt(LARGEST / (width * height)))
     add_fonts(figure)
     svg, pdf = BytesIO(), BytesIO()
-    figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
-    # The panels have their places now. Computing the layout again takes as long as drawing; the
-    # placeholder of `set_layout_engine("none")` would still draw twice in each savefig.
+    # Each savefig of a figure with a layout engine, even the placeholder of
+    # `set_layout_engine("none")`, draws it twice.
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
     figure._layout_engine = None  # type: ignore[attr-defined]  # noqa: SLF001
+    figure.savefig(svg, format="svg", dpi=dpi, metadata={"Date": None})
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     pictures = (svg.getvalue(), figure_png(figure, dpi=dpi), pdf.getvalue())
     files = [file.with_name(file.name + suffix) for suffix in SUFFIXES]
@@ -202,7 +204,7 @@ def _draw_lines(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
     lines = [sorted(panel.models[name]) for name in names]
     colours = [looks[name].colour for name in names]
     ends = [[(point.x, point.y) for point in points] for points in lines]
-    axes.add_collection(LineCollection(ends, colors=colours, linewidths=1.2))
+    axes.add_collection(LineCollection(ends, colors=colours, **CURVE))
     marks = [
         _Mark(point, point.x, point.y, looks[name])
         for name, points in zip(names, lines, strict=True)
@@ -235,25 +237,18 @@ def _draw_marks(axes: Axes, marks: Sequence[_Mark], bars: str, width: float | No
 
     There is one artist per colour and per shape: one per model takes three times as long to draw.
     """
-    for colour in sorted({one.look.colour for one in marks}):
-        own = [one for one in marks if one.look.colour == colour]
+    for colour in sorted({one.look.colour for one in marks if one.point.interval}):
+        own = [one for one in marks if one.look.colour == colour and one.point.interval]
         x, y = [one.x for one in own], [one.y for one in own]
         sizes: Any = {bars: _bars([one.point for one in own]), "elinewidth": width}
         axes.errorbar(x, y, fmt="none", ecolor=colour, capsize=2, **sizes)
     for shape in sorted({one.look.mark for one in marks}):
         own = [one for one in marks if one.look.mark == shape]
         x, y = [one.x for one in own], [one.y for one in own]
-        styles = [style(one.look) for one in own]
-        axes.scatter(
-            x,
-            y,
-            s=[one["markersize"] ** 2 for one in styles],
-            c=[one["markerfacecolor"] for one in styles],
-            edgecolors=[one["color"] for one in styles],
-            marker=shape,
-            linewidths=1.0,
-            zorder=2.5,
-        )
+        edges = [one.look.colour for one in own]
+        faces = [style(one.look)["markerfacecolor"] for one in own]
+        size = style(own[0].look)["markersize"] ** 2
+        axes.scatter(x, y, size, faces, marker=shape, edgecolors=edges, linewidths=1.0, zorder=2.5)
 
 
 def _draw_levels(axes: Axes, panel: Panel, level: Level, line: Mapping[str, Any]) -> None:
@@ -300,17 +295,22 @@ def _label(axes: Axes, panel: Panel, size: tuple[float, float], *, at_left: bool
 def _seat_legend(figure: Figure, panels: Sequence[Panel], models: Mapping[str, Look]) -> None:
     """Add a legend of the models drawn as lines, of chance and of the floors."""
     points = [p for panel in panels for points in panel.models.values() for p in points]
-    entries: list[tuple[Artist, str]] = [
-        (Line2D([], [], lw=1.2, **style(look)), name) for name, look in models.items()
-    ]
+    entries: list[Any] = [(n, CURVE | {"color": look.colour}) for n, look in models.items()]
     if any(point.chance is not None for point in points):
-        entries.append((Line2D([], [], **CHANCE), "chance"))
+        entries.append(("chance", CHANCE))
     if floors := sorted({point.floor[0] for point in points if point.floor}):
-        entries.append((Line2D([], [], **FLOOR), f"hardest floor: {spaced(' or '.join(floors))}"))
+        entries.append((f"hardest floor: {spaced(' or '.join(floors))}", FLOOR))
     lines = [levels(panel, level) for panel in panels if panel.x for level in (chance, floor)]
     if any(values[0] != values[-1] for found in lines for values in found.values()):
-        entries.append((Patch(**BAND), "their range over the models"))
-    seat_legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+        entries.append(("their range over the models", BAND_LINE))
+    if not entries:
+        return
+    axes, handles = seat_labels(figure, [label for label, _ in entries])
+    styles: Any = {f"{key}s": [line[key] for _, line in entries] for key in CHANCE}
+    axes.add_collection(LineCollection(handles, **styles))
+    middles = zip(np.mean(handles, 1).tolist(), models.values(), strict=False)
+    marks = [_Mark(Point(x, y, None), x, y, look) for (x, y), look in middles]
+    _draw_marks(axes, marks, "xerr", None)
 
 
 def _bars(points: Sequence[Point]) -> list[list[float]]:
