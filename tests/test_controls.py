@@ -38,8 +38,8 @@ PREFERS_A_WORD = {
     )
 }
 
-# Without a picture, noise has one answer to the question that all pairs share, how many things there
-# are: it is right for all pictures or for none, and the interval over pictures does not know it.
+# Without a picture, noise has one answer to the question that all pairs share, how many things are
+# there: it is right for all pictures or for none, and the interval over pictures does not know it.
 SAME_ANSWER = {"questions_scenes": ("accuracy_gain_over_text_alone",)}
 
 # Sums of credits are kept in float32 there.

@@ -52,7 +52,7 @@ def test_data_and_weights_need_not_be_there(source):
             "few_shot\n",
             "fewshot\n",
             2,
-            "no module is named 'vlbench.probes.fewshot'; did you mean 'few_shot'?",
+            "no probe is named 'fewshot'; did you mean few_shot",
         ),
         ("few_shot\n", "few_shot:fewshot\n", 2, "no 'fewshot'; did you mean 'few_shot'?"),
         ("image_folder:image", "image_foldr:image", 5, "did you mean 'image_folder'?"),

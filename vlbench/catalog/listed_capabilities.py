@@ -110,14 +110,20 @@ def needs_of(spec: TaskSpec) -> str | None:
     Alternatives are separated by ` | `, capabilities that are all needed by ` & `.
     """
     module, _, name = spec.probe.partition(":")
+    file = probe_file(spec)
+    return _asked(file).get(name or module) if file else None
+
+
+def probe_file(spec: TaskSpec) -> Path | None:
+    """Return the file of a task's probe; None if it is in neither the source nor vlbench."""
+    module, _, name = spec.probe.partition(":")
     parts = module.split(".")
     inside = PACKAGE.joinpath(*parts[1:]).with_suffix(".py")
     files = [folder / f"{module}.py" for folder in spec.folders]
     key = f"{module}:" if name else module
     shipped = inside if parts[0] == PACKAGE.name else shipped_probes().get(key)
     files += [shipped] if shipped else []
-    file = next((file for file in files if file.is_file()), None)
-    return _asked(file).get(name or module) if file else None
+    return next((file for file in files if file.is_file()), None)
 
 
 @cache

@@ -20,6 +20,7 @@ from vlbench.catalog.catalog import (
     split_renamed,
 )
 from vlbench.catalog.findings import load_findings, task_problems
+from vlbench.catalog.listed_capabilities import probe_file, shipped_probes
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.commands import USAGE, Answer
@@ -144,7 +145,8 @@ def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> N
         if namesake and namesake.file != file:
             raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
         catalog = Catalog({**known.tasks, task.name: task}, known.models, known.renamed)
-        problems = group_problems(task, catalog.tasks) + _reference_problems(task, catalog)
+        problems = group_problems(task, catalog.tasks) + _probe_problems(task)
+        problems += _reference_problems(task, catalog)
         if problems:
             raise SpecError("\n".join(problems))
         if not task.group:
@@ -177,6 +179,14 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
 
 def _longer(beginning: str, names: Collection[str]) -> list[str]:
     return [name for name in sorted(names, key=len) if name.startswith(beginning)]
+
+
+def _probe_problems(task: TaskSpec) -> list[str]:
+    """Return a problem if a probe's plain name is in neither the source nor vlbench."""
+    if not task.probe or {":", "."} & {*task.probe} or probe_file(task):
+        return []
+    known = [name for name in shipped_probes() if name[0] != "_" and name[-1] != ":"]
+    return [f"{task.document.where('probe')}: {unknown('probe', task.probe, known)}"]
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
