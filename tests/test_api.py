@@ -291,3 +291,23 @@ def test_features_of_layers_stand_by_their_names():
     assert list(found.layers)[-1] == "output"
     assert np.array_equal(found.vectors, found.layers["output"])
     assert repr(found) == f"<features of 2 examples, 128 numbers each, {len(found.layers)} layers>"
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda **words: vlbench.evaluate("raw-pixels", "few_shot_digits", **words),
+        lambda **words: vlbench.features("raw-pixels", "few_shot_digits", **words),
+        lambda **words: vlbench.rdm("raw-pixels", "few_shot_digits", **words),
+    ],
+)
+def test_images_that_no_task_reads_are_refused(door, tmp_path):
+    with pytest.raises(UnknownNameError, match="no task here reads one folder per class"):
+        door(images=tmp_path)
+    with pytest.raises(UnknownNameError, match="there is no folder"):
+        door(images=tmp_path / "absent")
+
+
+def test_questions_that_no_task_reads_are_refused(tmp_path):
+    with pytest.raises(UnknownNameError, match="none of the tasks reads them"):
+        vlbench.evaluate("raw-pixels", "few_shot_digits", questions=tmp_path / "mine.csv")

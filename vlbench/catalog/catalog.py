@@ -114,6 +114,22 @@ class Catalog:
         if problems:
             raise UnknownNameError("\n".join(problems))
 
+    def require_images(self, folder: Path | None, tasks: Sequence[str]) -> None:
+        """Raise UnknownNameError for images that are not there, or that none of the tasks reads.
+
+        `folder` contains a user's own images; None, without any, is right for all tasks.
+        """
+        if folder is None:
+            return
+        if not folder.is_dir():
+            raise UnknownNameError(f"--images: there is no folder {folder}")
+        able = [name for name, task in self.tasks.items() if task.is_on_images]
+        if not {*self.task_names(tasks)} & {*able}:
+            raise UnknownNameError(
+                f"--images: no task here reads one folder per class, as {', '.join(able)} do; for "
+                "other tasks, pass --data-dir TASK=DIR"
+            )
+
 
 def load_catalog(include: Sequence[Path] = ()) -> Catalog:
     """Return all tasks and models. Raises SpecError with every problem of every file."""

@@ -208,21 +208,6 @@ def add_images(
     )
 
 
-def require_images(arguments: argparse.Namespace, tasks: Sequence[str]) -> None:
-    """Raise UnknownNameError for a folder that does not exist, or that none of the tasks reads."""
-    from vlbench.catalog.catalog import load_catalog
-
-    catalog = load_catalog(arguments.include_path)
-    if not arguments.images.is_dir():
-        raise UnknownNameError(f"--images: there is no folder {arguments.images}")
-    able = [name for name, task in catalog.tasks.items() if task.is_on_images]
-    if not {*catalog.task_names(tasks)} & {*able}:
-        raise UnknownNameError(
-            f"--images: no task here reads one folder per class, as {', '.join(able)} do; for "
-            "other tasks, pass --data-dir TASK=DIR"
-        )
-
-
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
@@ -322,6 +307,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
     A command that reads data has a cache.
     """
+    from vlbench.catalog.catalog import load_catalog
     from vlbench.files import default_cache
     from vlbench.run.options import Options, model_args
 
@@ -334,7 +320,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     if given.get("images"):
         named = [given[key] for key in ("task", "source", "board") if given.get(key)]
         tasks = [Path(word).stem for word in named] or (given.get("tasks") or "all").split(",")
-        require_images(arguments, tasks)
+        load_catalog(arguments.include_path).require_images(arguments.images, tasks)
     if "model_args" in given:
         taken["model_args"] = model_args(arguments.model_args)
     return Options(**taken)

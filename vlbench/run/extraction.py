@@ -142,6 +142,7 @@ def find_examples(
 ) -> Examples:
     """Return a task's column in a split, or the images of a folder if no task has its name."""
     catalog = load_catalog(options.include_path)
+    catalog.require_images(options.images, [*{str(source)} & {*catalog.tasks}])
     if str(source) not in catalog.tasks:
         if not Path(source).is_dir():
             raise unknown("task or folder", str(source), catalog.tasks)

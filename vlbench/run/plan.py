@@ -21,7 +21,7 @@ from vlbench.run.datasets import DataSets
 from vlbench.run.job import Job, decide, existing_rows
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Options
-from vlbench.run.task import Task, require_known, resolve_task
+from vlbench.run.task import QUESTIONS, Task, require_known, resolve_task
 from vlbench.run.weights import Weights
 
 Found = TypeVar("Found")
@@ -49,6 +49,7 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     catalog, wrong = read_catalog(options.include_path)
     if wrong:
         raise SpecError("\n".join(wrong))
+    catalog.require_images(options.images, tasks)
     problems, broken = _Problems(), list[str]()
     if set(tasks) - set(catalog.tasks):
         broken += catalog.broken.values()
@@ -146,7 +147,9 @@ def _resolve_tasks(
 
 
 def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
-    """Raise UnknownNameError for invalid or shared names of models and unknown data names."""
+    """Raise UnknownNameError for invalid or shared names of models, and data that no task reads."""
+    if options.questions and QUESTIONS not in {task.spec.data["loader"] for task in tasks}:
+        raise UnknownNameError("--questions: none of the tasks reads them, as questions_table does")
     if options.name and len(models) != 1:
         raise UnknownNameError(f"--name is for one model, not {len(models)}")
     names = [model.name for model in models]
