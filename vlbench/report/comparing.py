@@ -21,6 +21,7 @@ from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.data_sets import data_names, set_names
 from vlbench.report.leaders import Leaders, leaders_of
+from vlbench.report.notes import joined_notes
 from vlbench.report.rows import comparable_sets, folder_of
 from vlbench.report.texts import score_name
 from vlbench.results import ITEMS, Result, Score, matching
@@ -46,7 +47,7 @@ class Report(NamedTuple):
     """What was compared, what was refused and why, and each model's tasks without items.
 
     `no_means` lists the scores that are not means over items, such as correlations. `lent` lists
-    the models whose rows come from the boards that vlbench ships.
+    the models whose rows come from the boards that vlbench ships. `notes` are those of the rows.
     """
 
     compared: Sequence[Compared]
@@ -54,6 +55,7 @@ class Report(NamedTuple):
     lacking: Mapping[str, Sequence[str]]
     no_means: Sequence[str] = ()
     lent: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def compare_models(
@@ -72,6 +74,7 @@ def compare_models(
     refused: list[str] = []
     lacking: dict[str, list[str]] = {}
     no_means: list[str] = []
+    noted: list[tuple[Result, str]] = []
     folders = {name: folder_of(output, name) for name in names}
     for board in _boards(output, folders, tasks):
         sets = _sets(board, names)
@@ -89,12 +92,13 @@ def compare_models(
             kept = {name: row for name, row in rows.items() if ITEMS in row.artifacts}
             comparison = _compare(output, folders, board, label, kept, all_scores=all_scores)
             compared += comparison.compared
+            noted += [(row, label) for row in kept.values() if comparison.compared]
             refused += comparison.refused
             no_means += comparison.no_means
     adjusted = holm([one.comparison.p for one in compared])
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
     lent = [name for name, folder in folders.items() if folder != output]
-    return Report(final, refused, lacking, no_means, lent)
+    return Report(final, refused, lacking, no_means, lent, joined_notes(noted))
 
 
 def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> list[Board]:

@@ -2,6 +2,7 @@ import io
 import json
 import re
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 from planted_boards import board, measured, result, score, write
@@ -49,6 +50,18 @@ def test_how_large_a_difference_would_have_been_found_stands_below_the_table(out
 def test_of_equal_models_a_difference_is_detectable_all_the_same(tmp_path):
     rows = [measured(tmp_path, m, [1] * 30) for m in "ab"]
     assert "detectable with 80 %" in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
+
+
+@pytest.mark.parametrize("style", [None, "md", "tex"])
+def test_the_notes_of_the_rows_stand_below_the_table(tmp_path, style):
+    a, b, c = (
+        measured(tmp_path, m, [1] * n + [0] * (30 - n))
+        for m, n in zip("abc", (9, 8, 7), strict=True)
+    )
+    noted = [replace(a, notes=["3 test images are also in train"]), b, replace(c, notes=["other"])]
+    text = rendered(asked(write(tmp_path, board(*noted)), "a", "b", style=style).shown)
+    assert "note: 3 test images are also in train (a on t)" in text
+    assert "other" not in text
 
 
 @pytest.mark.parametrize(

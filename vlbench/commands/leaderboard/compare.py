@@ -71,7 +71,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
     pairs = dict.fromkeys(one.models for one in report.compared)
     of_pairs = [[one for one in report.compared if one.models == pair] for pair in pairs]
-    notes = [*_notes(report), *_boards_say(report)]
+    notes = [*_notes(report), *_boards_say(report), *(f"note: {one}" for one in report.notes)]
     if arguments.format:
         return Answer([_formatted(arguments.format, of_pairs, notes)], problems, code)
     return Answer([*map(_table, of_pairs), *notes], problems, code)
