@@ -20,7 +20,7 @@ from vlbench.errors import DataError, UnknownNameError, require_known
 from vlbench.metrics.items import at_text
 from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.data_sets import data_names, set_names
-from vlbench.report.leaders import Leaders, leaders_of
+from vlbench.report.leaders import Leaders, leader_of, leaders_of
 from vlbench.report.notes import joined_notes
 from vlbench.report.rows import comparable_sets, folder_of
 from vlbench.report.texts import score_name
@@ -203,7 +203,10 @@ def _compare(
     compared: list[Compared] = []
     (comparable,) = {row.comparable for row in rows.values()} or {""}
     own = None if all_scores else read_board(board_file(output, board.task))
-    leaders = leaders_of(output, own).get(comparable) if own else None
+    same = comparable_sets(own.results).get(comparable, []) if own else []
+    # The leader is known from the scores alone; its comparisons need the items of all models.
+    leads = own and leader_of(same, own.primary) in rows
+    leaders = leaders_of(output, own).get(comparable) if own and leads else None
     for key in _shared_scores(rows, tables) if all_scores else [board.primary]:
         name = f"{label}, {score_name(key['metric'], key['at'])}"
         comparisons = {

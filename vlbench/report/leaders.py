@@ -19,7 +19,7 @@ from vlbench.errors import DataError
 from vlbench.metrics.paired import among_all_pairs, detectable_among_all_pairs
 from vlbench.report.rows import comparable_sets, cost, publishable
 from vlbench.report.texts import score_name
-from vlbench.results import Result, matching
+from vlbench.results import Result, Score, matching
 
 # The best model differs from every other published model; a leader differs from some or none.
 BEST, LEADER = "best", "leader"
@@ -87,6 +87,17 @@ def leaders_by_task(
     return {board.task: leaders_of(output, board, with_worst=with_worst) for board in boards}
 
 
+def leader_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> str | None:
+    """Return the model that leads comparable rows on a score; None if no row can lead."""
+    good, scored = publishable(rows), _scored(rows, primary)
+    return min(scored, key=lambda m: (good[m].is_control, cost(scored[m]), m), default=None)
+
+
+def _scored(rows: Sequence[Result], primary: Mapping[str, Any]) -> dict[str, Score]:
+    good = publishable(rows)
+    return {m: one[0] for m, row in good.items() if (one := matching(row.scores, primary))}
+
+
 def _leaders(
     output: Path, board: Board, rows: Sequence[Result], *, with_worst: bool
 ) -> Leaders | None:
@@ -97,12 +108,11 @@ def _leaders(
     pairs counts only candidates for the lead: neither controls nor rows whose items cannot be
     joined with the leader's items.
     """
-    good = publishable(rows)
-    scored = {m: one[0] for m, row in good.items() if (one := matching(row.scores, board.primary))}
-    if not scored:
+    good, scored = publishable(rows), _scored(rows, board.primary)
+    leader = leader_of(rows, board.primary)
+    if leader is None:
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
-    leader = min(scored, key=lambda m: (good[m].is_control, cost(scored[m]), m))
     higher, rivals = scored[leader].higher_is_better, 1
     first, tested, models = None, {}, []
     for model in sorted(scored, key=lambda model: (model != leader, model)):
