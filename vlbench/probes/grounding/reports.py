@@ -115,8 +115,5 @@ def _inactive(groups: Sequence[Group]) -> list[str]:
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")
     where = f" for {names}" if names else ""
-    return (
-        [f"no head gives more than {ACTIVE:.0%} of its attention to the image{where}"]
-        if idle
-        else []
-    )
+    note = f"no head gives more than {ACTIVE:.0%} of its attention to the image{where}"
+    return [note] if idle else []
