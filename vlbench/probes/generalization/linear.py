@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from vlbench.data.records import Data, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine, Features
 from vlbench.engine.training import Training, on_cpu
@@ -290,6 +291,13 @@ def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) ->
         present = f"class '{classes[missing[0]]}' has {int(n_test[missing[0]])} test images"
         rows = max(len(train) + 1, int((n_test > 0).sum()))
         raise TooFewRows(f"{present}, but no train image to learn it from", rows)
+
+
+def train_and_test_labels(data: Data) -> tuple[Tensor, Tensor]:
+    """Return the labels of the train and of the test images. Raises as `require_train_images`."""
+    train, test = (torch.from_numpy(labels(data.splits[split])) for split in ("train", "test"))
+    require_train_images(train, test, data.classes)
+    return train, test
 
 
 def _initialise(classes: int, width: int, rng: torch.Generator) -> nn.Linear:
