@@ -271,16 +271,13 @@ def classify(probe: LinearProbe, features: Features, right: Tensor) -> Choice:
     weight, bias = probe["weight"], probe["bias"]
     largest, offset = weight.norm(dim=1).amax(), bias.abs().amax()
     rows = max(1, BLOCK // len(bias))
-    blocks = [slice(start, start + rows) for start in range(0, max(1, len(right)), rows)]
-    return join_choices(
-        [
-            choose(
-                torch.addmm(bias, x, weight.T), right[part], scale=x.norm(dim=1) * largest + offset
-            )
-            for part in blocks
-            for x in [features[part]]
-        ]
-    )
+    choices = []
+    for start in range(0, max(1, len(right)), rows):
+        part = slice(start, start + rows)
+        x = features[part]
+        scale = x.norm(dim=1) * largest + offset
+        choices.append(choose(torch.addmm(bias, x, weight.T), right[part], scale=scale))
+    return join_choices(choices)
 
 
 def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) -> None:

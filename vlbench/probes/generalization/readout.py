@@ -75,14 +75,7 @@ from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.metrics.gains import gain
 from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import (
-    Examples,
-    Measured,
-    items_as,
-    join_items,
-    outcome_of,
-    under,
-)
+from vlbench.metrics.items import Examples, Measured, items_as, join_items, outcome_of, under
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
 from vlbench.probes.by_layer import FEW, hold_out, run_trials
 from vlbench.probes.generalization.categories import measured_choice

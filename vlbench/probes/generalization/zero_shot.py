@@ -50,11 +50,7 @@ from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
 from vlbench.metrics.replies import judge
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
-from vlbench.probes.generalization.categories import (
-    GUESSES,
-    measured_choice,
-    measured_guesses,
-)
+from vlbench.probes.generalization.categories import GUESSES, measured_choice, measured_guesses
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
 from vlbench.threads import threads_for

@@ -26,9 +26,7 @@ from vlbench.probes.grounding.measures import (
     column_coverage,
     of_things,
 )
-from vlbench.probes.grounding.scores import (
-    Group,
-)
+from vlbench.probes.grounding.scores import Group
 
 GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 

@@ -11,18 +11,10 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import outcome_of
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
-from vlbench.probes.grounding.measures import (
-    OVERLAP,
-)
+from vlbench.probes.grounding.measures import OVERLAP
 from vlbench.probes.grounding.pictures import example_picture
 from vlbench.probes.grounding.query_items import with_queries
-from vlbench.probes.grounding.scores import (
-    ACTIVE,
-    Group,
-    groups_of,
-    head_table,
-    scores_of,
-)
+from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.results import Outcome
 
 OWN_PATCHES = (

@@ -302,7 +302,7 @@ def mean_credit(
     at: At,
     credit: Floats,
     examples: Examples,
-    chance: float,
+    chance: float | None,
     floors: Mapping[str, float] = {},
 ) -> Measured:
     """Return the mean credit [N] of examples, with an interval over their clusters."""

@@ -35,7 +35,7 @@ from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
-from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
+from vlbench.metrics.intervals import clustered_ratio
 from vlbench.metrics.items import Examples, Measured, answers_among
 from vlbench.metrics.replies import judge, letters
 from vlbench.probes.matching.credits import (
@@ -188,7 +188,6 @@ def _rates(
     p) if a fraction p of the items is positive.
     """
     _, places = np.unique(examples.clusters, return_inverse=True)
-    sizes = np.bincount(places)
     measured = []
     if truth.sum() + said.sum() > 0:
         hits, both = np.bincount(places, 2 * said * truth), np.bincount(places, said + truth)
@@ -197,12 +196,6 @@ def _rates(
         always = {"always_positive": 2 * share / (1 + share)}
         f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
         measured.append(Measured(f1))
-    estimate = clustered_fraction(np.bincount(places, said), sizes)
-    share_of_yes = Score(
-        f"positive_share{rule}",
-        at=at,
-        n=len(truth),
-        no_chance=NO_DIRECTION,
-        **estimate._asdict(),
-    )
-    return [*measured, Measured(share_of_yes, examples, said)]
+    positive = mean_credit(f"positive_share{rule}", at, said, examples, None)
+    score = replace(positive.score, no_chance=NO_DIRECTION)
+    return [*measured, positive._replace(score=score)]
