@@ -227,6 +227,19 @@ def outcome_of(
     )
 
 
+def score_table(scores: Sequence[Score], columns: Mapping[str, ArrayLike | pa.Array]) -> pa.Table:
+    """Return a table of scores with more columns, and with the ends of the scores' intervals.
+
+    Example:
+        >>> score = Score("accuracy", 0.5, 8, {"layer": 3}, ci95=(0.25, 0.75))
+        >>> score_table([score], {"layer": [3]}).to_pylist()
+        [{'metric': 'accuracy', 'layer': 3, 'value': 0.5, 'low': 0.25, 'high': 0.75}]
+    """
+    low, high = ([one.ci95 and float(one.ci95[end]) for one in scores] for end in (0, 1))
+    metrics, values = [one.metric for one in scores], [float(one.value) for one in scores]
+    return pa.table({"metric": metrics, **columns, "value": values, "low": low, "high": high})
+
+
 def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:
     """Return items with further conditions, which their existing conditions override."""
     column = items["at"].combine_chunks()

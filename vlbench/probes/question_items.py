@@ -20,12 +20,11 @@ LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
 
 
 class QuestionItems(NamedTuple):
-    """Questions with options, the numbers of right options, examples, and any categories."""
+    """Questions with options, the numbers of right options, and examples."""
 
     asked: Sequence[Question]
     right: Sequence[Sequence[int]]
     examples: Examples
-    categories: Sequence[str]
 
 
 def read_questions(rows: Split) -> QuestionItems:
@@ -44,9 +43,7 @@ def read_questions(rows: Split) -> QuestionItems:
             what = "two options are the same" if len({*own}) < len(own) else "every option is right"
             raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
     content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
-    examples = examples_of_items(rows, "question", content)
-    categories = [*rows["category"]] if "category" in rows.columns else []
-    return QuestionItems(asked, right, examples, categories)
+    return QuestionItems(asked, right, examples_of_items(rows, "question", content))
 
 
 def place_of(options: Sequence[str], answer: str) -> int:

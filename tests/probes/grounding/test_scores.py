@@ -97,7 +97,6 @@ def test_each_half_is_judged_by_the_head_that_the_other_chose():
     order = np.random.default_rng(0).permutation(np.arange(8))
     halves = order[:4], order[4:]
     chosen = [best_heads(credit[half].sum(0)) for half in halves]
-    assert found.chosen == [chosen[0][0], chosen[1][0]]
     assert [found.judges[image] for image in halves[1]] == [chosen[0]] * 4
     assert found.credit[halves[1]].tolist() == credit[halves[1]][:, chosen[0]].mean(1).tolist()
     assert found.credit[halves[0]].tolist() == credit[halves[0]][:, chosen[1]].mean(1).tolist()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,18 +38,17 @@ def blind_features(splits: Mapping[str, Split], column: str, engine: Engine) -> 
         whole = (histograms - histograms.mean(0)) / torch.where(spread > 0, spread, 1.0)
         parts = torch.split(whole, [len(one) for one in columns.values()])
         return dict(zip(columns, parts, strict=True))
-    words = {name: [_words(value) for value in one] for name, one in columns.items()}
-    known = sorted({word for rows in words.values() for row in rows for word in row})
-    place = {word: i for i, word in enumerate(known)}
-    word_vectors = {name: torch.zeros(len(rows), len(known)) for name, rows in words.items()}
+    words = {
+        name: [[value] if isinstance(value, str) else value for value in one]
+        for name, one in columns.items()
+    }
+    known = {word for rows in words.values() for row in rows for word in row}
+    place = {word: i for i, word in enumerate(sorted(known))}
+    word_vectors = {name: torch.zeros(len(rows), len(place)) for name, rows in words.items()}
     for name, rows in words.items():
         for i, row in enumerate(rows):
             word_vectors[name][i, [place[word] for word in row]] = 1.0
     return word_vectors
-
-
-def _words(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 def colour_histograms(images: Sequence[Image]) -> list[Tensor]:

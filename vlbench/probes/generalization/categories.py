@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from vlbench.data.records import Data, Split, labels, value_column
@@ -25,6 +26,9 @@ from vlbench.metrics.items import Answers, Measured, join_items, trials, under
 from vlbench.metrics.ranking import Choice
 from vlbench.probes.by_layer import with_option
 from vlbench.results import At, Outcome, Score
+
+# The number of guesses that `accuracy_top5` allows.
+GUESSES = 5
 
 Probe = TypeVar("Probe", bound=Callable[..., Outcome])
 
@@ -111,9 +115,18 @@ def _require_once(names: Sequence[str]) -> None:
 
 
 def measured_accuracy(
-    metric: str, choices: Sequence[Choice], data: Data, split: str, at: At | None = None
+    metric: str,
+    choices: Sequence[Choice],
+    data: Data,
+    split: str,
+    *,
+    at: At | None = None,
+    floors: Mapping[str, float] | None = None,
 ) -> Measured:
-    """Return the mean accuracy of several trainings' choices for the images of a split."""
+    """Return the mean accuracy of several trainings' choices for the images of a split.
+
+    `floors` are added.
+    """
     rows = data.splits[split]
     label = torch.from_numpy(labels(rows))
     credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
@@ -122,12 +135,49 @@ def measured_accuracy(
         at=at or {},
         n=len(label),
         chance=1 / len(data.classes),
-        floors={"majority_class": int(label.bincount().amax()) / len(label)},
+        floors={"majority_class": int(label.bincount().amax()) / len(label), **(floors or {})},
         draws=credit.mean(1).tolist() if len(credit) > 1 else [],
         **mean_of_seeds(credit.numpy())._asdict(),
     )
-    answers = Answers(data.classes, trials(chosen), label)
-    return Measured(score, rows["image"].examples(), trials(credit), answers)
+    return measured_images(score, trials(credit), trials(chosen), rows, data.classes)
+
+
+def measured_images(
+    score: Score, credit: ArrayLike, chosen: ArrayLike, rows: Split, classes: Sequence[str]
+) -> Measured:
+    """Return a score with the credit, and the chosen class, of each image of rows."""
+    answers = Answers(classes, chosen, labels(rows))
+    return Measured(score, rows["image"].examples(), credit, answers)
+
+
+def measured_choice(
+    metric: str,
+    choice: Choice,
+    rows: Split,
+    classes: Sequence[str],
+    *,
+    at: At | None = None,
+    floors: Mapping[str, float] | None = None,
+) -> Measured:
+    """Return the accuracy of a choice of classes for the images of rows; `floors` are added."""
+    score = guess_score(metric, choice.credit, torch.from_numpy(labels(rows)), len(classes))
+    score = replace(score, at=at or {}, floors={**score.floors, **(floors or {})})
+    return measured_images(score, choice.credit, choice.chosen, rows, classes)
+
+
+def measured_guesses(
+    choices: Mapping[str, Choice], top5: Tensor, rows: Split, classes: Sequence[str]
+) -> list[Measured]:
+    """Return the accuracy of choices by metric, and of five guesses if there are more classes.
+
+    `top5` [N] is the credit of five guesses.
+    """
+    measured = [measured_choice(name, one, rows, classes) for name, one in choices.items()]
+    if len(classes) > GUESSES:
+        right = torch.from_numpy(labels(rows))
+        score = guess_score("accuracy_top5", top5, right, len(classes), GUESSES)
+        measured.append(Measured(score, rows["image"].examples(), top5))
+    return measured
 
 
 def guess_score(

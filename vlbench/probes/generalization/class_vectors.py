@@ -16,12 +16,19 @@ from vlbench.errors import CannotDo
 
 
 def class_vectors(
-    engine: Engine, words: TokenEncoder | TextEncoder, names: Sequence[str], prompt: str
+    engine: Engine,
+    words: TokenEncoder | TextEncoder,
+    names: Sequence[str],
+    prompt: str,
+    *,
+    tokens: str = "first",
+    refusal: str = "the word encoder has no vector for the class",
 ) -> Tensor:
-    """Return the vector of each name's first token in a prompt, or of the prompt, float32 [K, D].
+    """Return the vector of each name in a prompt, or of the prompt, float32 [K, D].
 
-    The vector of the prompt is returned if the model encodes whole texts. Raises CannotDo for a
-    name without a token that has a vector.
+    The vector of the prompt is returned if the model encodes whole texts, otherwise the vector of
+    the name's `first` token, or the `mean` over its tokens. Raises CannotDo, with the `refusal` and
+    the name, for a name without a token that has a vector.
     """
     before, place, _ = prompt.partition("{}")
     if not place:
@@ -31,15 +38,18 @@ def class_vectors(
         return engine.features(words.encode_texts, texts)
     assert isinstance(words, TokenEncoder)
     encode_tokens = engine.checked(words.encode_tokens)
+    start, last = len(before), 1 if tokens == "first" else None
 
-    def first_tokens(batch: Sequence[str], batch_names: Sequence[str]) -> list[Tensor]:
-        encoded = encode_tokens(batch)
-        return [
-            tokens.vectors[_first(tokens.spans, len(before), name)].float().cpu()
-            for name, tokens in zip(batch_names, encoded, strict=True)
-        ]
+    def of_names(batch: Sequence[str], batch_names: Sequence[str]) -> list[Tensor]:
+        vectors = []
+        for name, encoded in zip(batch_names, encode_tokens(batch), strict=True):
+            inside = tokens_at(encoded.spans, start, start + len(name))
+            if not inside:
+                raise CannotDo(f"{refusal} '{name}'")
+            vectors.append(encoded.vectors[inside[:last]].mean(0).float().cpu())
+        return vectors
 
-    return torch.stack(engine.map(first_tokens, texts, value_column(names, "text")))
+    return torch.stack(engine.map(of_names, texts, value_column(names, "text")))
 
 
 def encodes_whole_texts(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEncoder]:
@@ -48,11 +58,3 @@ def encodes_whole_texts(model: TokenEncoder | TextEncoder) -> TypeGuard[TextEnco
     A model that compares texts with images, as CLIP does, is trained on whole texts.
     """
     return isinstance(model, DualEncoder) or not isinstance(model, TokenEncoder)
-
-
-def _first(spans: Sequence[tuple[int, int]], start: int, name: str) -> int:
-    """Return the number of the first token, by spans, of a name that begins at `start`."""
-    inside = tokens_at(spans, start, start + len(name))
-    if not inside:
-        raise CannotDo(f"the word encoder has no vector for the class '{name}'")
-    return inside[0]

@@ -11,14 +11,11 @@ from vlbench.capabilities import Classifier
 from vlbench.data.records import TestRows, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import choose, credit_among
-from vlbench.probes.generalization.categories import guess_score, of_classes
+from vlbench.probes.generalization.categories import GUESSES, measured_guesses, of_classes
 from vlbench.probes.generalization.class_pairs import pair_classes
 from vlbench.results import Outcome, Score
-
-# The number of guesses that `accuracy_top5` allows.
-GUESSES = 5
 
 # With more classes than this, the accuracy per class is not scored, to keep boards small.
 MOST_CLASSES = 100
@@ -49,13 +46,8 @@ def classification(
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
     first = choose(logits, right, log_odds=True)
-    examples, answers = test["image"].examples(), Answers(names, first.chosen, right)
-    score = guess_score("accuracy", first.credit, right, len(names))
-    measured = [Measured(score, examples, first.credit, answers)]
-    if len(names) > GUESSES:
-        credit = credit_among(logits, right, GUESSES, log_odds=True)
-        score = guess_score("accuracy_top5", credit, right, len(names), GUESSES)
-        measured.append(Measured(score, examples, credit))
+    top5 = credit_among(logits, right, GUESSES, log_odds=True)
+    measured = measured_guesses({"accuracy": first}, top5, test, names)
     if len(names) <= MOST_CLASSES:
         measured += map(Measured, _each_class(first.credit, right, names))
     counts = {"n": len(right), "ties": int(first.tied.sum())}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TestRows, labels, require_classes, same_images
+from vlbench.data.records import Split, TestRows, labels, require_classes, same_images
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.intervals import fraction, plain_ends, student_quantile, wilson
-from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import all_parallel
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.categories import parted
+from vlbench.probes.generalization.categories import measured_images, parted
 from vlbench.results import Outcome, Score
 from vlbench.threads import single_thread, threads_for
 
@@ -141,11 +141,10 @@ def clustering(
             f"the test split has {counted(len(test), 'image')}, fewer than {k} clusters", k
         )
     features, label = engine.features(model.encode_images, test["image"]), labels(test)
-    tested = TestImages(test["image"].examples(), data.classes, label)
     if all_parallel(features):
         scores = _scores(None, NO_HALVES, label, k, seed)
         counts = {"n": len(label), "ties": len(label)}
-        return outcome_of(tested.measured(None, scores), counts, [PARALLEL_NOTE])
+        return outcome_of(_measured(test, data.classes, None, scores), counts, [PARALLEL_NOTE])
     key = {"what": "clusters", "features": features, "k": k, "seed": seed}
     clustered = engine.once(key, lambda: cluster(features, k, seed=seed))
     clusters, by_half, notes = clustered["labels"].numpy(), NO_HALVES, list(clustered["notes"])
@@ -154,42 +153,37 @@ def clustering(
     if len(firsts) < 2 * k:
         notes.append(FEW_NOTE)
     else:
-        halves = firsts[draw_halves([tested.examples.ids[row] for row in firsts], seed)]
+        halves = firsts[draw_halves(test.select(firsts.tolist())["image"].examples().ids, seed)]
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
         parts = zip(again, label[halves], strict=True)
         by_half = np.stack([values_of(own, truth, k) for own, truth in parts])
     scores = _scores(clusters, by_half, label, k, seed)
     counts = {"n": len(label), "ties": 0}
-    return outcome_of(tested.measured(clusters, scores), counts, notes)
+    return outcome_of(_measured(test, data.classes, clusters, scores), counts, notes)
 
 
-class TestImages(NamedTuple):
-    """The test images, the names of classes, and the class of each image."""
+def _measured(
+    test: Split, classes: Sequence[str], clusters: Numbers | None, scores: Sequence[Score]
+) -> list[Measured]:
+    """Return the scores; accuracies have examples.
 
-    examples: Examples
-    names: Sequence[str]
-    label: Numbers
-
-    def measured(self, clusters: Numbers | None, scores: Sequence[Score]) -> list[Measured]:
-        """Return the scores; accuracies have examples.
-
-        An example is right if its cluster is assigned to its class; without clusters, each example
-        has chance credit.
-        """
-        counts = None if clusters is None else overlaps(clusters, self.label, len(self.names))
-        measured = []
-        for score in scores:
-            if score.metric not in RULES:
-                measured.append(Measured(score))
-            elif clusters is None or counts is None:
-                chance = np.full(len(self.label), score.value)
-                measured.append(Measured(score, self.examples, chance))
-            else:
-                predicted = RULES[score.metric](counts)[clusters]
-                answers = Answers(self.names, predicted, self.label)
-                measured.append(Measured(score, self.examples, predicted == self.label, answers))
-        return measured
+    An example is right if its cluster is assigned to its class; without clusters, each example has
+    chance credit.
+    """
+    label, measured = labels(test), list[Measured]()
+    for score in scores:
+        if score.metric not in RULES:
+            measured.append(Measured(score))
+        elif clusters is None:
+            chance = np.full(len(label), score.value)
+            measured.append(Measured(score, test["image"].examples(), chance))
+        else:
+            rule = RULES[score.metric]
+            predicted = rule(overlaps(clusters, label, len(classes)))[clusters]
+            is_right = predicted == label
+            measured.append(measured_images(score, is_right, predicted, test, classes))
+    return measured
 
 
 def cluster(features: Tensor, k: int, *, seed: int) -> dict[str, Any]:

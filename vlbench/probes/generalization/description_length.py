@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Data, TrainAndTestRows, labels, require_classes, same_images
+from vlbench.data.records import Data, TrainAndTestRows, require_classes, same_images
 from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import TooFewRows, counted
@@ -42,7 +42,7 @@ from vlbench.metrics.probe_worth import (
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, require_finite
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.categories import measured_accuracy, parted
-from vlbench.probes.generalization.linear import require_train_images
+from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
 from vlbench.threads import threads_for
@@ -135,8 +135,7 @@ def description_length(
 
     require_classes(data)
     seeds = [one.seed for one in each_seed(coding)]
-    label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
-    require_train_images(label, right, data.classes)
+    label, right = train_and_test_labels(data)
     ends = _ends(len(label), coding.percent, len(data.classes))
     train, test = (
         engine.features(model.encode_images, data.splits[split]["image"])
@@ -214,7 +213,7 @@ def _measure(
     return [
         *_code_lengths(sent, problem.classes, data, _clusters(problem, data, types)),
         *(
-            measured_accuracy("accuracy", of_end, data, "test", {"train_images": end})
+            measured_accuracy("accuracy", of_end, data, "test", at={"train_images": end})
             for end, of_end in zip(ends, by_end, strict=True)
         ),
         *([_selectivity(problem, whole, data, types, seeds)] if types is not None else []),

@@ -96,6 +96,7 @@ def _outcome(
     support, queries = (normalise(features[split]) for split in ("train", "test"))
     lengths = queries.norm(dim=1)
     right = torch.from_numpy(labels(test))
+    majority = int(right.bincount().amax()) / len(right)
     measured, ties = [], 0
     tested = test["image"].examples()
     for n in shots:
@@ -107,11 +108,17 @@ def _outcome(
             for rule, choice in enumerate(by_rule):
                 credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
             ties += int(by_rule[0].tied.sum())
-        scores = _scores(credit, n, right, len(data.classes))
-        measured += [
-            Measured(score, tested, part, Answers(data.classes, said, right))
-            for score, part, said in zip(scores, credit, chosen, strict=True)
-        ]
+        for metric, part, said in zip(RULES, credit, chosen, strict=True):
+            score = Score(
+                metric=metric,
+                at={"shots": n},
+                n=len(right),
+                chance=1 / len(data.classes),
+                floors={"majority_class": majority},
+                draws=part.mean(1).tolist(),
+                **mean_of_trials(part)._asdict(),
+            )
+            measured.append(Measured(score, tested, part, Answers(data.classes, said, right)))
     choices = len(shots) * trials * len(right)
     counts = {"n": len(right), "ties": ties, "choices": choices}
     return outcome_of(measured, counts)
@@ -164,20 +171,4 @@ def _choices(queries: Tensor, length: Tensor, means: Tensor, right: Tensor) -> l
         choose(dots, right, scale=length * norms.amax()),
         choose(cosines, right, scale=length),
         choose(nearness, right, scale=length.square() + squares.amax()),
-    ]
-
-
-def _scores(credit: NDArray[np.float64], shots: int, right: Tensor, classes: int) -> list[Score]:
-    majority = int(right.bincount().amax()) / len(right)
-    return [
-        Score(
-            metric=rule,
-            at={"shots": shots},
-            n=len(right),
-            chance=1 / classes,
-            floors={"majority_class": majority},
-            draws=trials.mean(1).tolist(),
-            **mean_of_trials(trials)._asdict(),
-        )
-        for rule, trials in zip(RULES, credit, strict=True)
     ]

@@ -8,21 +8,20 @@ as the k-th share the remaining places, while in the authors' code the order of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import TrainAndTestRows, labels, require_classes
+from vlbench.data.records import TrainAndTestRows, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.categories import guess_score, parted
+from vlbench.probes.generalization.categories import measured_choice, parted
 from vlbench.probes.generalization.few_shot import normalise
-from vlbench.probes.generalization.linear import require_train_images
+from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive
 from vlbench.threads import threads_for
@@ -64,11 +63,11 @@ def knn(
             "temperature above 0"
         )
     require_classes(data)
-    train_label, right = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
-    if len(train_label) < max(k):
-        present = counted(len(train_label), "train image")
+    images = len(data.splits["train"])
+    if images < max(k):
+        present = counted(images, "train image")
         raise TooFewRows(f"{present} for the {max(k)} nearest (k {max(k)})", max(k))
-    require_train_images(train_label, right, data.classes)
+    train_label, right = train_and_test_labels(data)
     train, test = (
         normalise(engine.features(model.encode_images, data.splits[split]["image"]))
         for split in ("train", "test")
@@ -82,13 +81,15 @@ def knn(
             with threads_for(len(queries), *train.shape):
                 similarity = queries @ train.T
             votes = _votes(similarity, train_label, classes, k, temperature)
-        parts.append([_choose(of_k, label, temperature) for of_k in votes])
+        # Equal similarities round to within 1e-6, and their votes to within 1e-6 / temperature.
+        scale = votes.amax(2) * max(1.0, 1 / temperature)
+        pairs = zip(votes, scale, strict=True)
+        parts.append([choose(of_k, label, scale=magnitude) for of_k, magnitude in pairs])
     choices = [join_choices(of_k) for of_k in zip(*parts, strict=True)]
-    examples, measured = data.splits["test"]["image"].examples(), []
-    for n, choice in zip(k, choices, strict=True):
-        score = replace(guess_score("accuracy", choice.credit, right, classes), at={"k": n})
-        answers = Answers(data.classes, choice.chosen, right)
-        measured.append(Measured(score, examples, choice.credit, answers))
+    measured = [
+        measured_choice("accuracy", choice, data.splits["test"], data.classes, at={"k": n})
+        for n, choice in zip(k, choices, strict=True)
+    ]
     ties = sum(int(choice.tied.sum()) for choice in choices)
     counts = {"n": len(right), "ties": ties, "choices": len(k) * len(right)}
     return outcome_of(measured, counts, [EQUAL_FEATURES_NOTE] if equal else [])
@@ -115,11 +116,3 @@ def _votes(
         share = (n - nearer.sum(1, keepdim=True)) / level.sum(1, keepdim=True)
         of_k.scatter_add_(1, voter, vote * (nearer + level * share))
     return votes
-
-
-def _choose(votes: Tensor, right: Tensor, temperature: float) -> Choice:
-    """Return the choice of the class with most votes [B, C].
-
-    Equal similarities round to within 1e-6, and their votes to within 1e-6 / temperature.
-    """
-    return choose(votes, right, scale=votes.amax(1) * max(1.0, 1 / temperature))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from vlbench.data.records import Data, labels
 from vlbench.digests import digest
 from vlbench.engine import Engine, Features
 from vlbench.engine.training import Training, on_cpu
@@ -270,16 +271,13 @@ def classify(probe: LinearProbe, features: Features, right: Tensor) -> Choice:
     weight, bias = probe["weight"], probe["bias"]
     largest, offset = weight.norm(dim=1).amax(), bias.abs().amax()
     rows = max(1, BLOCK // len(bias))
-    blocks = [slice(start, start + rows) for start in range(0, max(1, len(right)), rows)]
-    return join_choices(
-        [
-            choose(
-                torch.addmm(bias, x, weight.T), right[part], scale=x.norm(dim=1) * largest + offset
-            )
-            for part in blocks
-            for x in [features[part]]
-        ]
-    )
+    choices = []
+    for start in range(0, max(1, len(right)), rows):
+        part = slice(start, start + rows)
+        x = features[part]
+        scale = x.norm(dim=1) * largest + offset
+        choices.append(choose(torch.addmm(bias, x, weight.T), right[part], scale=scale))
+    return join_choices(choices)
 
 
 def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) -> None:
@@ -290,6 +288,13 @@ def require_train_images(train: Tensor, test: Tensor, classes: Sequence[str]) ->
         present = f"class '{classes[missing[0]]}' has {int(n_test[missing[0]])} test images"
         rows = max(len(train) + 1, int((n_test > 0).sum()))
         raise TooFewRows(f"{present}, but no train image to learn it from", rows)
+
+
+def train_and_test_labels(data: Data) -> tuple[Tensor, Tensor]:
+    """Return the labels of the train and of the test images. Raises as `require_train_images`."""
+    train, test = (torch.from_numpy(labels(data.splits[split])) for split in ("train", "test"))
+    require_train_images(train, test, data.classes)
+    return train, test
 
 
 def _initialise(classes: int, width: int, rng: torch.Generator) -> nn.Linear:

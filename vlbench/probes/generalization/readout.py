@@ -75,23 +75,15 @@ from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.metrics.gains import gain
 from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import (
-    Answers,
-    Examples,
-    Measured,
-    items_as,
-    join_items,
-    outcome_of,
-    under,
-)
+from vlbench.metrics.items import Examples, Measured, items_as, join_items, outcome_of, under
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
 from vlbench.probes.by_layer import FEW, hold_out, run_trials
-from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.categories import measured_choice
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import (
     LinearTraining,
     classify,
-    require_train_images,
+    train_and_test_labels,
     train_linear_probe_once,
     zero_probe,
 )
@@ -166,8 +158,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
         raise CannotDo("the model does not score classes, so there is nothing to compare")
     require_classes(data)
-    right = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
-    require_train_images(right["train"], right["test"], data.classes)
+    train_label, right = train_and_test_labels(data)
     ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
     scores = {split: ask(model, data, split, engine) for split in SPLITS}
     splits = {split: with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
@@ -178,12 +169,12 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     held_out = read_held_out(stages, known, seed)
     best = best_stage(held_out)
     readings = stages.read_all(known)
-    said = choose(scores["test"].scores, right["test"], log_odds=scores["test"].log_odds)
+    said = choose(scores["test"].scores, right, log_odds=scores["test"].log_odds)
     pixels = _read(_raw_pixels(data, engine), data, engine, training).choice.credit
     untrained, unmeasured = _read_untrained(stages, known)
     floors = {layer: {RAW_PIXELS: pixels} | untrained.get(layer, {}) for layer in engines}
     read = {stage: reading.choice for stage, reading in readings.items()}
-    counts = {"n": len(right["test"]), "ties": int(said.tied.sum())}
+    counts = {"n": len(right), "ties": int(said.tied.sum())}
     outcome = outcome_of(_measure(data, said, read, best, held_out, floors), counts)
     examples = data.splits["test"]["image"].examples()
     curve = _read_parts(stages, known, {stage: readings[stage] for stage in (best, SCORES)}, seed)
@@ -193,7 +184,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
         scores=[*outcome.scores, *(score for own in near for score in own.scores)],
         items=join_items([own.items for own in [outcome, *near] if own.items is not None]),
         notes=[
-            *_notes(best, held_out[best].score.n, readings, len(right["train"])),
+            *_notes(best, held_out[best].score.n, readings, len(train_label)),
             *_notes_of_floors(read, floors, examples),
             *unmeasured,
         ],
@@ -243,12 +234,9 @@ def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
 
     def read(rows: Data, _: object) -> dict[str, Measured]:
         require_classes(rows)
-        right, count = torch.from_numpy(labels(rows.splits["test"])), len(data.classes)
-        examples = rows.splits["test"]["image"].examples()
-        credit = {stage: reading.choice.credit for stage, reading in stages.read_all(rows).items()}
         return {
-            stage: Measured(guess_score("read", own, right, count), examples, own)
-            for stage, own in credit.items()
+            stage: measured_choice("read", reading.choice, rows.splits["test"], data.classes)
+            for stage, reading in stages.read_all(rows).items()
         }
 
     held_out = run_trials(read, hold_out(data, {"seed": seed}))
@@ -308,15 +296,12 @@ def _measure(
     floors: Floors,
 ) -> list[Measured]:
     """Return the scores of `said`, of readings at each stage, and of their gaps."""
-    examples = data.splits["test"]["image"].examples()
-    right = torch.from_numpy(labels(data.splits["test"]))
+    test = data.splits["test"]
+    examples = test["image"].examples()
 
     def measure(metric: str, choice: Choice, stage: str = SCORES, **at: str) -> Measured:
-        score = guess_score(metric, choice.credit, right, len(data.classes))
         of_stage = {name: float(own.mean()) for name, own in floors.get(stage, {}).items()}
-        score = replace(score, at=at, floors={**score.floors, **of_stage})
-        answers = Answers(data.classes, choice.chosen, right)
-        return Measured(score, examples, choice.credit, answers)
+        return measured_choice(metric, choice, test, data.classes, at=at, floors=of_stage)
 
     gaps = {"gap": read[SCORES], "gap_to_said": said}
     return [
@@ -353,16 +338,15 @@ def _read(
 
     All classes are tied if all test images have the same features, as in `transfer`.
     """
-    label = {split: torch.from_numpy(labels(data.splits[split])) for split in SPLITS}
-    require_train_images(label["train"], label["test"], data.classes)
+    train_label, test_label = train_and_test_labels(data)
     size = (len(data.classes), features["train"].shape[1])
     train, test = standardise(features["train"], features["test"])
     if all_equal(features["test"]):
         probe = zero_probe(*size)
     else:
-        probe = train_linear_probe_once(engine, train, label["train"], size, training)
+        probe = train_linear_probe_once(engine, train, train_label, size, training)
     converged = bool(probe.get("converged", True))
-    return Reading(classify(probe, test, label["test"]), size[1], converged)
+    return Reading(classify(probe, test, test_label), size[1], converged)
 
 
 def standardise(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
@@ -433,12 +417,7 @@ def _read_knn(outcome: Outcome, layer: str) -> Outcome:
     return Outcome([renamed], items=under(items, {"layer": layer}))
 
 
-def _notes(
-    best: str,
-    held_out: int,
-    readings: Mapping[str, Reading],
-    train: int,
-) -> list[str]:
+def _notes(best: str, held_out: int, readings: Mapping[str, Reading], train: int) -> list[str]:
     """Return notes on the best stage, and on how it was chosen."""
     widths = ", ".join(f"{stage} {reading.width}" for stage, reading in readings.items())
     notes = {

@@ -31,8 +31,8 @@ from vlbench.data.records import Data, Split, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import Answers, Measured, outcome_of
-from vlbench.probes.generalization.categories import guess_score, of_classes
+from vlbench.metrics.items import Measured, outcome_of
+from vlbench.probes.generalization.categories import guess_score, measured_images, of_classes
 from vlbench.probes.generalization.rpgd import (
     ATTACKS,
     GOALS,
@@ -125,14 +125,13 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
             "attack"
         )
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
-    tested = TestImages(test, data.classes)
     right = torch.from_numpy(labels(test))
     accuracy = guess_score("clean_accuracy", clean.right, right, classes)
-    measured = [tested.measured(accuracy, clean.right, clean.chosen)]
+    measured = [measured_images(accuracy, clean.right, clean.chosen, test, data.classes)]
     for one in attacks:
-        measured += _successes(one, predictions[one if one.epsilon else None], clean, tested)
-    blind = [] if has_gradient else [BLIND_NOTE.format(len(first))]
-    notes = [*victim.notes, *blind]
+        after = predictions[one if one.epsilon else None]
+        measured += _successes(one, after, clean, test, data.classes)
+    notes = victim.notes + ([] if has_gradient else [BLIND_NOTE.format(len(first))])
     tied = [one.tied for one in predictions.values()]
     counts = {
         "n": len(test),
@@ -140,18 +139,6 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         "choices": sum(map(len, tied)),
     }
     return outcome_of(measured, counts, notes)
-
-
-class TestImages(NamedTuple):
-    """The test images, and the names of their classes."""
-
-    split: Split
-    classes: Sequence[str]
-
-    def measured(self, score: Score, credit: Tensor, chosen: Tensor) -> Measured:
-        """Return a score with the credit of each image and the chosen classes."""
-        answers = Answers(self.classes, chosen, labels(self.split))
-        return Measured(score, self.split["image"].examples(), credit, answers)
 
 
 def _draw_sample(test: Split, sample: Sample | None) -> Split:
@@ -181,20 +168,21 @@ def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[B
 
 
 def _successes(
-    attack: Attack, after: Predictions, clean: Predictions, tested: TestImages
+    attack: Attack, after: Predictions, clean: Predictions, test: Split, names: Sequence[str]
 ) -> list[Measured]:
     """Return the success on all images, and on correctly classified images."""
     metric = "success_early_stop" if attack.descent.early_stop else "success"
     untargeted = attack.goal == "untargeted"
-    success, classes = 1 - after.right if untargeted else after.target, len(tested.classes)
+    success, classes = 1 - after.right if untargeted else after.target, len(names)
     chance = 1 - 1 / classes if untargeted else 1 / classes
     everywhere = _success(metric, attack, success, torch.ones_like(success), chance)
     of_correct = chance if attack.epsilon else None
     given = _success(f"{metric}_given_correct", attack, success, clean.right, of_correct)
     parts = torch.stack([success * clean.right, clean.right], 1).double().numpy()
+    of_right = measured_images(given, success * clean.right, after.chosen, test, names)
     return [
-        tested.measured(everywhere, success, after.chosen),
-        tested.measured(given, success * clean.right, after.chosen)._replace(statistics=parts),
+        measured_images(everywhere, success, after.chosen, test, names),
+        of_right._replace(statistics=parts),
     ]
 
 

@@ -27,11 +27,10 @@ from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder, TextEncoder, TokenEncoder
 from vlbench.data.names import spoken_names
-from vlbench.data.records import Data, TestRows, fewest_rows, labels, same_images, value_column
-from vlbench.data.words import tokens_at
+from vlbench.data.records import Data, TestRows, fewest_rows, labels, same_images
 from vlbench.engine import Engine
 from vlbench.engine.layers import TEXTS, TOKENS
-from vlbench.errors import CannotDo, TooFewRows, counted, listed
+from vlbench.errors import TooFewRows, counted, listed
 from vlbench.metrics.rdm_correlation import (
     correlations,
     full_length,
@@ -41,7 +40,7 @@ from vlbench.metrics.rdm_correlation import (
     standardised,
 )
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.class_vectors import encodes_whole_texts
+from vlbench.probes.generalization.class_vectors import class_vectors, encodes_whole_texts
 from vlbench.probes.generalization.rdm import rdm_of_classes, rdm_of_vectors
 from vlbench.results import Outcome, Positive, Score
 
@@ -126,9 +125,16 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
         layers: names of layers of the text encoder to score, or `all`; None scores the output.
     """
     _require_classes(data)
+    for one in (prompt, other_prompt):
+        if one.count("{}") != 1:
+            raise ValueError(f"prompt '{one}' must have one {{}} for the class's name")
     spoken = spoken_names(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in spoken]
-    vectors = [_name_vectors(model, engine, names, p, tokens) for p in (prompt, other_prompt)]
+    refusal = "the model has no vector for"
+    vectors = [
+        class_vectors(engine, model, names, one, tokens=tokens, refusal=refusal)
+        for one in (prompt, other_prompt)
+    ]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
     score = _reliability("prompt_reliability", [pair], data, seed)
     return _outcome(score, pair[0], data, {"n": len(names)})
@@ -175,38 +181,6 @@ def _join(images: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([*chain(*images)])
 
 
-def _name_vectors(
-    model: TokenEncoder | TextEncoder,
-    engine: Engine,
-    names: Sequence[str],
-    prompt: str,
-    tokens: str,
-) -> Tensor:
-    """Return the vector of each name in a prompt, float32 [C, D]."""
-    if prompt.count("{}") != 1:
-        raise ValueError(f"prompt '{prompt}' must have one {{}} for the class's name")
-    start = prompt.index("{}")
-    texts = value_column([prompt.replace("{}", name) for name in names], "text")
-    if encodes_whole_texts(model):
-        return engine.features(model.encode_texts, texts)
-    assert isinstance(model, TokenEncoder)
-    encode_tokens = engine.checked(model.encode_tokens)
-
-    def of_names(texts: Sequence[str], ends: Sequence[int]) -> list[Tensor]:
-        encoded = encode_tokens(texts)
-        inside = [tokens_at(f.spans, start, end) for f, end in zip(encoded, ends, strict=True)]
-        for text, end, rows in zip(texts, ends, inside, strict=True):
-            if not rows:
-                raise CannotDo(f"the model has no vector for '{text[start:end]}'")
-        last = 1 if tokens == "first" else None
-        return [
-            f.vectors[rows[:last]].mean(0).cpu() for f, rows in zip(encoded, inside, strict=True)
-        ]
-
-    ends = value_column([start + len(name) for name in names])
-    return torch.stack(engine.map(of_names, texts, ends))
-
-
 def _reliability(
     metric: str,
     pairs: Sequence[Sequence[Tensor]],
@@ -239,15 +213,14 @@ def _outcome(score: Score, matrix: Tensor, data: Data, counts: dict[str, int]) -
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
     names, categories = list(data.classes), list(_categories(data))
-    zeros = int((matrix == 0).sum())
-    others: list[Any] = [
+    zeros, why = int((matrix == 0).sum()), "counts the rows of the matrix"
+    others = [
         Score("zero_distances", zeros, len(matrix), unit="pairs", higher_is_better=False),
         Score("n_classes", len(names), len(names), unit="classes"),
     ]
-    others = [replace(one, no_chance="counts the rows of the matrix") for one in others]
     constant = not standardised([matrix.numpy()], 1).any()
     return Outcome(
-        scores=[score, *others],
+        scores=[score, *(replace(one, no_chance=why) for one in others)],
         counts=counts,
         artifacts={
             "rdm": matrix.float(),

@@ -182,10 +182,7 @@ def _kernel(x: Tensor, names: Sequence[str], blocks: int, seed: int) -> dict[str
 
     rows, block = _draw(len(x), blocks, seed)
     table = {"name": [names[row] for row in rows], "category": [f"block {b}" for b in block]}
-    return {
-        "kernel": centred_kernel(x[torch.from_numpy(rows)]).float(),
-        "images": pa.table(table),
-    }
+    return {"kernel": centred_kernel(x[torch.from_numpy(rows)]).float(), "images": pa.table(table)}
 
 
 def _rdm_correlation(x: Tensor, y: Tensor, blocks: int, seed: int) -> Score:

@@ -23,7 +23,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
-from vlbench.data.records import Column, Data, TrainAndTestRows, labels, require_classes
+from vlbench.data.records import Column, Data, TrainAndTestRows, require_classes
 from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
@@ -38,7 +38,7 @@ from vlbench.probes.generalization.linear import (
     LinearProbe,
     LinearTraining,
     classify,
-    require_train_images,
+    train_and_test_labels,
     train_linear_probe,
     train_linear_probe_once,
     zero_probe,
@@ -140,8 +140,7 @@ def transfer(
     """
     _refuse_training(training, augment=augment)
     require_classes(data)
-    train_label, test_label = (torch.from_numpy(labels(data.splits[s])) for s in ("train", "test"))
-    require_train_images(train_label, test_label, data.classes)
+    train_label, test_label = train_and_test_labels(data)
     test = engine.features(model.encode_images, data.splits["test"]["image"])
     equal, size = all_equal(test), (len(data.classes), test.shape[1])
     images = data.splits["train"]["image"]
@@ -159,17 +158,14 @@ def transfer(
     seeds = each_seed(training)
     probes = [fit(one, train_label) for one in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
-    name = "accuracy_augmented" if augment else "accuracy"
-    measured = [measured_accuracy(name, choices, data, "test")]
     blind = {
         name: _blind_accuracy(column, data, engine, seeds)
         for name, column in (floors or {}).items()
     }
-    score = measured[0].score
-    measured[0] = measured[0]._replace(score=replace(score, floors={**score.floors, **blind}))
+    name = "accuracy_augmented" if augment else "accuracy"
+    measured = [measured_accuracy(name, choices, data, "test", floors=blind)]
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
-        own = measured_accuracy("train_accuracy", fitted, data, "train")
         # A probe memorises, so that chance is no reference for accuracy on its training images.
         orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
         shuffled = [train_label[order] for order in orders]
@@ -177,8 +173,9 @@ def transfer(
             classify(fit(one, label), train, label).credit.mean()
             for one, label in zip(seeds, shuffled, strict=True)
         ]
-        known = {**own.score.floors, "shuffled_labels": float(torch.stack(remembered).mean())}
-        measured.append(own._replace(score=replace(own.score, chance=None, floors=known)))
+        memory = {"shuffled_labels": float(torch.stack(remembered).mean())}
+        own = measured_accuracy("train_accuracy", fitted, data, "train", floors=memory)
+        measured.append(own._replace(score=replace(own.score, chance=None)))
     one = not equal and training.seeds == 1 and training.optimizer == "adam"
     short = not all(probe.get("converged", True) for probe in probes)
     notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, one), (NOT_CONVERGED, short)]
@@ -193,8 +190,7 @@ def _blind_accuracy(
     """Return the mean accuracy over seeds of probes on the features of a column."""
     splits = {name: data.splits[name] for name in ("train", "test")}
     features = blind_features(splits, column, engine)
-    label = {name: labels(rows) for name, rows in splits.items()}
-    train, test = (torch.from_numpy(label[name]) for name in splits)
+    train, test = train_and_test_labels(data)
     size = (len(data.classes), features["train"].shape[1])
     hard = (one._replace(learning_rate=BLIND_RATE) for one in seeds)
     probes = (train_linear_probe_once(engine, features["train"], train, size, one) for one in hard)

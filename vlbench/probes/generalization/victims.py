@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
-from vlbench.data.records import Column, Data, labels
+from vlbench.data.records import Column, Data
 from vlbench.digests import digest
 from vlbench.engine import Engine, pass_checks
 from vlbench.errors import CannotDo
@@ -24,7 +24,7 @@ from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
     classify,
-    require_train_images,
+    train_and_test_labels,
     train_linear_probe_once,
     zero_probe,
 )
@@ -64,12 +64,7 @@ class Victim:
 
 
 def find_victim(
-    model: Classifier | ImageEncoder,
-    data: Data,
-    engine: Engine,
-    sample: Tensor,
-    *,
-    seed: int,
+    model: Classifier | ImageEncoder, data: Data, engine: Engine, sample: Tensor, *, seed: int
 ) -> Victim:
     """Return the model's own classifier, or a trained head if it has none.
 
@@ -100,8 +95,7 @@ def find_victim(
 def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> Victim:
     """Return a head trained as in the transfer probe; it is zero if all features are equal."""
     train = data.splits["train"]
-    label = torch.from_numpy(labels(train))
-    require_train_images(label, torch.from_numpy(labels(data.splits["test"])), data.classes)
+    label, _ = train_and_test_labels(data)
     features = engine.features(model.encode_images, train["image"])
     size, training = (len(data.classes), features.shape[1]), PAPER_TRAINING._replace(seed=seed)
     if all_equal(features):

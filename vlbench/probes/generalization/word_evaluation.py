@@ -15,12 +15,7 @@ from vlbench.digests import digest
 from vlbench.metrics import items
 from vlbench.metrics.intervals import Estimate, mean_over_pairs
 from vlbench.metrics.items import BOTH, Measured
-from vlbench.probes.generalization.word_similarity import (
-    FEWEST_PAIRS,
-    agreement,
-    pearson,
-    spearman,
-)
+from vlbench.probes.generalization.word_similarity import FEWEST_PAIRS, agreement, pearson, spearman
 from vlbench.results import Score
 
 # Fewest word pairs for a score of their analogies.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -28,10 +29,10 @@ from vlbench.data.records import Data, labels
 from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
-from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Answers as ItemAnswers
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.metrics.ranking import Choice
+from vlbench.probes.generalization.categories import guess_score
 from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
     FrozenVectors,
@@ -230,14 +231,6 @@ def _agreement(found: Agreement, suffix: str, pairs: str) -> list[Score]:
 
 
 def _visual_word_accuracy(choice: Choice, shuffled: Choice, visual: VisualWords) -> Score:
-    n = len(visual.right)
-    return Score(
-        metric="visual_word_accuracy",
-        n=n,
-        chance=1 / len(visual.words),
-        floors={
-            "majority_word": int(visual.right.bincount().amax()) / n,
-            "shuffled_labels": float(shuffled.credit.mean()),
-        },
-        **wilson(float(choice.credit.sum()), n)._asdict(),
-    )
+    score = guess_score("visual_word_accuracy", choice.credit, visual.right, len(visual.words))
+    majority, of_shuffled = score.floors["majority_class"], float(shuffled.credit.mean())
+    return replace(score, floors={"majority_word": majority, "shuffled_labels": of_shuffled})

@@ -18,7 +18,7 @@ with the text only and with another image; `accuracy_gain_over_text_alone` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -46,11 +46,11 @@ from vlbench.engine.pair_scores import other_images
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
 from vlbench.metrics.replies import judge
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
-from vlbench.probes.generalization.categories import guess_score
+from vlbench.probes.generalization.categories import GUESSES, measured_choice, measured_guesses
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
 from vlbench.threads import threads_for
@@ -67,9 +67,6 @@ QUESTION = "What does the image show?"
 
 # Similarities computed at a time, independent of the number of images.
 BLOCK = 1 << 20
-
-# The number of guesses that `accuracy_top5` allows.
-GUESSES = 5
 
 EQUAL_VECTORS_NOTE = "all images have identical vectors, so accuracy is at chance"
 
@@ -127,22 +124,25 @@ def _zero_shot(
 ) -> Outcome:
     require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
-    templates = _prompts(prompts)
-    texts = [prompt.replace("{}", name) for name in names for prompt in templates]
-    if not isinstance(model, DualEncoder):
-        return _outcome_of_scores(model, test, names, texts, engine)
-    images, by_rule = _vectors(model, test, texts, len(names), engine)
-    equal, right = all_equal(images), torch.from_numpy(labels(test))
-    ranked = {
-        metric: rank(model, images, classes, right, engine.device)
-        for metric, classes in by_rule.items()
-    }
-    first = {metric: choice for metric, (choice, _) in ranked.items()}
-    measured = _measure(test, first, ranked["accuracy"][1], right, names)
-    counts = {"n": len(right), "ties": int(first["accuracy"].tied.sum())}
-    counts |= count_truncated(model, texts)
-    found = outcome_of(measured, counts, [EQUAL_VECTORS_NOTE] if equal else [])
-    return replace(found, asked_by="similarity")
+    texts = [prompt.replace("{}", name) for name in names for prompt in _prompts(prompts)]
+    right, notes = torch.from_numpy(labels(test)), list[str]()
+    if isinstance(model, DualEncoder):
+        images, by_rule = _vectors(model, test, texts, len(names), engine)
+        notes = [EQUAL_VECTORS_NOTE] if all_equal(images) else []
+        ranked = {
+            metric: rank(model, images, classes, right, engine.device)
+            for metric, classes in by_rule.items()
+        }
+    else:
+        scores, log_odds = _pair_scores(model, test, len(names), texts, engine)
+        top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
+        both = choose(scores, right, log_odds=log_odds), top5
+        ranked = dict.fromkeys(("accuracy", "accuracy_scored"), both)
+    choices = {metric: choice for metric, (choice, _) in ranked.items()}
+    measured = measured_guesses(choices, ranked["accuracy"][1], test, names)
+    counts = {"n": len(right), "ties": int(choices["accuracy"].tied.sum())}
+    found = outcome_of(measured, counts | count_truncated(model, texts), notes)
+    return replace(found, asked_by="similarity" if isinstance(model, DualEncoder) else "score")
 
 
 def _vectors(
@@ -160,53 +160,13 @@ def _vectors(
     return images, by_rule
 
 
-def _measure(
-    test: Split,
-    first: Mapping[str, Choice],
-    top5: Tensor,
-    right: Tensor,
-    names: Sequence[str],
-) -> list[Measured]:
-    """Return the accuracy of each rule's choice, and of five guesses if there are more classes."""
-    examples = test["image"].examples()
-    measured = [
-        Measured(
-            guess_score(metric, choice.credit, right, len(names)),
-            examples,
-            choice.credit,
-            Answers(names, choice.chosen, right),
-        )
-        for metric, choice in first.items()
-    ]
-    if len(names) > GUESSES:
-        score = guess_score("accuracy_top5", top5, right, len(names), GUESSES)
-        measured.append(Measured(score, examples, top5))
-    return measured
-
-
-def _outcome_of_scores(
-    model: ImageTextScorer,
-    test: Split,
-    names: Sequence[str],
-    texts: Sequence[str],
-    engine: Engine,
-) -> Outcome:
-    """Return the accuracy of choosing the class with the highest mean score of its P texts."""
-    right = torch.from_numpy(labels(test))
-    scores = _pair_scores(model, test, len(names), texts, engine)
-    log_odds = is_log_odds(score_kind(model))
-    first = choose(scores, right, log_odds=log_odds)
-    rules = dict.fromkeys(("accuracy", "accuracy_scored"), first)
-    top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
-    measured = _measure(test, rules, top5, right, names)
-    counts = {"n": len(right), "ties": int(first.tied.sum())} | count_truncated(model, texts)
-    return replace(outcome_of(measured, counts), asked_by="score")
-
-
 def _pair_scores(
     model: ImageTextScorer, rows: Split, classes: int, texts: Sequence[str], engine: Engine
-) -> Tensor:
-    """Return the mean matching score of the P texts of each class for each image, [N, C]."""
+) -> tuple[Tensor, bool]:
+    """Return the mean matching score of the P texts of each class for each image, [N, C].
+
+    Also returned: whether the scores are log-odds.
+    """
     column = rows.columns.get("picture", rows["image"])
     score_pairs = engine.checked(model.score_pairs)
 
@@ -222,7 +182,7 @@ def _pair_scores(
     key = {"what": "scores of classes", "model": model, "texts": list(texts)}
     scores = torch.stack(engine.map(scored, column, key=key))
     engine.count_saturated(score_kind(model), scores)
-    return scores
+    return scores, is_log_odds(score_kind(model))
 
 
 def _ask(
@@ -241,7 +201,7 @@ def _ask(
     """
     require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
-    right, asker = torch.from_numpy(labels(test)), Asker(model, test, engine, way)
+    asker = Asker(model, test, engine, way)
     templates = _prompts(prompts) if way == "likelihood" else ["{}"]
     options = [prompt.replace("{}", name) for name in names for prompt in templates]
     asked = Question(question, options)
@@ -254,21 +214,18 @@ def _ask(
     shown = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
     if asker.reads_text_alone:
         shown[ALONE] = replies([None]) * len(test)
-    true = [[label] for label in right.tolist()]
+    true = [[label] for label in labels(test).tolist()]
     judged = {
         name: judge(said, [names] * len(test), true, asker.labels) for name, said in shown.items()
     }
     own = judged.pop("")
-    credit, examples = own.choice.credit, test["image"].examples()
-    score = guess_score("accuracy", credit, right, len(names))
     floors = {name: one.choice.credit for name, one in judged.items()}
     means = {name: float(floor.mean()) for name, floor in floors.items()}
-    score = replace(score, floors={**score.floors, **means})
-    said = Measured(score, examples, credit, Answers(names, own.choice.chosen, right))
+    said = measured_choice("accuracy", own.choice, test, names, floors=means)
+    more = gains("accuracy", own.choice.credit, floors, test["image"].examples())
     counts = {"n": len(test), "ties": int(own.choice.tied.sum()), "unparsed": own.unparsed}
     notes = asker.notes_on(own) + ([] if asker.reads_text_alone else [CANNOT])
-    found = outcome_of([said, *gains("accuracy", credit, floors, examples)], counts, notes)
-    return replace(found, asked_by=way)
+    return replace(outcome_of([said, *more], counts, notes), asked_by=way)
 
 
 def _of_classes(reply: Reply, prompts: int) -> Reply:
@@ -312,8 +269,8 @@ def class_scores(
         blocks = _similarities(model, images, by_rule["accuracy"], engine.device)
         return ClassScores(torch.cat([*blocks]), "similarity", log_odds=False)
     if isinstance(model, ImageTextScorer):
-        scores = _pair_scores(model, rows, len(names), texts, engine)
-        return ClassScores(scores, "score", is_log_odds(score_kind(model)))
+        scores, log_odds = _pair_scores(model, rows, len(names), texts, engine)
+        return ClassScores(scores, "score", log_odds)
     if isinstance(model, AnswerScorer):
         replies = Asker(model, rows, engine, "likelihood").replies(
             range(len(rows)), [Question(question, texts)] * len(rows)

@@ -13,8 +13,8 @@ another class.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,13 +29,13 @@ from vlbench.data.records import TrainAndTestRows, derangement, labels, value_co
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.metrics.intervals import mean_of_trials
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import all_equal, choose
+from vlbench.probes.generalization.categories import measured_images
 from vlbench.probes.generalization.class_vectors import class_vectors
+from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
 from vlbench.threads import single_thread
-
-EQUAL_FEATURES_NOTE = "all test images have identical features, so accuracy is at chance"
 
 
 class ProjectionTraining(NamedTuple):
@@ -101,11 +101,8 @@ class Trial(NamedTuple):
     seed: int
 
 
-class Features(NamedTuple):
-    """The features of both splits."""
-
-    train: LabelledFeatures
-    test: LabelledFeatures
+# The features of both splits, train and test.
+Features = Mapping[str, LabelledFeatures]
 
 
 def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
@@ -142,30 +139,29 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     drawn = _draw(len(data.classes), seen_fraction, trials, seed)
     names = [name.lower() for name in spoken_names(data.classes)]
     vectors = class_vectors(engine, words, names, prompt)
-    parts = [
-        LabelledFeatures(
-            engine.features(model.encode_images, split["image"]), torch.from_numpy(labels(split))
+    features = {
+        name: LabelledFeatures(
+            engine.features(model.encode_images, data.splits[name]["image"]),
+            torch.from_numpy(labels(data.splits[name])),
         )
-        for split in (data.splits["train"], data.splits["test"])
-    ]
-    features = Features(*parts)
+        for name in ("train", "test")
+    }
     _require_images(drawn, features)
     shuffled = torch.stack([vectors[derangement(len(vectors), trial.seed)] for trial in drawn])
     chosen, credit = _choose(engine, features, vectors.expand_as(shuffled), drawn, training)
     _, floor = _choose(engine, features, shuffled, drawn, training)
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
-    score = _score(credit, floor, features.test.label, drawn)
+    score = _score(credit, floor, features["test"].label, drawn)
     asked = ~credit.isnan()
-    answers = Answers(data.classes, chosen, features.test.label)
     return outcome_of(
-        [Measured(score, data.splits["test"]["image"].examples(), credit, answers)],
+        [measured_images(score, credit, chosen, data.splits["test"], data.classes)],
         {
             "n": score.n,
             "ties": int((chosen[asked] < 0).sum()),
             "choices": int(asked.sum()),
             "classes_without_own_vector": repeated,
         },
-        [EQUAL_FEATURES_NOTE] if all_equal(features.test.features) else [],
+        [EQUAL_FEATURES_NOTE] if all_equal(features["test"].features) else [],
     )
 
 
@@ -180,9 +176,8 @@ def _choose(
 
     A tie is -1, and the credit of an image of a class trained on is NaN.
     """
-    key = {"what": "choices of a zero-shot projection"} | {
-        k: v._asdict() for k, v in features._asdict().items()
-    }
+    key: dict[str, Any] = {"what": "choices of a zero-shot projection"}
+    key |= {name: own._asdict() for name, own in features.items()}
     key |= {"device": engine.device.type} | training._asdict()
 
     def projections(trials: Sequence[Trial], several: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -204,7 +199,7 @@ def _trial(
     device: torch.device,
 ) -> list[Tensor]:
     """Return the class chosen for each test image in one trial, int64 [N], and its credit."""
-    train, test = features
+    train, test = features["train"], features["test"]
     seen, unseen = torch.from_numpy(trial.seen), torch.from_numpy(trial.unseen)
     rows, tested = torch.isin(train.label, seen), torch.isin(test.label, unseen)
     rng = torch.Generator().manual_seed(trial.seed)
@@ -242,7 +237,7 @@ def _draw(n_classes: int, fraction: float, trials: int, seed: int) -> list[Trial
 
 
 def _require_images(drawn: Sequence[Trial], features: Features) -> None:
-    train, test = features.train.label, features.test.label
+    train, test = features["train"].label, features["test"].label
     for number, trial in enumerate(drawn, 1):
         if not np.isin(train, trial.seen).any() or not np.isin(test, trial.unseen).any():
             raise TooFewRows(f"trial {number} has no train or no test images of seen classes")

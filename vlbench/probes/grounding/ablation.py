@@ -44,7 +44,7 @@ from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import clustered_mean
-from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of
+from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of, score_table
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
@@ -136,6 +136,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     heads, positions = model.parts()
     parts = _layers(heads, draws, seed) if "layer" in each else []
     parts += _heads(heads) if "head" in each else []
+    best: list[Head] = []
     if best_heads:
         others = first_images(data.splits[ranked_on], ranked_images)
         _refuse_shared(rows, others, ranked_on)
@@ -153,15 +154,15 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     credit = {cut: asks.choose(engine.cut(model, cut)).credit for cut in watched}
     measured = [_accuracy(whole, asks)]
     for one in parts:
-        own = credit[one.cut]
-        measured.append(gain("drop", whole.credit, own, examples, one.at))
+        drop = whole.credit - credit[one.cut]
+        measured.append(gain("drop", whole.credit, credit[one.cut], examples, one.at))
         if one.controls:
             random = torch.stack([whole.credit - credit[cut] for cut in one.controls])
-            name, drop = "drop_beyond_random", whole.credit - own
-            measured.append(gain_over_draws(name, drop, random, examples, one.at))
+            measured.append(gain_over_draws("drop_beyond_random", drop, random, examples, one.at))
     counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
     counts |= {"clusters": clusters}
-    named = [f"best heads, layer-head from 0: {_named(best)}"] if best_heads else []
+    names = ", ".join("{}-{}".format(*head) for head in best)
+    named = [f"best heads, layer-head from 0: {names}"] if best else []
     # The table has all scores.
     of_no_layer = [one for one in measured if "layer" not in one.score.at]
     outcome = outcome_of(
@@ -315,21 +316,13 @@ def _refuse_shared(rows: Split, others: Split, name: str) -> None:
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
 
 
-def _named(heads: Sequence[Head]) -> str:
-    return ", ".join("{}-{}".format(*head) for head in heads)
-
-
 def _table(measured: Sequence[Measured]) -> Artifact:
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
     drops = [one.score for one in measured[1:]]
     columns = {
-        "metric": [one.metric for one in drops],
         "cut": [str(one.at["cut"]) for one in drops],
         "layer": pa.array([one.at.get("layer") for one in drops], pa.int64()),
         "head": pa.array([one.at.get("head") for one in drops], pa.int64()),
-        "value": [float(one.value) for one in drops],
-        "low": [float(one.ci95[0]) if one.ci95 else None for one in drops],
-        "high": [float(one.ci95[1]) if one.ci95 else None for one in drops],
     }
-    return pa.table(columns)
+    return score_table(drops, columns)

@@ -13,6 +13,7 @@ are numbered from 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from vlbench.capabilities import Detector, JointAttender
 from vlbench.data.coco_files import Phrase
@@ -49,17 +50,9 @@ def entity_grounding(
         seed: seed that draws the halves of the images.
     """
     rows = first_images(data.splits[split], images)
-    unboxed = sum(
-        not phrase.boxes
-        for captions in rows["phrases"]
-        for phrases in captions
-        for phrase in phrases
-    )
-    queries = Queries(
-        images=entity_queries(rows),
-        conditions=[{}],
-        counts={"phrases_without_boxes": unboxed},
-    )
+    phrases = chain.from_iterable(chain.from_iterable(rows["phrases"]))
+    counts = {"phrases_without_boxes": sum(not phrase.boxes for phrase in phrases)}
+    queries = Queries(entity_queries(rows), [{}], counts)
     reader = AttentionReader(model, 1, detector)
     return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
 

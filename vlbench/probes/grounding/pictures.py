@@ -26,9 +26,7 @@ from vlbench.probes.grounding.measures import (
     column_coverage,
     of_things,
 )
-from vlbench.probes.grounding.scores import (
-    Group,
-)
+from vlbench.probes.grounding.scores import Group
 
 GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 
@@ -152,10 +150,7 @@ def draw(
 
 
 def _panel(
-    panel: Any,
-    picture: Picture,
-    example: Mapping[str, Any],
-    attention: Mapping[str, Tensor] | None,
+    panel: Any, picture: Picture, example: Mapping[str, Any], attention: Mapping[str, Tensor] | None
 ) -> None:
     sized = picture.regions or picture.image
     assert sized
@@ -184,10 +179,12 @@ def _attention(
     pairs = zip(boxes.tolist(), strengths, strict=True)
     for box, strength in sorted(pairs, key=lambda pair: pair[1]):
         _frame(panel, box, ATTENTION, 1.2, alpha=0.15 + 0.85 * strength)
-        _fill(panel, box, strength)
+        left, top, right, bottom = box
+        fill = {"color": ATTENTION, "alpha": 0.45 * strength, "lw": 0}
+        panel.fill_between([left, right], top, bottom, **fill)
     best = boxes[int(weights.argmax())]
-    right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
-    _frame(panel, best.tolist(), RIGHT if right else WRONG, 2.6)
+    is_right = bool((iou(best[None], torch.tensor(gold)) >= OVERLAP).any())
+    _frame(panel, best.tolist(), RIGHT if is_right else WRONG, 2.6)
     fraction = float(weights.max() / attention["total"].clamp(min=1e-12))
     label = f"{fraction:.0%} of the attention to the image"
     panel.text(0.5, -0.03, label, transform=panel.transAxes, ha="center", va="top", fontsize=7)
@@ -197,8 +194,3 @@ def _frame(panel: Any, box: Sequence[float], colour: str, width: float, **style:
     left, top, right, bottom = box
     outline = [left, right, right, left, left], [top, top, bottom, bottom, top]
     panel.plot(*outline, color=colour, linewidth=width, clip_on=False, **style)
-
-
-def _fill(panel: Any, box: Sequence[float], strength: float) -> None:
-    left, top, right, bottom = box
-    panel.fill_between([left, right], top, bottom, color=ATTENTION, alpha=0.45 * strength, lw=0)

@@ -10,14 +10,8 @@ from torch import Tensor
 from vlbench.data.records import Column
 from vlbench.metrics.items import Answers, Examples, Measured, at_text
 from vlbench.probes.grounding.attention import HeadSums
-from vlbench.probes.grounding.measures import (
-    JUDGED,
-    Query,
-)
-from vlbench.probes.grounding.scores import (
-    SPLIT_HALF,
-    Group,
-)
+from vlbench.probes.grounding.measures import JUDGED, Query
+from vlbench.probes.grounding.scores import SPLIT_HALF, Group
 from vlbench.results import Score
 
 

@@ -11,18 +11,10 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import outcome_of
 from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_sums
-from vlbench.probes.grounding.measures import (
-    OVERLAP,
-)
+from vlbench.probes.grounding.measures import OVERLAP
 from vlbench.probes.grounding.pictures import example_picture
 from vlbench.probes.grounding.query_items import with_queries
-from vlbench.probes.grounding.scores import (
-    ACTIVE,
-    Group,
-    groups_of,
-    head_table,
-    scores_of,
-)
+from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
 from vlbench.results import Outcome
 
 OWN_PATCHES = (
@@ -115,8 +107,5 @@ def _inactive(groups: Sequence[Group]) -> list[str]:
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")
     where = f" for {names}" if names else ""
-    return (
-        [f"no head gives more than {ACTIVE:.0%} of its attention to the image{where}"]
-        if idle
-        else []
-    )
+    note = f"no head gives more than {ACTIVE:.0%} of its attention to the image{where}"
+    return [note] if idle else []

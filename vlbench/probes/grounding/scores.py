@@ -45,7 +45,6 @@ class Halves(NamedTuple):
     """The credit of each image under the head that the other half chose, and the heads."""
 
     credit: Floats  # [images]
-    chosen: list[int]  # the lowest number among the best heads of each half
     judges: list[list[int]]  # heads tied for the best of the other half, per image
 
 
@@ -61,15 +60,14 @@ def split_half(credit: Floats, sizes: Floats, *, seed: int = 0) -> Halves:
         raise ValueError(f"{counted(len(images), 'image')} with items; two halves need two")
     order = np.random.default_rng(seed).permutation(images)
     halves = order[: len(order) // 2], order[len(order) // 2 :]
-    earned, chosen = np.zeros(len(sizes)), []
+    earned = np.zeros(len(sizes))
     judges: list[list[int]] = [[] for _ in sizes]
     for choosing, judged in (halves, halves[::-1]):
         best = best_heads(credit[choosing].sum(0))
-        chosen.append(best[0])
         earned[judged] = credit[judged][:, best].mean(1)
         for image in judged:
             judges[image] = best
-    return Halves(earned, chosen, judges)
+    return Halves(earned, judges)
 
 
 def best_heads(credit: Floats) -> list[int]:

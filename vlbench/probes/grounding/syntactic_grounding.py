@@ -163,11 +163,8 @@ def _queries(
     images = [
         image_queries(rows, i, each, among_things=among_things) for i, each in enumerate(words)
     ]
-    return Queries(
-        images=value_column(images),
-        conditions=[{"relation": name} for name in names],
-        counts={"pairs_of_rarer_relations": rarer},
-    )
+    conditions = [{"relation": name} for name in names]
+    return Queries(value_column(images), conditions, {"pairs_of_rarer_relations": rarer})
 
 
 def pairs(arcs: Sequence[Arc], phrases: Sequence[Phrase]) -> list[Pair]:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -60,13 +61,7 @@ from vlbench.metrics.items import Answers, Examples, answers_among
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
-from vlbench.probes.matching.credits import (
-    Manner,
-    MetricItems,
-    all_right,
-    group_choice,
-    report,
-)
+from vlbench.probes.matching.credits import MetricItems, group_choice, report, without_image
 from vlbench.probes.question_items import refuse_equal
 from vlbench.results import Outcome, Positive
 
@@ -146,20 +141,13 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
     counts |= count_truncated(model, questions.texts)
     counts |= {"unparsed": questions.judged.unparsed} if questions.judged else {}
-    grouped = [
-        all_right(asks[0], metric, [*map(str, rows[column])])
-        for metric, column in (sets or {}).items()
-    ]
     more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
     notes += [] if looks_away else [CANNOT]
-    manner = Manner(
-        way or ("score" if isinstance(model, ImageTextScorer) else "similarity"),
-        more if way else (),
-        [*notes, *questions.notes],
-        questions.judged.by_place if questions.judged else (),
-    )
-    return report(asks, questions.categories, least, counts, grouped, manner)
+    notes += questions.notes
+    outcome = report(asks, rows, least, sets, more if way else [], counts, notes, questions.judged)
+    by_scores = "score" if isinstance(model, ImageTextScorer) else "similarity"
+    return replace(outcome, asked_by=way or by_scores)
 
 
 def _texts_of_one(rows: Split) -> list[list[str]]:
@@ -202,14 +190,7 @@ def _length(texts: Sequence[str]) -> Tensor:
 class RowScorer:
     """Scores texts for the images of rows; an image of several rows is encoded once."""
 
-    def __init__(
-        self,
-        model: Any,
-        rows: Split,
-        suffix: str,
-        engine: Engine,
-        question: str = "",
-    ) -> None:
+    def __init__(self, model: Any, rows: Split, suffix: str, engine: Engine, question: str) -> None:
         """Use the columns `image` and `picture` with this suffix."""
         image, picture = rows["image" + suffix], rows["picture" + suffix]
         # Images of the same content may have different regions.
@@ -253,8 +234,6 @@ class Questions:
         self._captions = [*rows["caption"]]
         self._foils = [*rows["foils"]] if "foils" in rows.columns else []
         self._seconds = [*rows["caption_2"]] if "caption_2" in rows.columns else []
-        named = "category" in rows.columns
-        self.categories: list[str] = [*rows["category"]] if named else []
         self._examples = self._named_examples()
 
     @property
@@ -316,13 +295,7 @@ class Questions:
         self.judged = asker.judge(range(len(texts)), asked, right)
         # If no reply names an option, the floors need not be asked.
         self.notes = asker.notes_on(self.judged)
-        shown: dict[str, Sequence[int | None]] = {}
-        if asker.way != "recorded":
-            shown[ANOTHER] = others
-        if asker.reads_text_alone:
-            shown[ALONE] = [None] * len(texts)
-        floors = {name: asker.judge(rows, asked, right) for name, rows in shown.items()}
-        return {"": self.judged.choice, **{name: one.choice for name, one in floors.items()}}
+        return {"": self.judged.choice, **without_image(asker, others, asked, right)}
 
     def _choose_images(self, others: Sequence[int]) -> MetricItems:
         """Ask for the image of a caption among other images."""
@@ -356,23 +329,35 @@ class Questions:
             bags = [_bag(words, pairs).view(-1, 2) for words in sides]
             tables[name] = torch.stack(bags, 1)
         same = [_bag_key(first) == _bag_key(second) for first, second in pairs]
-        outcomes = {
+        choices = {
             name: twin_choices(table, log_odds=self._log_odds.get(name, False))
             for name, table in tables.items()
         }
-        asked = twin_questions(outcomes, self._examples, tuple(self._rules), same)
-        named = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
+        own, examples = choices.pop(""), self._examples
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
-        images = [*chain(*zip(*digests, strict=True))]
-        return [
-            one._replace(
-                answers=_answers_of_both(named[one.metric], one.own),
-                examples=one.examples._replace(images=images),
+        of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
+        candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
+        asked = []
+        for metric, choice_of_model in own.items():
+            of_sides = metric in candidates
+            rows = [row for row in range(len(pairs)) for _ in range(2 if of_sides else 1)]
+            chance = {"group_score": 1 / 6}.get(metric, 0.5 if of_sides else 0.25)
+            asked.append(
+                MetricItems(
+                    metric,
+                    choice_of_model,
+                    {name: of_floor[metric].credit for name, of_floor in choices.items()},
+                    torch.full((len(rows),), chance, dtype=torch.float64),
+                    of_both if of_sides else examples,
+                    rows,
+                    blind=tuple(self._rules) if metric == "text_accuracy" else (),
+                    same_words=[same[row] for row in rows],
+                    answers=_answers_of_both(candidates[metric], choice_of_model)
+                    if of_sides
+                    else None,
+                )
             )
-            if one.metric in named
-            else one
-            for one in asked
-        ]
+        return asked
 
     def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
         """Return the scores of both images of some rows with both texts, float64 [N, 2, 2]."""
@@ -394,35 +379,6 @@ class Questions:
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
         return examples._replace(clusters=["/".join(own) for own in zip(*columns, strict=True)])
-
-
-def twin_questions(
-    outcomes: Mapping[str, Mapping[str, Choice]],
-    examples: Examples,
-    blind: Sequence[str] = (),
-    same_words: Sequence[bool] = (),
-) -> list[MetricItems]:
-    """Return the items of twins from the choices of the model, under "", and of floors."""
-    n = len(examples.ids)
-    floors = {name: choices for name, choices in outcomes.items() if name}
-    asked = []
-    for metric, choice_of_model in outcomes[""].items():
-        each = metric.endswith("accuracy")
-        rows = [row for row in range(n) for _ in range(2)] if each else list(range(n))
-        chance = {"group_score": 1 / 6}.get(metric, 0.5 if each else 0.25)
-        asked.append(
-            MetricItems(
-                metric,
-                choice_of_model,
-                {name: choices[metric].credit for name, choices in floors.items()},
-                torch.full((len(rows),), chance, dtype=torch.float64),
-                _of_both(examples) if each else examples,
-                rows,
-                blind=tuple(blind) if metric == "text_accuracy" else (),
-                same_words=[same_words[row] for row in rows] if same_words else (),
-            )
-        )
-    return asked
 
 
 def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:

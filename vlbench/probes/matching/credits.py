@@ -13,13 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vlbench.data.records import Split
 from vlbench.digests import digest
+from vlbench.engine.asking import Asker, Question
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.gains import ALONE, gain
+from vlbench.metrics.gains import ALONE, ANOTHER, gain
 from vlbench.metrics.intervals import Floats, clustered_mean
-from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of
+from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of, score_table
 from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin
+from vlbench.metrics.replies import Judged
 from vlbench.results import At, Outcome, Score
 
 # Mask of the items that a score is over, bool [M].
@@ -53,18 +56,15 @@ class MetricItems(NamedTuple):
     same_words: Sequence[bool] = ()
     answers: Answers | None = None
 
+    @property
+    def every(self) -> Kept:
+        """The mask of all items."""
+        return np.ones(len(self.rows), bool)
 
-class Manner(NamedTuple):
-    """How a model was asked, and additional results of the asking.
 
-    `by_place` has, for each item of the first metric, the credit with its right option at each
-    place (see `vlbench.metrics.replies`).
-    """
-
-    asked_by: str = ""
-    more: Sequence[Measured] = ()
-    notes: Sequence[str] = ()
-    by_place: Sequence[Sequence[float]] = ()
+def categories_of(rows: Split) -> list[str]:
+    """Return the category of each row; empty if the rows have none."""
+    return [*rows["category"]] if "category" in rows.columns else []
 
 
 def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
@@ -106,38 +106,37 @@ def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricIt
         digest([of_items.digests[i] for i in np.flatnonzero(places == place).tolist()])
         for place in range(len(several))
     ]
-    examples = Examples(
-        several.tolist(),
-        [one.removeprefix("sha256:")[:DIGITS] for one in digests],
-        [of_items.clusters[i] for i in firsts.tolist()],
-        [of_items.images[i] for i in firsts.tolist()] if of_items.images else (),
-    )
+    of_firsts = of_items.select(firsts.tolist())
+    short = [one.removeprefix("sha256:")[:DIGITS] for one in digests]
     tied = product((~asked.own.tied).double()) == 0
     return MetricItems(
         metric,
         Choice(product(asked.own.credit), tied, torch.full(tied.shape, -1)),
         {name: product(floor) for name, floor in asked.floors.items()},
         product(asked.chance),
-        examples,
+        of_firsts._replace(ids=several.tolist(), digests=short),
         [asked.rows[i] for i in firsts.tolist()],
     )
 
 
 def report(
     asked: Sequence[MetricItems],
-    categories: Sequence[str],
+    rows: Split,
     least: int,
+    sets: Mapping[str, str] | None,
+    more: Sequence[Measured],
     counts: Mapping[str, int],
-    sets: Sequence[MetricItems] = (),
-    manner: Manner | None = None,
+    notes: Sequence[str],
+    judged: Judged | None,
 ) -> Outcome:
-    """Return the outcome of all items; `categories` has the category of each row, if there are any.
+    """Return the outcome of all items of rows.
 
     Categories with fewer than `least` rows have no score. For the first metric, the mean over
-    categories is added. `sets` have no score by category. Raises TooFewRows if all categories have
-    fewer.
+    categories is added. `sets` have no score by category: by metric, the column that names the set
+    of each row. `judged` are the replies to the items of the first metric. Raises TooFewRows if all
+    categories have fewer.
     """
-    manner = manner or Manner()
+    categories = categories_of(rows)
     sizes = Counter(categories)
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
@@ -145,21 +144,23 @@ def report(
     measured, table = list[Measured](), list[Measured]()
     of_floors, counts_by_rule = list[str](), dict[str, int]()
     for one in asked:
-        of_items = np.array([categories[row] for row in one.rows] if categories else [])
-        by_category = {name: of_items == name for name in scored}
-        measured.append(score(one, {}, np.ones(len(one.rows), bool)))
+        by_category = _masks(one, categories, scored)
+        measured.append(score(one, {}, one.every))
         parts = [score(one, {"category": name}, kept) for name, kept in by_category.items()]
         (measured if len(scored) <= MOST_CATEGORIES else table).extend(parts)
         if one is asked[0] and scored:
             measured.append(macro(one, list(by_category.values())))
-        measured += _of_same_words(one)
+        same = np.array(one.same_words, bool)
+        measured += [score(one, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
         beside, by_rule = _where_blind_fails(one)
         measured += beside
         counts_by_rule |= by_rule
         of_floors += _notes(one, by_category)
-    measured += [score(one, {}, np.ones(len(one.rows), bool)) for one in sets]
-    measured += manner.more
     first = asked[0]
+    for metric, column in (sets or {}).items():
+        one = all_right(first, metric, [*map(str, rows[column])])
+        measured.append(score(one, {}, one.every))
+    measured += more
     pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
         "ties": int(first.own.tied.sum()),
@@ -170,32 +171,37 @@ def report(
         **counts_by_rule,
         **counts,
     }
-    artifacts = {"categories": _table([one.score for one in table])} if table else {}
-    by_place = manner.by_place
+    artifacts = {"categories": _by_category([one.score for one in table])} if table else {}
+    by_place = judged.by_place if judged else ()
     if by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
-        masks = {name: np.array([categories[row] == name for row in first.rows]) for name in scored}
-        every = {"": np.ones(len(first.rows), bool)}
-        several = every | (masks if len(scored) <= MOST_CATEGORIES else {})
+        of_few = scored if len(scored) <= MOST_CATEGORIES else []
+        several = {"": first.every} | _masks(first, categories, of_few)
         of_orders, artifacts["orders"] = _orders(first, np.array(by_place), several)
         measured += of_orders
-    outcome = outcome_of(measured, counts, [*of_floors, *manner.notes], artifacts)
-    return replace(outcome, asked_by=manner.asked_by)
+    return outcome_of(measured, counts, [*of_floors, *notes], artifacts)
 
 
-def score(asked: MetricItems, at: At, kept: Kept, *, metric: str = "") -> Measured:
-    """Return the mean credit of the kept items, bool [M], with the floors of the same items."""
+def _masks(asked: MetricItems, categories: Sequence[str], names: Sequence[str]) -> dict[str, Kept]:
+    """Return which items belong to each of the named categories."""
+    of_items = np.array([categories[row] for row in asked.rows] if categories else [])
+    return {name: of_items == name for name in names}
+
+
+def score(
+    asked: MetricItems, at: At, kept: Kept, *, metric: str = "", weights: Floats | None = None
+) -> Measured:
+    """Return the mean credit of the kept items, bool [M], with the floors of the same items.
+
+    Credit, floors and chance are multiplied by any `weights` [M].
+    """
     places = torch.from_numpy(np.flatnonzero(kept))
-    credit, examples = asked.own.credit[places].numpy(), asked.examples.select(places.tolist())
-    estimate = clustered_mean(credit, examples.clusters)
-    mean = Score(
-        metric or asked.metric,
-        at=at,
-        n=len(credit),
-        chance=float(asked.chance[places].mean()),
-        floors={name: float(floor[places].mean()) for name, floor in asked.floors.items()},
-        **estimate._asdict(),
-    )
-    return Measured(mean, examples, credit, _select_answers(asked.answers, places))
+    weight = 1.0 if weights is None else torch.from_numpy(weights)[places]
+    credit = (asked.own.credit[places] * weight).numpy()
+    examples = asked.examples.select(places.tolist())
+    chance = float((asked.chance[places] * weight).mean())
+    floors = {name: float((x[places] * weight).mean()) for name, x in asked.floors.items()}
+    mean = mean_credit(metric or asked.metric, at, credit, examples, chance, floors)
+    return mean._replace(answers=asked.answers and asked.answers.select(places))
 
 
 def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
@@ -206,24 +212,8 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
     weights = np.zeros(len(asked.rows))
     for kept in parts:
         weights[kept] = 1 / kept.sum()
-    places = torch.from_numpy(np.flatnonzero(weights))
-    scale = torch.from_numpy(weights)[places] * len(places) / len(parts)
-    credit = (asked.own.credit[places] * scale).numpy()
-    examples = asked.examples.select(places.tolist())
-    mean = Score(
-        f"{asked.metric}_macro",
-        n=len(places),
-        chance=float((asked.chance[places] * scale).mean()),
-        floors={name: float((x[places] * scale).mean()) for name, x in asked.floors.items()},
-        **clustered_mean(credit, examples.clusters)._asdict(),
-    )
-    return Measured(mean, examples, credit, _select_answers(asked.answers, places))
-
-
-def _of_same_words(asked: MetricItems) -> list[Measured]:
-    """Return the score of items whose texts have the same words, unless all items or none do."""
-    same = np.array(asked.same_words, bool)
-    return [score(asked, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
+    scale = weights * np.count_nonzero(weights) / len(parts)
+    return score(asked, {}, weights > 0, metric=f"{asked.metric}_macro", weights=scale)
 
 
 def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
@@ -247,7 +237,7 @@ def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, in
 def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
     """Return a note for each blind floor that is nearer to 1 than to chance."""
     notes = []
-    for category, kept in {"": np.ones(len(asked.rows), bool), **by_category}.items():
+    for category, kept in {"": asked.every, **by_category}.items():
         chance = float(asked.chance[kept].mean())
         for name in asked.blind:
             value = float(asked.floors[name][kept].mean())
@@ -258,10 +248,6 @@ def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
                     f"right in {value:.1%}"
                 )
     return notes
-
-
-def _select_answers(answers: Answers | None, places: Tensor) -> Answers | None:
-    return None if answers is None else answers.select(places)
 
 
 def _orders(
@@ -299,12 +285,24 @@ def _orders(
     return measured, pa.Table.from_pylist(lines)
 
 
+def without_image(
+    asker: Asker,
+    others: Sequence[int | None],
+    asked: Sequence[Question],
+    right: Sequence[Sequence[int]],
+) -> dict[str, Choice]:
+    """Return a model's choices with the images of `others`, and with the text only, if it can."""
+    shown = {} if asker.way == "recorded" else {ANOTHER: others}
+    shown |= {ALONE: [None] * len(asked)} if asker.reads_text_alone else {}
+    return {name: asker.judge(rows, asked, right).choice for name, rows in shown.items()}
+
+
 def mean_credit(
     metric: str,
     at: At,
     credit: Floats,
     examples: Examples,
-    chance: float,
+    chance: float | None,
     floors: Mapping[str, float] = {},
 ) -> Measured:
     """Return the mean credit [N] of examples, with an interval over their clusters."""
@@ -314,14 +312,6 @@ def mean_credit(
     return Measured(mean, examples, credit)
 
 
-def _table(scores: Sequence[Score]) -> pa.Table:
-    """Return scores by category as a table."""
-    columns = {
-        "metric": [one.metric for one in scores],
-        "category": [str(one.at["category"]) for one in scores],
-        "n": [one.n for one in scores],
-        "value": [float(one.value) for one in scores],
-        "low": [float(one.ci95[0]) if one.ci95 else None for one in scores],
-        "high": [float(one.ci95[1]) if one.ci95 else None for one in scores],
-    }
-    return pa.table(columns)
+def _by_category(scores: Sequence[Score]) -> pa.Table:
+    names, sizes = [str(one.at["category"]) for one in scores], [one.n for one in scores]
+    return score_table(scores, {"category": names, "n": sizes})

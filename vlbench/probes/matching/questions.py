@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -33,11 +34,17 @@ from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import SpecError
-from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.intervals import clustered_fraction, clustered_ratio
+from vlbench.metrics.gains import ALONE, gains
+from vlbench.metrics.intervals import clustered_ratio
 from vlbench.metrics.items import Examples, Measured, answers_among
 from vlbench.metrics.replies import judge, letters
-from vlbench.probes.matching.credits import Manner, MetricItems, all_right, mean_credit, report
+from vlbench.probes.matching.credits import (
+    MetricItems,
+    categories_of,
+    mean_credit,
+    report,
+    without_image,
+)
 from vlbench.probes.question_items import QuestionItems, place_of, read_questions
 from vlbench.results import Outcome, Positive, Score
 
@@ -94,13 +101,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     options = [one.options for one in items.asked]
     own = judge(replies, options, items.right, asker.labels)
     notes += asker.notes_on(own)
-    floors = {}
-    if way != "recorded":
-        floors[ANOTHER] = asker.judge(others, items.asked, items.right).choice.credit
-    if asker.reads_text_alone:
-        alone = asker.judge([None] * len(rows), items.asked, items.right)
-        floors[ALONE] = alone.choice.credit
-    floors[FREQUENT] = _frequent(items)
+    blind = without_image(asker, others, items.asked, items.right)
+    floors = {name: one.credit for name, one in blind.items()} | {FREQUENT: _frequent(items)}
     asks = MetricItems(
         "accuracy",
         own.choice,
@@ -113,15 +115,11 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     )
     more = gains(asks.metric, asks.own.credit, asks.floors, asks.examples)
     if positive:
-        more += _of_positive(asks, items, replies, positive)
-    grouped = [
-        all_right(asks, metric, [*map(str, rows[column])])
-        for metric, column in (sets or {}).items()
-    ]
+        more += _of_positive(asks, items, categories_of(rows), replies, positive)
     counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
     notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
-    manner = Manner(way, more, notes, own.by_place)
-    return report([asks], items.categories, least, counts, grouped, manner)
+    outcome = report([asks], rows, least, sets, more, counts, notes, own)
+    return replace(outcome, asked_by=way)
 
 
 def _frequent(items: QuestionItems) -> Tensor:
@@ -143,6 +141,7 @@ def _frequent(items: QuestionItems) -> Tensor:
 def _of_positive(
     asks: MetricItems,
     items: QuestionItems,
+    categories: Sequence[str],
     replies: Sequence[Sequence[Reply]],
     positive: str,
 ) -> list[Measured]:
@@ -158,7 +157,7 @@ def _of_positive(
         yes = np.array([_says_yes(str(own[0].said)) for own in replies], float)
         read["_published_rule"] = yes, (yes == truth).astype(float)
     kept = {"": np.ones(len(truth), bool)}
-    kept |= {name: np.array(items.categories) == name for name in sorted({*items.categories})}
+    kept |= {name: np.array(categories) == name for name in sorted({*categories})}
     measured = []
     for category, rows in kept.items():
         at = {"category": category} if category else {}
@@ -189,7 +188,6 @@ def _rates(
     p) if a fraction p of the items is positive.
     """
     _, places = np.unique(examples.clusters, return_inverse=True)
-    sizes = np.bincount(places)
     measured = []
     if truth.sum() + said.sum() > 0:
         hits, both = np.bincount(places, 2 * said * truth), np.bincount(places, said + truth)
@@ -198,12 +196,6 @@ def _rates(
         always = {"always_positive": 2 * share / (1 + share)}
         f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
         measured.append(Measured(f1))
-    estimate = clustered_fraction(np.bincount(places, said), sizes)
-    share_of_yes = Score(
-        f"positive_share{rule}",
-        at=at,
-        n=len(truth),
-        no_chance=NO_DIRECTION,
-        **estimate._asdict(),
-    )
-    return [*measured, Measured(share_of_yes, examples, said)]
+    positive = mean_credit(f"positive_share{rule}", at, said, examples, None)
+    score = replace(positive.score, no_chance=NO_DIRECTION)
+    return [*measured, positive._replace(score=score)]
