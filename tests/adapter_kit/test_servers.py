@@ -185,9 +185,12 @@ def test_an_answer_of_too_many_bytes_is_refused(planted, monkeypatch):
 
 
 ASKS = """
+import signal
 import sys
 from vlbench.adapter_kit.servers import Server
 
+# A shell starts what it runs in the background with interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = Server(sys.argv[1], timeout=60, retries=9, pause=60, concurrent=4)
 print("begin", flush=True)
 server.ask_each(lambda _: server.post("x", {}), range(9))
