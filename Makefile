@@ -8,7 +8,7 @@ DEMO := raw-pixels,tiny-rn,tiny-clip,tiny-bert,tiny-uniter
 .PHONY: demo test nightly docs gpu check install papers
 
 demo: install
-	OMP_NUM_THREADS=1 $(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
+	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
 	$(BIN)/vlbench leaderboard build --output build/demo
 	VLBENCH_CACHE_DIR=$(DEMO_CACHE) $(BIN)/vlbench leaderboard page --output build/demo
 
