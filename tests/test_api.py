@@ -9,10 +9,13 @@ from PIL import Image
 
 import vlbench
 from vlbench import api
+from vlbench.catalog.catalog import load_catalog
 from vlbench.engine import devices
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.results import Outcome, Score
+from vlbench.run.item_images import data_of
+from vlbench.run.options import Options
 
 MODEL, TASK = "tiny-rn", "few_shot_digits"
 
@@ -301,13 +304,18 @@ def test_features_of_layers_stand_by_their_names():
         lambda **words: vlbench.rdm("raw-pixels", "few_shot_digits", **words),
     ],
 )
-def test_images_that_no_task_reads_are_refused(door, tmp_path):
+def test_own_data_that_no_task_reads_are_refused(door, tmp_path):
     with pytest.raises(UnknownNameError, match="no task here reads one folder per class"):
         door(images=tmp_path)
     with pytest.raises(UnknownNameError, match="there is no folder"):
         door(images=tmp_path / "absent")
-
-
-def test_questions_that_no_task_reads_are_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="none of the tasks reads them"):
-        vlbench.evaluate("raw-pixels", "few_shot_digits", questions=tmp_path / "mine.csv")
+        door(questions=tmp_path / "mine.csv")
+    with pytest.raises(UnknownNameError, match="must be the name of a selected task"):
+        door(data_dir={"few_shot_digts": tmp_path})
+
+
+def test_images_of_some_tasks_leave_those_of_other_tasks_readable(tmp_path):
+    options = Options(images=tmp_path, cache_dir=tmp_path)
+    data = data_of(load_catalog(), "few_shot_digits", options)  # as for a page of several tasks
+    assert len(data.splits["test"]["image"]) > 0

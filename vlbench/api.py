@@ -25,7 +25,7 @@ from vlbench.boards.artifacts import read_items, read_table, read_tensor
 from vlbench.boards.board import Board, folder_boards
 from vlbench.boards.items import Card, Item, best_first, joined, score_items, unweighted, worst
 from vlbench.catalog.catalog import Catalog, load_catalog
-from vlbench.catalog.listed_capabilities import shipped_probes
+from vlbench.catalog.listed_capabilities import probe_names, shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
 from vlbench.code.identity import code_digest
 from vlbench.console import open_console
@@ -50,7 +50,7 @@ from vlbench.run.item_images import cards_of, data_of, image_at, places_of, ques
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
-from vlbench.run.task import PROBE_FILLED
+from vlbench.run.task import PROBE_FILLED, require_read
 from vlbench.schema import Misfit, hints, read_arguments
 from vlbench.threads import single_thread
 
@@ -397,7 +397,7 @@ def probe(
 
 def _probe(name: str) -> Callable[..., Outcome]:
     files = shipped_probes()
-    known = [one for one in files if not one.endswith(":") and not one.startswith("_")]
+    known = probe_names()
     if name not in known:
         raise unknown("probe", name, known)
     module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
@@ -432,6 +432,7 @@ def item_viewer(
 ) -> bytes:
     """Return the viewer of items of a score, one item of each model per example, as HTML."""
     data = data_of(catalog, task, options)
+    require_read(catalog, [task], options)
     several, questions = cards_of(data, score.metric), questions_of(data)
     cards = [
         several.get(one.id) or Card(questions.get((one.id, one.shown), ""), [(one.shown, "")])

@@ -136,6 +136,11 @@ def shipped_probes() -> Mapping[str, Path]:
     return probes
 
 
+def probe_names() -> list[str]:
+    """Return the public functions of the shipped probes' files, probes and their helpers."""
+    return [name for name in shipped_probes() if name[0] != "_" and name[-1] != ":"]
+
+
 @cache
 def _asked(file: Path) -> Mapping[str, str]:
     """Return the annotation of the `model` argument of each function that has one.

@@ -72,10 +72,10 @@ def answer(arguments: argparse.Namespace) -> Answer:
     members = catalog.tasks[name].group
     if members:
         return Answer([f"{name} is a group of {', '.join(members)}"])
-    from vlbench.run.task import require_known, resolve_task  # imports torch
+    from vlbench.run.task import require_read, resolve_task  # imports torch
 
     with set_up_for_data(arguments) as options:
-        require_known(options.data_dir, {name: catalog.tasks[name].data["loader"]})
+        require_read(catalog, [name], options)
         task = resolve_task(catalog, name, True, options)
         kinds = {"regions": next(iter(task.regions.values()))} if task.regions else {}
         facts = describe(task.loader(**task.loader_arguments, **kinds))
@@ -87,10 +87,10 @@ def list_data(catalog: Catalog, options: Options) -> list[dict[str, Any]]:
 
     Missing data also have `what`, `get` and `put`. No data are read. Raises SpecError.
     """
-    from vlbench.run.task import require_known, resolve_task
+    from vlbench.run.task import require_read, resolve_task
 
     specs = {name: spec for name, spec in sorted(catalog.tasks.items()) if not spec.group}
-    require_known(options.data_dir, {name: spec.data["loader"] for name, spec in specs.items()})
+    require_read(catalog, [*specs], options)
     rows: dict[str, dict[str, Any]] = {}
     for name, spec in specs.items():
         task = resolve_task(catalog, name, False, options)

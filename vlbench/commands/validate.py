@@ -20,7 +20,7 @@ from vlbench.catalog.catalog import (
     split_renamed,
 )
 from vlbench.catalog.findings import load_findings, task_problems
-from vlbench.catalog.listed_capabilities import probe_file, shipped_probes
+from vlbench.catalog.listed_capabilities import probe_file, probe_names
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec, load_models, load_task
 from vlbench.commands import USAGE, Answer
@@ -185,8 +185,7 @@ def _probe_problems(task: TaskSpec) -> list[str]:
     """Return a problem if a probe's plain name is in neither the source nor vlbench."""
     if not task.probe or {":", "."} & {*task.probe} or probe_file(task):
         return []
-    known = [name for name in shipped_probes() if name[0] != "_" and name[-1] != ":"]
-    return [f"{task.document.where('probe')}: {unknown('probe', task.probe, known)}"]
+    return [f"{task.document.where('probe')}: {unknown('probe', task.probe, probe_names())}"]
 
 
 def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:

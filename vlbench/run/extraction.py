@@ -32,7 +32,7 @@ from vlbench.run.datasets import DataSets
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model
 from vlbench.run.options import Options
-from vlbench.run.task import resolve_task
+from vlbench.run.task import require_read, resolve_task
 
 # The encoder of a column's values, by the kind of the column.
 ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}
@@ -142,7 +142,7 @@ def find_examples(
 ) -> Examples:
     """Return a task's column in a split, or the images of a folder if no task has its name."""
     catalog = load_catalog(options.include_path)
-    catalog.require_images(options.images, [*{str(source)} & {*catalog.tasks}])
+    require_read(catalog, [*{str(source)} & {*catalog.tasks}], options)
     if str(source) not in catalog.tasks:
         if not Path(source).is_dir():
             raise unknown("task or folder", str(source), catalog.tasks)

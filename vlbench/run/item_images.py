@@ -35,7 +35,6 @@ def data_of(catalog: Catalog, task: str, options: Options) -> Data:
     """Return the data that a task reads here. Raises UnknownNameError for an unknown task."""
     if task not in catalog.tasks:
         raise unknown("task", task, catalog.tasks)
-    catalog.require_images(options.images, [task])
     resolved = resolve_task(catalog, task, True, options)
     data: Data = resolved.loader(**resolved.loader_arguments)
     return data

@@ -21,7 +21,7 @@ from vlbench.run.datasets import DataSets
 from vlbench.run.job import Job, decide, existing_rows
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Options
-from vlbench.run.task import QUESTIONS, Task, require_known, resolve_task
+from vlbench.run.task import Task, require_read, resolve_task
 from vlbench.run.weights import Weights
 
 Found = TypeVar("Found")
@@ -49,7 +49,6 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
     catalog, wrong = read_catalog(options.include_path)
     if wrong:
         raise SpecError("\n".join(wrong))
-    catalog.require_images(options.images, tasks)
     problems, broken = _Problems(), list[str]()
     if set(tasks) - set(catalog.tasks):
         broken += catalog.broken.values()
@@ -65,7 +64,8 @@ def plan(models: Sequence[Any], tasks: Sequence[str], options: Options) -> Plan:
         for task in resolved_tasks
     ]
     problems.require_none()
-    _refuse_names(resolved_models, resolved_tasks, options)
+    _refuse_names(resolved_models, options)
+    require_read(catalog, tasks, options)
     standing = {
         task.spec.name: existing_rows(options.output, task.spec.name) for task in resolved_tasks
     }
@@ -146,10 +146,8 @@ def _resolve_tasks(
     return found
 
 
-def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Options) -> None:
-    """Raise UnknownNameError for invalid or shared names of models, and data that no task reads."""
-    if options.questions and QUESTIONS not in {task.spec.data["loader"] for task in tasks}:
-        raise UnknownNameError("--questions: none of the tasks reads them, as questions_table does")
+def _refuse_names(models: Sequence[Model], options: Options) -> None:
+    """Raise UnknownNameError for invalid or shared names of models."""
     if options.name and len(models) != 1:
         raise UnknownNameError(f"--name is for one model, not {len(models)}")
     names = [model.name for model in models]
@@ -161,4 +159,3 @@ def _refuse_names(models: Sequence[Model], tasks: Sequence[Task], options: Optio
         raise UnknownNameError(
             f"two models would have rows named {', '.join(twice)}; run them separately"
         )
-    require_known(options.data_dir, {task.spec.name: task.spec.data["loader"] for task in tasks})

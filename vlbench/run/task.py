@@ -82,6 +82,18 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
             )
 
 
+def require_read(catalog: Catalog, tasks: Sequence[str], options: Options) -> None:
+    """Raise UnknownNameError for own data that none of the tasks reads.
+
+    They are images, questions, and the folders of `data_dir`.
+    """
+    catalog.require_images(options.images, tasks)
+    loaders = {name: catalog.tasks[name].data["loader"] for name in catalog.task_names(tasks)}
+    if options.questions and QUESTIONS not in loaders.values():
+        raise UnknownNameError("--questions: none of the tasks reads them, as questions_table does")
+    require_known(options.data_dir, loaders)
+
+
 def resolve_paths(file: Path, value: Any) -> Any:
     """Return a value whose relative paths are relative to the folder of the file that names them.
 

@@ -123,5 +123,5 @@ def plural(noun: str) -> str:
 
 
 def pick(rng: Generator, options: Sequence[T]) -> T:
-    """Return an option at random, as `rng.choice` draws it in several times the time."""
+    """Return a random option, the same as `rng.choice` but several times as fast."""
     return options[int(rng.integers(len(options)))]
