@@ -80,6 +80,17 @@ def credits_of_trials(
     return (rng.random(logit.shape) < 1 / (1 + np.exp(-logit))).astype(float)
 
 
+def f1_of_yes(rng: Random, images: int, sharpness: float) -> intervals.Estimate:
+    """Return the F1 of a model that prefers yes, by effects of images of one logit.
+
+    Half of the questions have the answer yes. The truth was computed from 200,000 images.
+    """
+    truth = np.tile([1, 1, 1, 0, 0, 0], (images, 1))
+    logits = sharpness * (2 * truth - 1) + rng.normal(0.7, 1, (images, 1))
+    said = rng.random(truth.shape) < 1 / (1 + np.exp(-logits))
+    return intervals.fraction_of_sums(2 * (truth * said).sum(1), (truth + said).sum(1))
+
+
 def clustered(rng: Random, mean: float, clusters: int, models: int = 1) -> tuple[Array, Array]:
     """Return hits [models, C] of 1 to 11 items in each cluster, correlated by .1, and the sizes."""
     sizes = rng.integers(1, 12, clusters)
@@ -293,6 +304,12 @@ def planted_intervals() -> Iterator[Planted]:
             mean,
         )
     yield from planted_clusters()
+    for images, sharpness in ((20, 1.0), (20, 2.5), (500, 1.0)):
+        yield Planted(
+            f"F1 of yes: 6 questions about each of {images} images, sharpness {sharpness}",
+            lambda rng, i=images, s=sharpness: f1_of_yes(rng, i, s),
+            {1.0: 0.718, 2.5: 0.888}[sharpness],
+        )
     for trials, seeds in ((10, 0.0), (10, 0.5), (5, 0.0), (5, 0.2), (5, 0.5), (5, 1.0), (3, 0.5)):
         yield Planted(
             f"trials: {trials} of 100 items, about 70 % right, seeds vary by {seeds} logits",

@@ -9,6 +9,7 @@ from vlbench.report.figures.charts import Panel, Point, chart, save, styled
 from vlbench.report.texts import (
     condition,
     fitted,
+    hardest_floor,
     lead,
     number,
     one_line,
@@ -16,6 +17,7 @@ from vlbench.report.texts import (
     probability,
     score_name,
 )
+from vlbench.results import Score
 
 
 def rendered(*tables):
@@ -177,3 +179,12 @@ def test_a_name_is_drawn_as_it_is(tmp_path, name):
 
 def test_a_text_for_one_line_has_no_line_break_and_no_control_character():
     assert one_line("a\nb\x1b[1m") == "a b\\x1b[1m"
+
+
+@pytest.mark.parametrize(
+    ("floors", "hardest"),
+    [({"a": 0.2, "b": 0.4}, None), ({"a": 0.2, "b": 0.6}, ("b", 0.6)), ({"a": 0.5}, ("a", 0.5))],
+)
+def test_a_floor_below_chance_is_never_the_highest_floor(floors, hardest):
+    score = Score("accuracy", value=0.7, n=10, chance=0.5, floors=floors)
+    assert hardest_floor(score) == hardest

@@ -13,7 +13,7 @@ from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.data.scenes import pairs
 from vlbench.data.scenes.pair_questions import pair_question
 from vlbench.data.scenes.pairs import CATEGORIES
-from vlbench.data.scenes.world import COLOURS, plural
+from vlbench.data.scenes.world import COLOURS, SEEN_NOUNS, plural
 
 pair = cache(pairs.pair)
 
@@ -133,13 +133,13 @@ def question_rows(of=range(PAIRS)):
     return Data(splits={"test": Split(columns)})
 
 
-SAID = sorted([*COLOURS, *NUMBERS, "left", "right", "yes", "no"])
+SAID = sorted([*COLOURS, *NUMBERS, *SEEN_NOUNS, "left", "right", "yes", "no"])
 
 
 class Answers:
     """Answers questions about pairs in words, by letter and by likelihood.
 
-    It `looks`, or has priors alone: things are two, and else the first option in the alphabet.
+    It `looks`, or has priors alone: the first option in the alphabet.
     """
 
     reads_text_alone = True
@@ -152,7 +152,7 @@ class Answers:
         if self.looks:
             number, side = picture.image or (None, None)
             return picture.image and pair_question(pair(0, "test", number)).right[side]
-        return "two" if "two" in options else min(options)
+        return min(options)
 
     def score_answers(self, pictures, questions, answers):
         given = zip(pictures, questions, answers, strict=True)
@@ -161,7 +161,7 @@ class Answers:
     def _score(self, picture, question, answer):
         if self.looks:
             return -1.0 if answer == self.known(picture, []) else -3.0
-        return 0.0 if answer == "two" else -1.0 - SAID.index(answer)
+        return -1.0 - SAID.index(answer)
 
     def answer(self, pictures, questions):
         return [self._say(*one) for one in zip(pictures, questions, strict=True)]

@@ -379,6 +379,20 @@ def clustered_ratio(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
     return estimate_of_sums(np.stack([parts, wholes], 1), ratio)
 
 
+def fraction_of_sums(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
+    """Return sum(parts) / sum(wholes) in [0, 1] over [N] clusters, such as F1, which is no mean.
+
+    The standard error is that of `clustered_ratio`; the ends of the interval are from
+    `fraction_ends`, since a symmetric interval is too narrow for few clusters.
+
+    Example:
+        >>> estimate = fraction_of_sums(np.array([2, 0, 2, 0]), np.array([2, 1, 2, 1]))  # F1 2 / 3
+        >>> round(estimate.value, 4), [round(end, 3) for end in estimate.ci95]
+        (0.6667, [0.112, 0.969])
+    """
+    return estimate_of_sums(np.stack([parts, wholes], 1), ratio, ends=fraction_ends)
+
+
 def ratio(sums: Floats) -> Floats:
     """Return the first of two sums [..., 2] divided by the second, such as a mean; NaN for x / 0.
 

@@ -194,9 +194,15 @@ def condition(value: str | float) -> str:
 
 
 def hardest_floor(score: Score) -> tuple[str, float] | None:
-    """Return the name and value of the floor that is hardest to beat; None without floors."""
+    """Return the name and value of the floor that is hardest to beat.
+
+    A floor that is easier to beat than chance is left out; None if no floor is left.
+    """
     pick = max if score.higher_is_better else min
-    return pick(score.floors.items(), key=lambda floor: floor[1], default=None)
+    floors = [*score.floors.items()]
+    if score.chance is not None:
+        floors = [one for one in floors if pick(one[1], score.chance) == one[1]]
+    return pick(floors, key=lambda floor: floor[1], default=None)
 
 
 def score_name(metric: str, at: At) -> str:

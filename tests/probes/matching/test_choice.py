@@ -217,22 +217,29 @@ def test_what_the_longer_text_tells_is_counted_and_the_rest_has_its_score():
     data = rows(caption=["a long one", "another long one", "short"], foils=[["b"], ["b"], ["long"]])
     outcome = run(Likes("short", "a long one"), data)
     assert outcome.counts["told_by_longest_text"] == 3
-    data = rows(caption=["a long one", "another long one", "s"], foils=[["b"], ["b"], ["long"]])
+    data = rows(caption=["a long one"] * 8 + ["s"], foils=[["b"]] * 8 + [["long"]])
     outcome = run(Likes("s"), data)
-    assert outcome.counts["told_by_longest_text"] == 2
+    assert outcome.counts["told_by_longest_text"] == 8
     assert values(outcome, "text_accuracy_where_blind_fails") == {"": 1.0}
 
 
 def test_where_a_blind_rule_fails_there_is_no_chance_and_floors_of_the_same_items():
-    data = rows(
-        caption=["a long one", "another long one", "s", "t"], foils=[["b"], ["b"], ["long"], ["u"]]
-    )
+    captions = ["a long one"] * 8 + ["s", "t"]
+    data = rows(caption=captions, foils=[["b"]] * 8 + [["long"], ["u"]])
     outcome = run(Likes("s"), data)
     (score,) = [s for s in outcome.scores if s.metric.endswith("where_blind_fails")]
     assert (score.chance, score.n) == (None, 2)
     assert score.no_chance == "a blind rule can beat chance; compare with the floors"
     # Of "s" and "long", the shortest is right; "t" and "u" are as long.
     assert (score.floors["shortest_text"], score.floors["longest_text"]) == (0.75, 0.25)
+
+
+def test_a_blind_rule_that_may_be_at_chance_selects_no_items():
+    # The longest text is right in 6 of 10.
+    data = rows(caption=["longer"] * 6 + ["s"] * 4, foils=[["b"]] * 6 + [["long"]] * 4)
+    outcome = run(Likes("s"), data)
+    assert outcome.counts["told_by_longest_text"] == 6
+    assert values(outcome, "text_accuracy_where_blind_fails") == {}
 
 
 def in_fours(options="left right on under", sets=2):

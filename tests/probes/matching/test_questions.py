@@ -1,5 +1,6 @@
 """Planted answerers, whose accuracy and gains were written before any of them ran."""
 
+import numpy as np
 import pytest
 import torch
 from foil_fakes import Answers, presence, question_rows
@@ -33,8 +34,8 @@ def test_who_looks_is_always_right_and_gains_it_from_the_image(way):
     assert found.counts["unparsed"] == 0
 
 
-# Four categories are balanced within each pair, and things are always two.
-PRIORS = {"colour": 0.5, "place": 0.5, "number": 0.5, "presence": 0.5, "total": 1.0, "": 0.6}
+# All categories are balanced within each pair.
+PRIORS = dict.fromkeys(["object", "colour", "place", "number", "presence", ""], 0.5)
 
 
 @pytest.mark.parametrize("way", ["likelihood", "letter"])
@@ -49,9 +50,34 @@ def test_the_text_alone_and_the_frequent_answer_are_floors():
     (score,) = [s for s in ask(Answers()).scores if s.metric == "accuracy" and not s.at]
     # By likelihood, all answers are tied without an image.
     assert score.floors["text_alone"] == pytest.approx(0.5)
-    # In other pairs, both answers of the four balanced categories are as frequent, or nearly.
-    assert score.floors["frequent_answer"] == pytest.approx(0.6, abs=0.05)
+    # The two answers to the question of a pair are right once each.
+    assert score.floors["frequent_answer"] == pytest.approx(0.5)
     assert score.chance == 0.5
+
+
+def frequent_answer(*answers):
+    (score,) = [
+        s
+        for s in ask(Says("yes"), presence(*answers), asked="words").scores
+        if s.metric == "accuracy"
+    ]
+    return score.floors["frequent_answer"]
+
+
+@pytest.mark.parametrize(("yes", "floor"), [(50, 0.5), (60, 0.6), (90, 0.9)])
+def test_the_frequent_answer_of_balanced_questions_is_at_chance_and_else_the_majority(yes, floor):
+    assert frequent_answer(*["yes"] * yes, *["no"] * (100 - yes)) == pytest.approx(floor)
+
+
+def test_the_frequent_answer_is_at_chance_in_the_mean_over_random_answers():
+    rng = np.random.default_rng(0)
+    floors = [frequent_answer(*rng.choice(["yes", "no"], 40).tolist()) for _ in range(200)]
+    assert np.mean(floors) == pytest.approx(0.5, abs=3 * np.std(floors) / 200**0.5)
+
+
+def test_balanced_questions_have_no_score_of_what_the_frequent_answer_gets_wrong():
+    found = ask(Says("yes"), presence(*["yes"] * 27, *["no"] * 23), asked="words")
+    assert values(found, "accuracy_where_blind_fails") == {}
 
 
 class Says:
@@ -94,7 +120,7 @@ def test_items_say_what_was_said_and_what_is_right():
     items = ask(Answers(looks=False)).items.to_pylist()
     own = [row for row in items if row["metric"] == "accuracy" and row["at"] == "{}"]
     assert {(row["prediction"] == row["target"]) == row["credit"] for row in own} == {True}
-    assert {row["prediction"] for row in own} >= {"two", "no", "left", "blue"}
+    assert {row["prediction"] for row in own} >= {"three", "no", "left", "blue", "apple"}
 
 
 HALF = presence("yes", "no", "yes", "no")

@@ -194,9 +194,9 @@ def twins(*, seed: int = 0, regions: str | None = None, cache_dir: Path | None =
 def pair_questions(*, seed: int = 0, cache_dir: Path | None = None) -> Data:
     """Return 2,500 images of `foils` with a question of two options each, 500 of 5 categories.
 
-    For colour, place, number and presence, both images of a pair have the same question and
-    opposite answers, so a model that ignores images is right in exactly half of them; the `total`
-    of things is always two. `cluster` is the pair. `cache_dir` is the same as in `scenes`.
+    Both images of a pair have the same question and different answers, so a model that ignores
+    images is right in exactly half of them. `cluster` is the pair. `cache_dir` is the same as in
+    `scenes`.
 
     Args:
         seed: seed that draws the scenes.

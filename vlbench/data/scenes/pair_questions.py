@@ -1,8 +1,7 @@
 """Questions about pairs of scenes, with two options each, and the right answer for both sides.
 
-Colours, places, numbers and presence differ between the sides of a pair: the same question has
-different answers, so a model that ignores images is right in exactly half of the cases. The total
-number of things is always the same, so this question can be answered without the image.
+Both sides of a pair have the same question and different answers, so a model that ignores images
+is right in exactly half of the cases.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from vlbench.data.scenes.grammar import NUMBERS
 from vlbench.data.scenes.layout import Thing
-from vlbench.data.scenes.pairs import Pair
+from vlbench.data.scenes.pairs import Pair, with_article
 from vlbench.data.scenes.world import plural
 
 
@@ -59,14 +58,15 @@ def _number(both: Pair) -> PairQuestion:
 
 
 def _presence(both: Pair) -> PairQuestion:
-    absent = _things(both, 0)[1].noun
-    article = "an" if absent[0] in "aeiou" else "a"
-    return PairQuestion("presence", f"is there {article} {absent} ?", ("yes", "no"), ("yes", "no"))
+    absent = with_article(_things(both, 0)[1].noun)
+    return PairQuestion("presence", f"is there {absent} ?", ("yes", "no"), ("yes", "no"))
 
 
-def _total(_both: Pair) -> PairQuestion:
-    two = NUMBERS[2]
-    return PairQuestion("total", "how many things are there ?", (two, NUMBERS[3]), (two, two))
+def _object(both: Pair) -> PairQuestion:
+    right = (_things(both, 0)[0].noun, _things(both, 1)[0].noun)
+    options = _sorted(right)
+    either = " or ".join(map(with_article, options))
+    return PairQuestion("object", f"is there {either} ?", options, right)
 
 
 def _sorted(names: tuple[str, str]) -> tuple[str, str]:
@@ -80,5 +80,5 @@ MAKERS: dict[str, Callable[[Pair], PairQuestion]] = {
     "left_right": _place,
     "count": _number,
     "presence": _presence,
-    "object": _total,
+    "object": _object,
 }

@@ -128,7 +128,7 @@ def _swapped_places(rng: Generator, *, before: str, after: str, across: bool) ->
 
     def told(things: Sequence[Thing], first: Thing, second: Thing) -> Image:
         subject, of = (first, second) if is_before else (second, first)
-        caption = f"{_named(subject.noun)} {relation} {_named(of.noun)} ."
+        caption = f"{with_article(subject.noun)} {relation} {with_article(of.noun)} ."
         return things, caption, f"{a.noun} {b.noun} {before} {after}"
 
     return told((a, b), a, b), told(exchanged, b, a)
@@ -151,8 +151,8 @@ def _presence(rng: Generator) -> Told:
     """Return a picture of two things, and a picture of only the first."""
     a, b = _two(rng)
     opening = _opening(rng)
-    both = opening.format(f"{_named(a.noun)} and {_named(b.noun)}")
-    alone = opening.format(f"one thing , {_named(a.noun)}")
+    both = opening.format(f"{with_article(a.noun)} and {with_article(b.noun)}")
+    alone = opening.format(f"one thing , {with_article(a.noun)}")
     return ((a, b), both, f"{a.noun} {b.noun}"), ((a,), alone, f"one {a.noun}")
 
 
@@ -233,8 +233,9 @@ def _scattered(things: Sequence[Thing], rng: Generator) -> list[Thing]:
 def _enumerated(opening: str, things: Sequence[Thing]) -> Image:
     """Return things, a caption that names them with their colours, and the words for them."""
     names = [f"{thing.colour} {thing.noun}" for thing in things]
-    return things, opening.format(" and ".join(map(_named, names))), " ".join(names)
+    return things, opening.format(" and ".join(map(with_article, names))), " ".join(names)
 
 
-def _named(name: str) -> str:
+def with_article(name: str) -> str:
+    """Return a name after its article: a van, an apple."""
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -219,19 +219,27 @@ def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
 def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
     """Return the score of items that the hardest blind floor gets wrong, and the numbers of items.
 
-    The hardest floor is the floor that is right most often. The score has no chance level: the
-    items were selected by a blind rule's errors, so that the opposite rule is right on them.
+    The hardest floor is the floor that is right most often. There is no score unless the interval
+    of its gain over chance is above 0: otherwise it would be the accuracy on one answer, chosen by
+    accident. The score has no chance level: the items were selected by a blind rule's errors, so
+    that the opposite rule is right on them.
     """
     if not asked.blind:
         return [], {}
     name = max(asked.blind, key=lambda one: float(asked.floors[one].mean()))
     solved = (asked.floors[name] == 1).numpy()
     counts = {f"told_by_{name}": int(solved.sum())}
-    if solved.all() or not solved.any():
+    if solved.all() or not solved.any() or not _beats_chance(asked, name):
         return [], counts
     rest = score(asked, {}, ~solved, metric=f"{asked.metric}_where_blind_fails")
     without_chance = replace(rest.score, chance=None, no_chance=BEYOND_CHANCE)
     return [rest._replace(score=without_chance)], counts
+
+
+def _beats_chance(asked: MetricItems, floor: str) -> bool:
+    """Return whether the 95 % interval of a floor's gain over chance is above 0."""
+    interval = gain(floor, asked.floors[floor], asked.chance, asked.examples).score.ci95
+    return interval is not None and interval[0] > 0
 
 
 def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:

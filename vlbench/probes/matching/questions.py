@@ -35,7 +35,7 @@ from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
 from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
-from vlbench.metrics.intervals import clustered_ratio
+from vlbench.metrics.intervals import fraction_of_sums
 from vlbench.metrics.items import Examples, Measured, answers_among
 from vlbench.metrics.replies import judge, letters
 from vlbench.probes.matching.credits import (
@@ -123,17 +123,22 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
 
 
 def _frequent(items: QuestionItems) -> Tensor:
-    """Return the credit of the option that is right most often in other clusters, float64 [N]."""
+    """Return the credit of the option that is right most often in other clusters, float64 [N].
+
+    Options share the credit if their numbers differ by at most what the item's own cluster adds to
+    an option: without that cluster, the most frequent option of balanced data would be wrong.
+    """
     of_clusters: dict[str, Counter[str]] = {}
     for one, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
         own = of_clusters.setdefault(cluster, Counter())
         own.update(one.options[number] for number in right)
     total = sum(of_clusters.values(), Counter[str]())
-    counts = [
-        [float(total[option] - of_clusters[cluster][option]) for option in one.options]
-        for one, cluster in zip(items.asked, items.examples.clusters, strict=True)
-    ]
-    replies = [[Reply(tuple(range(len(own))), own)] for own in counts]
+    replies = []
+    for one, cluster in zip(items.asked, items.examples.clusters, strict=True):
+        here = [of_clusters[cluster][option] for option in one.options]
+        others = [total[option] - n for option, n in zip(one.options, here, strict=True)]
+        most = max(others) - max(here)
+        replies.append([Reply(tuple(range(len(here))), [float(min(n, most)) for n in others])])
     options = [one.options for one in items.asked]
     return judge(replies, options, items.right, letters).choice.credit
 
@@ -191,7 +196,7 @@ def _rates(
     measured = []
     if truth.sum() + said.sum() > 0:
         hits, both = np.bincount(places, 2 * said * truth), np.bincount(places, said + truth)
-        estimate = clustered_ratio(hits, both)
+        estimate = fraction_of_sums(hits, both)
         share = float(truth.mean())
         always = {"always_positive": 2 * share / (1 + share)}
         f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
