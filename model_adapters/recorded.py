@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from vlbench.adapter_kit.recordings import Columns, Recordings, read_about
+from vlbench.adapter_kit.recording_files import Columns
+from vlbench.adapter_kit.recordings import Recordings, read_about
 from vlbench.capabilities import Asked, Reply
 
 

@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from PIL.Image import Image
@@ -33,25 +34,42 @@ class Picture(NamedTuple):
     regions: Regions | None
 
 
+@dataclass(frozen=True)
+class NoAnswer:
+    """What a model gives if it has no answer: the kind of reason, and its own words about it.
+
+    `may_pass` states whether the same question may be answered later, such as after a time limit.
+    """
+
+    why: str
+    words: str = ""
+    may_pass: bool = False
+
+
 class Reply(NamedTuple):
     """A reply to options that were shown in an `order`, given by their numbers from 0.
 
-    `said` is a text, or a score for each option by its number; higher is likelier.
+    `said` is a text, a score for each option by its number (higher is likelier), or no answer.
+    `target` is the right answer according to a recording, if it states one.
     """
 
     order: tuple[int, ...]
-    said: str | Sequence[float]
+    said: str | Sequence[float] | NoAnswer
+    target: str = ""
 
 
 class Asked(NamedTuple):
     """An item that a recording may have answers to: its image by name, and the texts of the data.
 
-    The texts are the options in the data's order; the question is empty if the data have none.
+    The texts are the options in the data's order; the question and the category are empty if the
+    data have none. `place` is the item's index in the whole data, from 0; -1: in these items.
     """
 
     image: str
     texts: tuple[str, ...]
     question: str = ""
+    category: str = ""
+    place: int = -1
 
 
 class TokenVectors(NamedTuple):
@@ -312,8 +330,10 @@ class AnswerScorer(Protocol):
 class Answerer(Protocol):
     """Answers a question about a picture in words."""
 
-    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
-        """Return the answer to each question, by greedy decoding.
+    def answer(
+        self, pictures: Sequence[Picture], questions: Sequence[str]
+    ) -> Sequence[str | NoAnswer]:
+        """Return the answer to each question, by greedy decoding, or why there is no answer.
 
         `reads_text_alone` has the same meaning as in `AnswerScorer`.
         """
@@ -327,7 +347,8 @@ class Recording(Protocol):
     def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
         """Return the replies to each item, an empty list if nothing is recorded.
 
-        The items are all items of a data set, in its order. `labels` is how a reply names an
+        The items are those of a data set, or some of them, in its order. `labels` is how a reply
+        names an
         option: letters, numbers, brackets for "(1)", or words. After the call, `counts` has the
         parts of the recording that were not used, with the reason, and `notes` state them with an
         example.

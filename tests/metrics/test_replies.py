@@ -1,38 +1,7 @@
 import pytest
 
-from vlbench.capabilities import Reply
-from vlbench.metrics.replies import judge, letters, named_option, numbers, words
-
-NAMED = {
-    "A": ("AB", 0),
-    "(B)": ("AB", 1),
-    "B.": ("AB", 1),
-    "The answer is B, since it is red": ("AB", 1),
-    "A is the right one": ("AB", 0),
-    "A man rides a horse": ("AB", None),
-    "B, a man rides": ("AB", 1),
-    "A or B": ("AB", None),
-    "Both (A) and (B)": ("AB", None),
-    "b": ("AB", None),
-    "ABBA": ("AB", None),
-    "": ("AB", None),
-    "C": ("AB", None),
-    "Output (2).": ("12", 1),
-    "(12)": ("12", None),
-    "Yes, there is.": (("yes", "no"), 0),
-    "No.": (("yes", "no"), 1),
-    "I do not know": (("yes", "no"), None),
-    "yes, no doubt": (("yes", "no"), None),
-    "a Dark Red car": (("red", "dark red"), 1),
-    "red, or dark red": (("red", "dark red"), None),
-    "C++": (("c", "c++"), 1),
-}  # fmt: skip
-
-
-def test_a_reply_names_an_option_if_exactly_one_label_occurs():
-    assert {said: named_option(said, labels) for said, (labels, _) in NAMED.items()} == {
-        said: place for said, (_, place) in NAMED.items()
-    }
+from vlbench.capabilities import NoAnswer, Reply
+from vlbench.metrics.replies import judge, letters, numbers, place_of, words
 
 
 def test_labels_are_letters_numbers_or_the_options():
@@ -87,3 +56,21 @@ def test_an_item_may_have_several_right_options():
 def test_no_reply_and_texts_among_scores_are_refused(replies):
     with pytest.raises(ValueError, match="each item must have replies"):
         judge(replies, [["a"]], [[0]], letters)
+
+
+def test_replies_without_an_option_are_counted_by_reason_each_with_an_example():
+    said = ["A", "I see.", "", "A or B", NoAnswer("refused", "not allowed"), "Hm."]
+    judged = judge([[Reply((0, 1), one)] for one in said], [["x", "y"]] * 6, [[0]] * 6, letters)
+    assert judged.choice.credit.tolist() == [1, 0, 0, 0, 0, 0]
+    assert judged.told == (
+        "5 of 6 name no single option: no option 2 (such as 'I see.'), empty 1, "
+        "several options 1 (such as 'A or B'), refused 1 (such as 'not allowed')"
+    )
+    assert (judged.unparsed, judged.may_pass) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "place"), [("B", 1), ("(b)", 1), ("b.", 1), (" DOG", 1), ("cafe\u0301", 2)]
+)
+def test_a_right_answer_is_a_text_or_a_letter(answer, place):
+    assert place_of(["cat", "dog", "caf\u00e9"], answer) == place

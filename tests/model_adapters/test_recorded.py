@@ -19,6 +19,7 @@ from vlbench.cli import main
 from vlbench.data.sugar_crepe import COUNTS
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
+from vlbench.metrics.parsing import read_reply
 from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.questions import questions
 
@@ -225,46 +226,56 @@ def test_logs_of_lm_eval_are_read_by_their_own_names(tmp_path):
         {"doc_id": 1, "filtered_resps": ["(B)"], "filter": "none", "target": "A"},
         {"doc_id": 0, "filtered_resps": ["A"], "filter": "none", "target": "A"},
     ]
+    replies = [[Reply((0, 1), "A", "a dog")], [Reply((0, 1), "(B)", "a cup")]]
     logs = [
         {"doc_id": 0, "filtered_resps": [["-1.5", "False"], ["-0.5", "True"]], "filter": "none"},
     ]
     texts = put(tmp_path, "\n".join(map(json.dumps, said)), "samples_text.jsonl")
     scores = put(tmp_path, "\n".join(map(json.dumps, logs)), "samples_choice.jsonl")
-    assert Recorded(path=texts).replies(ITEMS) == [[Reply((0, 1), "A")], [Reply((0, 1), "(B)")]]
+    assert Recorded(path=texts).replies(ITEMS) == replies
     assert Recorded(path=scores).replies(ITEMS) == [[Reply((0, 1), [-1.5, -0.5])], []]
     both = [*said, {**said[0], "filter": "first"}]
     several = put(tmp_path, "\n".join(map(json.dumps, both)), "samples_both.jsonl")
     with pytest.raises(SpecError, match="has 2 filters: name a log_filter"):
         Recorded(path=several)
-    assert Recorded(path=several, log_filter="first").replies(ITEMS)[1] == [Reply((0, 1), "(B)")]
+    assert Recorded(path=several, log_filter="first").replies(ITEMS)[1] == replies[1]
 
 
 def test_what_is_repeated_missing_unknown_and_empty_is_counted(tmp_path):
-    lines = ["item,answer", "0,A", "0,B", "9,A", "1,"]
-    model = Recorded(path=put(tmp_path, "\n".join(lines) + "\n"), item="item")
-    assert model.replies(ITEMS) == [[Reply((0, 1), "A")], []]
+    lines = ["image,x,y,answer", "1.jpg,a dog,a cat,A", "1.jpg,a dog,a cat,B", "9.jpg,x,y,A"]
+    file = put(tmp_path, "\n".join([*lines, "2.jpg,a cup,a hat,"]) + "\n")
+    model = Recorded(path=file, texts="x|y")
+    assert model.replies(ITEMS) == [[Reply((0, 1), "A")], [Reply((0, 1), "")]]
     assert model.counts == {
         "answers_without_item": 1, "repeated_answers": 1, "read_otherwise": 0,
-        "rows_without_answer": 1,
     }  # fmt: skip
+    like = "no such item among those asked (like ('1.jpg', ('a dog', 'a cat')))"
     assert model.notes == [
-        "1 of 3 not used: no such item in the data (items are 0 to 1), for example 9",
-        "1 of 3 not used: the item has an answer already, for example 0",
+        f"1 of 4 not used: {like}, for example ('9.jpg', ('x', 'y'))",
+        "1 of 4 not used: the item has an answer already, for example "
+        "('1.jpg', ('a dog', 'a cat'))",
     ]
 
 
+def test_an_index_beyond_the_data_is_refused(tmp_path):
+    model = Recorded(path=put(tmp_path, "item,answer\n1,A\n2,B\n"), item="item")
+    with pytest.raises(DataError, match="no item 2; the items are 0 to 1, so its order or num"):
+        model.replies(ITEMS)
+
+
 def test_a_row_notes_which_answers_have_no_item_and_which_items_no_answer(tmp_path):
-    lines = [f"{i},yes" for i in range(1, 5)]
-    file = put(tmp_path, "\n".join(["item,answer", *lines]) + "\n")
-    model, data = Recorded(path=file, item="item", labels="words"), presence(*["yes"] * 4)
+    lines = [f'"({i}, 0)",is it there ?,yes,no,yes' for i in range(1, 5)]
+    file = put(tmp_path, "\n".join(["image,q,y,n,answer", *lines]) + "\n")
+    model, data = Recorded(path=file, texts="q|y|n", labels="words"), presence(*["yes"] * 4)
     of_texts = put(tmp_path, "image,texts,answer\nx.jpg,y,yes\n", "texts.csv")
     none = Recorded(path=of_texts, texts="texts")
     notes = questions(model, data, Engine.for_tests()).notes
     assert [note for note in notes if note.startswith("answers: ")] == [
-        "answers: 1 of 4 not used: no such item in the data (items are 0 to 3), for example 4",
+        "answers: 1 of 4 not used: no such item among those asked (like ('(0, 0)', ('is it there ?', "
+        "'yes', 'no'))), for example ('(4, 0)', ('is it there ?', 'yes', 'no'))",
         "answers: none for 1 of 4 items, for example (0, 0)",
     ]
-    with pytest.raises(DataError, match=r"none of the 4 items.*are like .'\(0, 0\)', .*'x.jpg'"):
+    with pytest.raises(DataError, match=r"none of the 4 items.*like .'\(0, 0\)', .*'x.jpg'"):
         questions(none, data, Engine.for_tests())
 
 
@@ -284,7 +295,7 @@ def test_an_enormous_answer_is_cut_and_a_hostile_one_is_a_text(tmp_path):
     hostile = "</script><script>alert(1)</script> =HYPERLINK(1) \u202e"
     lines = [json.dumps({"item": i, "answer": a}) for i, a in enumerate(["A" * 10**7, hostile])]
     found = Recorded(path=put(tmp_path, "\n".join(lines), "a.jsonl"), item="item").replies(ITEMS)
-    assert len(found[0][0].said) == 100_000
+    assert read_reply(found[0][0].said, "AB").why == "too long"
     assert found[1][0].said == hostile
 
 
@@ -338,7 +349,7 @@ def test_answers_to_questions_are_looked_up(tmp_path, named):
 
 def test_numbers_read_as_letters_are_an_error_that_names_the_way_out(tmp_path):
     model = Recorded(path=put(tmp_path, "item,answer\n0,1\n2,2\n"), item="item")
-    why = "2 of 2 without exactly one of A, B, such as '1'; the recording was read with .*=letters;"
+    why = "2 of 2 .*: no option 2 .such as '1'.; the recording was read with .*=letters;"
     for probe, data in ((questions, presence(*["yes"] * 3)), (choice, foil_rows())):
         with pytest.raises(DataError, match=f"no reply names an option: {why}"):
             probe(model, data, Engine.for_tests())

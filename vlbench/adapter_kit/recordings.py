@@ -1,61 +1,36 @@
-"""Files of recorded answers: SugarCrepe's published files, tables, lm-eval and lmms-eval logs."""
+"""Looks up the recorded answers to items: by their names, by what a record says, or by index."""
 
 from __future__ import annotations
 
-import csv
-import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, cast
 
 import yaml
 
+from vlbench.adapter_kit.recording_files import (
+    Columns,
+    Record,
+    Says,
+    answer_files,
+    is_sugar_crepe,
+    read_records,
+)
 from vlbench.capabilities import Asked, Reply
-from vlbench.data.coco_files import read_text, sound_text
+from vlbench.data.coco_files import read_text
+from vlbench.data.names import normal_form
 from vlbench.digests import digest
-from vlbench.errors import DataError, SpecError, counted, unknown
-from vlbench.files import MOST_ANNOTATIONS
-from vlbench.metrics.replies import LABELS, named_option
-
-# The folders of SugarCrepe's published answers, and the order of the caption (0) and its foil.
-ORDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}
-
-# The columns of logs of lm-eval and lmms-eval.
-DOC, SAID, FILTER = "doc_id", "filtered_resps", "filter"
+from vlbench.errors import DataError, SpecError, unknown
+from vlbench.metrics.parsing import read_reply
+from vlbench.metrics.replies import LABELS, place_of, words
 
 # The keys that describe a recording, and the value of a key that is not given.
 ABOUT = ("recorded_by", "recorded_on", "prompt", "source", "caution")
 UNKNOWN = "unknown"
 
-# Answers are cut to this length; a longer answer names no option.
-MOST_ANSWER = 100_000
-
-
-class _Record(NamedTuple):
-    """One answer: its item, the order of the options if it is known, and the answer itself.
-
-    `about` is the index of an item in the data, or its image's name and texts; `reading` is the
-    option that the authors of the file took the answer to name.
-    """
-
-    about: int | tuple[str, tuple[str, ...]]
-    order: tuple[int, ...] | None
-    said: str | list[float]
-    reading: int | None = None
-
-
-class Columns(NamedTuple):
-    """The columns of a table of answers; see the adapter `recorded:Recorded`."""
-
-    item: str = ""
-    image: str = "image"
-    texts: tuple[str, ...] = ()
-    order: str = ""
-    answer: str = "answer"
-    scores: tuple[str, ...] = ()
-    log_filter: str = ""
+REMEDY = "its order or numbering is not that of the data"
 
 
 class LookedUp(NamedTuple):
@@ -76,65 +51,62 @@ class Recordings:
     """
 
     def __init__(self, path: Path, columns: Columns, labels: str) -> None:
-        files = _files(path)
-        self.digests = [digest(file) for file in files]
-        self.labels, self._dropped = labels, Counter[str]()
-        if path.is_dir() and any((path / name).is_dir() for name in ORDERS):
-            self.labels = "brackets"
-            self._records = [*_sugar_crepe(path, self._dropped)]
-        else:
-            self._records = [one for file in files for one in _table(file, columns, self._dropped)]
+        self.digests = [digest(file) for file in answer_files(path)]
+        self.labels = "brackets" if is_sugar_crepe(path) else labels
+        self._dropped = Counter[str]()
+        self._records = [*read_records(path, columns, self._dropped)]
 
     def look_up(self, items: Sequence[Asked]) -> LookedUp:
         """Return the replies to items, and which answers were unused or read differently.
 
-        `items` are all items of a data set. If an item occurs twice, its second occurrence gets the
-        second answer. The counts are of answers that have no item; repeated answers to an item in
-        the same order; keys and rows that have no answer; and answers that the authors of the file
-        read as another option.
+        An item that is given by its image and texts and occurs twice gets the first answer, and its
+        second occurrence the second. The counts are of answers that have no item; repeated answers
+        to an item in the same order; and answers that the authors of the file read as another
+        option. Raises DataError for a record that describes another item than its index names, for
+        an index beyond the data, and for answers to an item in two files.
         """
-        known: dict[Any, dict[Any, list[_Record]]] = {}
-        for record in self._records:
-            known.setdefault(record.about, {}).setdefault(record.order, []).append(record)
-        found, differ = list[list[Reply]](), 0
-        for place, item in enumerate(items):
-            own = list[Reply]()
-            for key in (_about_item(item), place):
-                for several in known.get(key, {}).values():
-                    if several:
-                        record = several.pop(0)
-                        count = len(record.said if isinstance(record.said, list) else item.texts)
-                        own.append(Reply(record.order or tuple(range(count)), record.said))
-                        differ += self._differs(record, own[-1], item)
-            found.append(own)
-        asked = {*map(_about_item, items)} | {*range(len(items))}
-        left = {about: sum(map(len, orders.values())) for about, orders in known.items()}
-        repeated = {about: count for about, count in left.items() if count and about in asked}
-        strange = {about: count for about, count in left.items() if count and about not in asked}
+        places = _places(self._records, items)
+        found: list[dict[Any, Record]] = [{} for _ in items]
+        strange, repeated = list[Record](), list[Record]()
+        for place, record in zip(places, self._records, strict=True):
+            if place is None:
+                strange.append(record)
+                continue
+            first = found[place].setdefault(_order_of(record, items[place]), record)
+            if first is not record:
+                if first.file != record.file:
+                    names = f"{first.file} and {record.file}"
+                    raise DataError(f"two files answer {_name(items[place])}: {names}; give one")
+                repeated.append(record)
+        replies, differ = list[list[Reply]](), 0
+        for item, own in zip(items, found, strict=True):
+            replies.append([_reply(order, record, item) for order, record in own.items()])
+            pairs = zip(replies[-1], own.values(), strict=True)
+            differ += sum(self._differs(record, reply, item) for reply, record in pairs)
         counts = {
-            "answers_without_item": sum(strange.values()),
-            "repeated_answers": sum(repeated.values()),
+            "answers_without_item": len(strange),
+            "repeated_answers": len(repeated),
             "read_otherwise": differ,
         }
-        by_place = isinstance(next(iter(strange), 0), int)
-        kind = f"0 to {len(items) - 1}" if by_place else f"like {_about_item(items[0])}"
+        which = f"no such item among those asked (like {_name(items[0])})" if items else ""
         notes = [
-            *self._not_used(strange, f"no such item in the data (items are {kind:.160})"),
+            *self._not_used(strange, which),
             *self._not_used(repeated, "the item has an answer already"),
         ]
-        return LookedUp(found, counts | self._dropped, notes)
+        return LookedUp(replies, counts | self._dropped, notes)
 
-    def _not_used(self, answers: Mapping[Any, int], why: str) -> list[str]:
-        """Return a note on answers, counted by item, with an example; none if there are none."""
-        n = f"{sum(answers.values()):,} of {len(self._records):,}"
-        return [f"{n} not used: {why}, for example {about!s:.160}" for about in [*answers][:1]]
+    def _not_used(self, several: Sequence[Record], why: str) -> list[str]:
+        """Return a note on answers with an example; none if there are none."""
+        n = f"{len(several):,} of {len(self._records):,}"
+        said = [one.about if one.about is not None else one.says.question for one in several[:1]]
+        return [f"{n} not used: {why:.160}, for example {one!s:.160}" for one in said]
 
-    def _differs(self, record: _Record, reply: Reply, item: Asked) -> bool:
+    def _differs(self, record: Record, reply: Reply, item: Asked) -> bool:
         """Return whether the file's authors read an answer as another option than we do."""
         if record.reading is None or not isinstance(reply.said, str):
             return False
-        shown = [item.texts[number] for number in reply.order]
-        place = named_option(reply.said, LABELS[self.labels](shown))
+        shown, labels = [item.texts[number] for number in reply.order], LABELS[self.labels]
+        place = read_reply(reply.said, labels(shown), in_words=labels is words).place
         return (-1 if place is None else reply.order[place]) != record.reading
 
 
@@ -157,132 +129,165 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
     return {key: told.get(key, UNKNOWN) for key in ABOUT}
 
 
+def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | None]:
+    """Return the position of each record's item among the items; None if it is not among them.
+
+    Records that describe their items are matched by index if all descriptions fit, and otherwise
+    by the descriptions alone.
+    """
+    if not records or not items:
+        return [None] * len(records)
+    if isinstance(records[0].about, tuple):
+        return _by_names(records, items)
+    # Names of categories are compared only if the recording and the data share them.
+    if {one.says.category for one in records} - {one.category for one in items}:
+        items = [item._replace(category="") for item in items]
+    if records[0].about is not None:
+        places, why = _by_index(records, items)
+        if not why:
+            return places
+        if not any(record.says.question or record.says.image for record in records):
+            raise DataError(why)
+    else:
+        why = "the log does not number its items as the data do"
+    return _by_description(records, items, why)
+
+
+def _by_names(records: Sequence[Record], items: Sequence[Asked]) -> list[int | None]:
+    """Return the places of items by image and texts; the k-th record is of the k-th such item."""
+    named: dict[Any, list[int]] = {}
+    for place, item in enumerate(items):
+        named.setdefault(_about_item(item), []).append(place)
+    seen, places = Counter[Any](), list[int | None]()
+    for record in records:
+        several, key = named.get(record.about, []), (record.about, record.order)
+        places.append(several[min(seen[key], len(several) - 1)] if several else None)
+        seen[key] += 1
+    return places
+
+
+def _by_index(records: Sequence[Record], items: Sequence[Asked]) -> tuple[list[int | None], str]:
+    """Return the places of items by their index in the data, and why they cannot be right."""
+    at = {item.place if item.place >= 0 else i: i for i, item in enumerate(items)}
+    is_whole = [*at] == [*range(len(items))]
+    places = [at.get(cast("int", record.about)) for record in records]
+    for place, record in zip(places, records, strict=True):
+        if place is None and is_whole:
+            what = f"{record.file}: no item {record.about}; the items are 0 to {len(items) - 1}"
+            return places, f"{what}, so {REMEDY}"
+        if place is not None and (difference := _difference(record.says, items[place])):
+            where = f"{record.file}, item {record.about}"
+            return places, f"{where}: {difference}, so {REMEDY}"
+    return places, ""
+
+
+def _by_description(
+    records: Sequence[Record], items: Sequence[Asked], why: str
+) -> list[int | None]:
+    """Return the places of items by what records say of them.
+
+    Raises DataError, with the reason why the index cannot be used, if this names no item at all, or
+    several for one record.
+    """
+    of_item = (
+        _first_key([one.question for one in items]),
+        _first_key([_stem(o.image) for o in items]),
+    )
+    by_question, by_image = ({k: v for k, v in one.items() if k} for one in of_item)
+    places = list[int | None]()
+    for record in records:
+        near = by_question.get(_said(record.says.question))
+        near = by_image.get(_stem(record.says.image), []) if near is None else near
+        fitting = [place for place in near if not _difference(record.says, items[place])]
+        if len(fitting) > 1:
+            several = f"{_name(items[fitting[0]])} and {_name(items[fitting[1]])}"
+            raise DataError(f"{why}; its description fits several items, such as {several}")
+        places.append(fitting[0] if fitting else None)
+    if not any(place is not None for place in places):
+        raise DataError(why)
+    return places
+
+
+def _first_key(keys: Sequence[str]) -> dict[str, list[int]]:
+    """Return the positions of each key."""
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(_said(key), []).append(place)
+    return places
+
+
+def _difference(says: Says, item: Asked) -> str:
+    """Return how a record's description differs from an item; empty if it does not."""
+    asked, question = _said(says.question), _said(item.question)
+    if asked and question and question not in asked and asked not in question:
+        return _both("question", says.question, item.question)
+    if says.image and not _is_same_image(says.image, item.image):
+        return _both("image", says.image, item.image)
+    if says.options and sorted(map(_said, says.options)) != sorted(map(_said, item.texts)):
+        return _both("options", ", ".join(says.options), ", ".join(item.texts))
+    if says.category and item.category and says.category != item.category:
+        return _both("category", says.category, item.category)
+    return ""
+
+
+def _both(what: str, recorded: str, known: str) -> str:
+    return f"the recording's {what} is {recorded!r:.100}, the data's {known!r:.100}"
+
+
+def _is_same_image(name: str, other: str) -> bool:
+    """Return whether two names are of one image: the same stem, or one of COCO's numbers."""
+    first, second = _stem(name), _stem(other)
+    numbers = [re.sub(r"^.*?0*(\d+)$", r"\1", one) for one in (first, second)]
+    of_coco = first.isdecimal() or second.isdecimal()
+    return first == second or (of_coco and numbers[0] == numbers[1])
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name.replace("\\", "/")).stem
+
+
+def _said(text: str) -> str:
+    """Return a text in the form in which texts of items are compared."""
+    return " ".join(normal_form(text).split())
+
+
 def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
     """Return the `about` of an item's records."""
     return item.image, (*([item.question] if item.question else []), *item.texts)
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the files of answers, by name. Raises SpecError if there is none."""
-    kinds = {".csv", ".json", ".jsonl", ".parquet"}
-    found = [path] if path.is_file() else sorted(path.rglob("*"))
-    files = [one for one in found if one.is_file() and one.suffix.lower() in kinds]
-    if not files:
-        raise SpecError(
-            f"{path.name} contains no file of answers (.csv, .json, .jsonl or .parquet)"
-        )
-    return files
+def _name(item: Asked) -> str:
+    return f"{_about_item(item)!s:.120}"
 
 
-def _sugar_crepe(path: Path, dropped: Counter[str]) -> Iterator[_Record]:
-    """Yield the answers in SugarCrepe's files, by order. Count keys that have no answer."""
-    for name, order in ORDERS.items():
-        for file in sorted((path / name).glob("*.json")):
-            content = _parse(file, read_text(file, most=MOST_ANNOTATIONS))
-            if not isinstance(content, dict):
-                raise DataError(f"{file.name} does not contain an object of answers")
-            for key, entry in content.items():
-                if not isinstance(entry, dict):
-                    dropped["keys_without_answer"] += 1
-                    continue
-                try:
-                    yield _entry(entry, order)
-                except (KeyError, TypeError, ValueError) as error:
-                    why = f"{type(error).__name__}: {error}"
-                    raise DataError(f"{file.name}, item {key!r:.40}: {why:.200}") from error
+def _order_of(record: Record, item: Asked) -> tuple[int, ...] | None:
+    """Return the order in which a record's options were shown, if it is known."""
+    if record.order or not record.says.options:
+        return record.order
+    texts = [*map(_said, item.texts)]
+    return tuple(texts.index(_said(option)) for option in record.says.options)
 
 
-def _entry(entry: Mapping[str, Any], order: tuple[int, ...]) -> _Record:
-    """Return an answer; its reading is the caption that the authors took it to name, else -1."""
-    texts = sound_text(entry["caption"]), sound_text(entry["negative_caption"])
-    answer = entry["answer"]
-    read = answer.get("multiple_choice_answer")
-    reading = texts.index(read) if read in texts else -1
-    about = sound_text(entry["filename"]), texts
-    return _Record(about, order, sound_text(answer["free_form_answer"])[:MOST_ANSWER], reading)
+def _reply(order: tuple[int, ...] | None, record: Record, item: Asked) -> Reply:
+    """Return a record's reply; scores of options shown in another order are sorted."""
+    said, count = record.said, len(item.texts)
+    shown = order or tuple(range(len(said) if isinstance(said, list) else count))
+    target = _target(record.says.target, [item.texts[number] for number in shown if number < count])
+    if isinstance(said, list) and not record.order and len(said) == len(shown):
+        said = [said[shown.index(number)] for number in range(len(said))]
+        shown = tuple(range(len(said)))
+    return Reply(shown, said, target)
 
 
-def _table(file: Path, columns: Columns, dropped: Counter[str]) -> Iterator[_Record]:
-    """Yield the answers of a table or a log. Count rows that have no answer."""
-    rows = _rows(file)
-    if rows and DOC in rows[0] and SAID in rows[0]:
-        rows = _of_filter(file, rows, columns.log_filter)
-        columns = columns._replace(item=DOC, answer=SAID, order="", scores=())
-    wanted = [columns.item or columns.image, *(() if columns.item else columns.texts)]
-    wanted += [*(columns.scores or [columns.answer]), *([columns.order] if columns.order else [])]
-    for place, row in enumerate(rows):
-        if missing := [one for one in wanted if one not in row]:
-            raise DataError(f"{file.name}, row {place + 1}: {unknown('column', missing[0], row)}")
-        try:
-            about = _about(row, columns)
-            said = _said(row, columns)
-            order = _order(row[columns.order]) if columns.order else None
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
-        if said is None:
-            dropped["rows_without_answer"] += 1
-        else:
-            yield _Record(about, order, said)
+def _target(stated: str, shown: Sequence[str]) -> str:
+    """Return the text of the right option that a recording states; empty if it is none of them.
 
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    if file.suffix.lower() == ".parquet":
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - slow to import
-
-        try:
-            return list(parquet.read_table(file).to_pylist())
-        except (OSError, ArrowException) as error:
-            raise DataError(f"{file.name} cannot be read as parquet: {error}") from error
-    text = read_text(file, most=MOST_ANNOTATIONS)
-    if file.suffix.lower() == ".csv":
-        try:
-            return list(csv.DictReader(StringIO(text), strict=True))
-        except csv.Error as error:
-            raise DataError(f"{file.name} cannot be read as CSV: {error}") from error
-    lines = [_parse(file, line) for line in text.split("\n") if line.strip()]
-    rows = lines[0] if len(lines) == 1 and isinstance(lines[0], list) else lines
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{file.name} must contain one object per answer")
-    return list(rows)
-
-
-def _parse(file: Path, text: str) -> Any:
+    It is a text, a letter, or an index from 0, as in lm-eval.
+    """
+    if not stated:
+        return ""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file.name} is not JSON: {error!s:.100}") from error
-
-
-def _of_filter(file: Path, rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Return the rows of a log that passed one filter. Raises SpecError if several are in it."""
-    names = list(dict.fromkeys(str(row.get(FILTER, "")) for row in rows))
-    if name and name not in names:
-        raise SpecError(f"{file.name}: {unknown('filter', name, names)}")
-    if not name and len(names) > 1:
-        raise SpecError(f"{file.name} has {counted(len(names), 'filter')}: name a log_filter")
-    return [row for row in rows if not name or str(row.get(FILTER, "")) == name]
-
-
-def _about(row: Mapping[str, Any], columns: Columns) -> int | tuple[str, tuple[str, ...]]:
-    if columns.item:
-        return int(row[columns.item])
-    return str(row[columns.image]), tuple(str(row[name]) for name in columns.texts)
-
-
-def _said(row: Mapping[str, Any], columns: Columns) -> str | list[float] | None:
-    """Return a text, or a score per option; None for a row that has neither."""
-    if columns.scores:
-        return [float(row[name]) for name in columns.scores]
-    said = row[columns.answer]
-    if isinstance(said, list) and said and all(isinstance(one, list) for one in said):
-        return [float(one[0]) for one in said]  # a log-likelihood, and whether it is the greatest
-    said = said[0] if isinstance(said, list) and len(said) == 1 else said
-    return sound_text(said)[:MOST_ANSWER] if said not in (None, "") else None
-
-
-def _order(given: Any) -> tuple[int, ...]:
-    numbers = given if isinstance(given, list) else str(given).replace(",", " ").split()
-    order = tuple(map(int, numbers))
-    if sorted(order) != [*range(len(order))]:
-        raise ValueError(f"the order {given!r:.40} must list each option once, counted from 0")
-    return order
+        return shown[place_of(shown, stated)]
+    except ValueError:
+        is_index = stated.isdecimal() and int(stated) < len(shown)
+        return shown[int(stated)] if is_index else ""

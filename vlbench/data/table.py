@@ -90,7 +90,7 @@ def questions(
     """
     require_files(f"the table {test}", "your own questions", root / test)
     begin({})
-    listed = [letter for letter in ascii_uppercase if letter in _names(root / test, test)]
+    listed = [letter for letter in ascii_uppercase if letter in column_names(root / test, test)]
     return images(
         root=root,
         test=test,
@@ -104,8 +104,8 @@ def questions(
     )
 
 
-def _names(path: Path, name: str) -> Sequence[str]:
-    """Return the names of the columns of a table."""
+def column_names(path: Path, name: str) -> Sequence[str]:
+    """Return the names of the columns of a table. Raises DataError if it cannot be read."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet  # noqa: PLC0415 - only who reads parquet waits
 
@@ -119,15 +119,23 @@ def _names(path: Path, name: str) -> Sequence[str]:
 
 def _read(root: Path, name: str, columns: Columns) -> Rows:
     """Return the rows of a table. Raises DataError if it is invalid or has no such column."""
+    cells = read_cells(root / name, name, columns)
+    return rows_of_files(root, name, cells, lambda row: f"{name}, row {row + 1}")
+
+
+def read_cells(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
+    """Return the cells of the named columns of a table, .csv or .parquet, by column.
+
+    Raises DataError if it is invalid, has no rows, or has no such column.
+    """
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:
         raise DataError(f"{name} is not a table; give a file that ends in .csv or .parquet")
-    cells = readers[suffix](root / name, name, columns)
+    cells = readers[suffix](path, name, columns)
     if not next(iter(cells.values())):
         raise DataError(f"{name} has no rows")
-
-    return rows_of_files(root, name, cells, lambda row: f"{name}, row {row + 1}")
+    return cells
 
 
 def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:

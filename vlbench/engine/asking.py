@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from vlbench.capabilities import Answerer, AnswerScorer, Asked, Picture, Recording, Reply
+from vlbench.capabilities import Answerer, AnswerScorer, Asked, NoAnswer, Picture, Recording, Reply
 from vlbench.data.records import Split, value_column
 from vlbench.engine.engine import Engine
-from vlbench.errors import CannotDo, DataError
-from vlbench.metrics.replies import LABELS, MOST_LETTERS, Judged, Labels, judge, letters, words
+from vlbench.errors import CannotDo, DataError, ServerError
+from vlbench.metrics.replies import (
+    LABELS,
+    MOST_LETTERS,
+    Judged,
+    Labels,
+    judge,
+    letters,
+    words,
+)
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
@@ -24,6 +32,9 @@ CANNOT = "the model cannot be asked without an image, so its priors are not meas
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
 
 # What to do if no reply names an option.
+# The largest fraction of answers that may be lacking for reasons that may pass.
+MOST_LACKING = 0.01
+
 LABELS_OF_RECORDING = (
     "the recording was read with --model-args labels={}; if its answers name options otherwise, "
     f"give another of {', '.join(LABELS)}"
@@ -63,7 +74,7 @@ def likelihoods_alone(
     different = list(dict.fromkeys(texts))
     asker = Asker(model, no_rows, engine, "likelihood")
     ((own,),) = asker.replies([None], [Question(question, different)])
-    assert not isinstance(own.said, str)
+    assert not isinstance(own.said, str | NoAnswer)
     known = dict(zip(different, own.said, strict=True))
     return [known[text] for text in texts]
 
@@ -77,20 +88,27 @@ class LookedUp(NamedTuple):
     notes: list[str]
 
 
-def look_up(model: Recording, rows: Split, asked: Sequence[Question]) -> LookedUp:
+def look_up(
+    model: Recording, rows: Split, asked: Sequence[Question], right: Sequence[Sequence[int]]
+) -> LookedUp:
     """Return the recorded replies to questions about the rows of a split.
 
-    Raises DataError if no row has a reply, and for a reply whose order or scores do not fit the
-    item's options.
+    An item's index is that of its row in the whole data, before rows were drawn. Raises DataError
+    if no row has a reply, for a reply whose order or scores do not fit the item's options, and for
+    a recording that states another right answer.
     """
     names = rows["image"].examples().ids
+    several = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
+    places = rows["question" if "question" in rows.columns else "caption"].rows
     items = [
-        Asked(name, tuple(one.options), one.text) for name, one in zip(names, asked, strict=True)
+        Asked(name, tuple(one.options), one.text, category, place)
+        for name, one, category, place in zip(names, asked, several, places, strict=True)
     ]
     found = model.replies(items)
-    for item, own in zip(items, found, strict=True):
+    for item, true, own in zip(items, right, found, strict=True):
         for reply in own:
             _require_fit(reply, item)
+            _require_target(reply, item, true)
     kept = [row for row, own in enumerate(found) if own]
     notes = [f"answers: {note}" for note in getattr(model, "notes", ())]
     absent = [name for name, own in zip(names, found, strict=True) if not own]
@@ -110,8 +128,17 @@ def _require_fit(reply: Reply, item: Asked) -> None:
         raise DataError(
             f"{item.image:.80}: the order {reply.order} is not an order of {count} options"
         )
-    if not isinstance(reply.said, str) and len(reply.said) != count:
+    if not isinstance(reply.said, str | NoAnswer) and len(reply.said) != count:
         raise DataError(f"{item.image:.80}: {len(reply.said)} scores for {count} options")
+
+
+def _require_target(reply: Reply, item: Asked, right: Sequence[int]) -> None:
+    """Raise DataError if a recording states that another option is right."""
+    stated = [i for i, text in enumerate(item.texts) if text == reply.target]
+    if stated and not {*stated} & {*right}:
+        known = ", ".join(item.texts[i] for i in right)
+        what = f"right is {reply.target!r:.80} in the recording and {known!r:.80} in the data"
+        raise DataError(f"{item.image:.80}, {item.question:.80}: {what}")
 
 
 class Asker:
@@ -152,10 +179,15 @@ class Asker:
         return judge(self.replies(rows, asked), options, right, self.labels)
 
     def notes_on(self, judged: Judged) -> list[str]:
-        """Return a note if some of the model's replies name no option, or several.
+        """Return a note if some of the model's replies name no single option.
 
-        Raises DataError if no reply names exactly one option.
+        Raises DataError if no reply names exactly one option, and ServerError if too many answers
+        are lacking for reasons that may pass.
         """
+        if judged.may_pass > MOST_LACKING * judged.replies:
+            lack = f"{judged.may_pass:,} of {judged.replies:,} answers are lacking"
+            why = "for reasons that may pass; with --name, the next run asks for these again"
+            raise ServerError(f"{lack} {why}: {judged.told}")
         if judged.replies > judged.unparsed:
             return [f"answers: {judged.told}; credit 0"] if judged.unparsed else []
         remedy = WANTED_REPLY.format("text" if self.way == "words" else "letter")
@@ -225,11 +257,10 @@ class Asker:
         given = dict(zip(each, self._engine.spread(ask, each, what), strict=True))
         return [given[one] for one in wanted]
 
-    def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str]:
+    def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
         said = self._model.answer(self._pictures(pairs), [text for _, text in pairs])
-        self._require(
-            len(said) == len(pairs) and all(isinstance(one, str) for one in said), "texts"
-        )
+        are_texts = all(isinstance(one, str | NoAnswer) for one in said)
+        self._require(len(said) == len(pairs) and are_texts, "texts")
         return list(said)
 
     def _scores(self, triples: Sequence[tuple[int | None, str, str]]) -> list[float]:

@@ -8,14 +8,20 @@ credit is the mean over its replies, so that a model that always names the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from vlbench.capabilities import Reply
+from vlbench.capabilities import NoAnswer, Reply
+from vlbench.metrics.parsing import read_reply
 from vlbench.metrics.ranking import Choice, choose_any
+
+# Matches a right answer given as the letter of an option: B, b. or (b).
+LETTER = re.compile(r"\(?([A-Ja-j])[.):]?\)?")
 
 # Maps options, in the order shown, to the labels that name them in a reply.
 Labels = Callable[[Sequence[str]], Sequence[str]]
@@ -68,47 +74,70 @@ def words(options: Sequence[str]) -> Sequence[str]:
 LABELS: dict[str, Labels] = {one.__name__: one for one in (letters, numbers, brackets, words)}
 
 
-def named_option(said: str, labels: Sequence[str]) -> int | None:
-    """Return the place of the only label that occurs in a reply; None if there is none or several.
+def place_of(options: Sequence[str], answer: str) -> int:
+    """Return the number of the option that is a right answer, given as its text or its letter.
 
-    A label inside a longer word or a longer label does not count. Letters must be capitals, and "A"
-    before a lower-case word is the article, unless the word is "is", "or" or "and". Other labels
-    may have any case.
+    Raises ValueError if it is neither, or could be two options.
 
     Example:
-        >>> named_option("A cat, so B.", "AB"), named_option("A or B", "AB")
-        (1, None)
+        >>> place_of(["cat", "dog"], "B"), place_of(["cat", "dog"], "Cat ")
+        (1, 0)
     """
-    found = []
-    for place in sorted(range(len(labels)), key=lambda place: -len(labels[place])):
-        pattern, flags = _pattern(labels[place])
-        if re.search(pattern, said, flags):
-            found.append(place)
-            said = re.sub(pattern, " ", said, flags=flags)
-    return found[0] if len(found) == 1 else None
+    said = _form(answer)
+    by_text = [i for i, option in enumerate(options) if _form(option) == said]
+    letter = LETTER.fullmatch(answer.strip())
+    by_letter = (
+        [letters(options).index(letter[1].upper())]
+        if (letter and letter[1].upper() in letters(options))
+        else []
+    )
+    found = {*by_text, *by_letter}
+    if len(found) == 1:
+        return found.pop()
+    how = "is neither an option nor the letter of an option" if not found else "means two options"
+    raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
 
 
-def _pattern(label: str) -> tuple[str, int]:
-    word = rf"(?<!\w){re.escape(label)}(?!\w)"
-    if len(label) == 1 and label in ascii_uppercase:
-        return word + (r"(?! (?!(is|or|and)\b)[a-z])" if label == "A" else ""), 0
-    return word, re.IGNORECASE
+def _form(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip().casefold()
 
 
 class Judged(NamedTuple):
-    """The choices of N items, and the number of replies that name no option, or several.
+    """The choices of N items, and the replies that name no option, by reason.
 
     An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
     the credit of the reply that showed the first right option at each place; it is empty if an item
-    does not have exactly one reply per place. `replies` is the number of all replies; `told` states
-    how many are unparsed, with an example, and is empty if there is none.
+    does not have exactly one reply per place. `replies` is the number of all replies; `unread` has,
+    by reason, the replies that name no single option.
     """
 
     choice: Choice
     by_place: Sequence[Sequence[float]]
-    unparsed: int
     replies: int
-    told: str
+    unread: Mapping[str, Sequence[str | NoAnswer]]
+
+    @property
+    def unparsed(self) -> int:
+        """The number of replies that name no single option."""
+        return sum(map(len, self.unread.values()))
+
+    @property
+    def may_pass(self) -> int:
+        """The number of replies that are lacking for a reason that may pass."""
+        several = chain.from_iterable(self.unread.values())
+        return sum(isinstance(one, NoAnswer) and one.may_pass for one in several)
+
+    @property
+    def told(self) -> str:
+        """How many replies name no single option, by reason, each with an example."""
+        reasons = []
+        for why, several in sorted(self.unread.items(), key=lambda item: -len(item[1])):
+            words = [one.words if isinstance(one, NoAnswer) else one for one in several]
+            example = next(filter(str.strip, words), "")
+            reasons.append(
+                f"{why} {len(several):,}" + f" (such as {example!r:.80})" * bool(example)
+            )
+        return f"{self.unparsed:,} of {self.replies:,} name no single option: {', '.join(reasons)}"
 
 
 def judge(
@@ -119,9 +148,9 @@ def judge(
 ) -> Judged:
     """Return the credit of replies to N items; `right` has the numbers of their right options.
 
-    A text that names a right option earns 1; a text that names no option or several earns 0. If
-    replies are scores, the highest is chosen; tied options share the credit. Raises ValueError for
-    an item without replies, and for texts among scores.
+    A text that names a right option earns 1 (see `vlbench.metrics.parsing`); a text that names no
+    single option, and no answer, earn 0. If replies are scores, the highest is chosen; tied options
+    share the credit. Raises ValueError for an item without replies, and for texts among scores.
 
     Example:
         >>> replies = [[Reply((0, 1), "A"), Reply((1, 0), "A")]]  # the same letter in both orders
@@ -129,17 +158,17 @@ def judge(
         >>> judged.choice.credit.tolist(), judged.by_place, judged.unparsed
         ([0.5], [[1.0, 0.0]], 0)
         >>> judge([[Reply((0, 1), "both")]], [["cat", "dog"]], [[0]], letters).told
-        "1 of 1 without exactly one of A, B, such as 'both'"
+        "1 of 1 name no single option: no option 1 (such as 'both')"
     """
-    flat, silent = [(row, one) for row, own in enumerate(replies) for one in own], list[int]()
-    scored = [not isinstance(one.said, str) for _, one in flat]
+    flat = [(row, one) for row, own in enumerate(replies) for one in own]
+    scored = [not isinstance(one.said, str | NoAnswer) for _, one in flat]
     if any(not own for own in replies) or (any(scored) and not all(scored)):
         raise ValueError("each item must have replies, all texts or all scores")
+    unread: dict[str, list[str | NoAnswer]] = {}
     if any(scored):
         choice = _choose([one.said for _, one in flat], [right[row] for row, _ in flat])
     else:
-        named = [_named(one, options[row], labels) for row, one in flat]
-        silent = [i for i, number in enumerate(named) if number < 0]
+        named = [_named(one, options[row], labels, unread) for row, one in flat]
         hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
@@ -147,15 +176,7 @@ def judge(
     places = [
         [one.order.index(true[0]) for one in own] for own, true in zip(replies, right, strict=True)
     ]
-    told = ""
-    if silent:
-        row, first = flat[silent[0]]
-        wanted = ", ".join(labels(options[row]))
-        told = (
-            f"{len(silent):,} of {len(flat):,} without exactly one of {wanted:.80}, "
-            f"such as {first.said!r:.80}"
-        )
-    return Judged(*_by_item(choice, places), len(silent), len(flat), told)
+    return Judged(*_by_item(choice, places), len(flat), unread)
 
 
 def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> tuple[Choice, list[list[float]]]:
@@ -179,14 +200,26 @@ def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:
     return [one for _, one in sorted(zip(places, credit, strict=True))]
 
 
-def _named(reply: Reply, options: Sequence[str], labels: Labels) -> int:
-    """Return the number of the option that a text names, or -1."""
+def _named(
+    reply: Reply,
+    options: Sequence[str],
+    labels: Labels,
+    unread: dict[str, list[str | NoAnswer]],
+) -> int:
+    """Return the number of the option that a reply names; -1, and add it to `unread`, if none."""
+    if isinstance(reply.said, NoAnswer):
+        unread.setdefault(reply.said.why, []).append(reply.said)
+        return -1
     shown = [options[number] for number in reply.order]
-    place = named_option(str(reply.said), labels(shown))
-    return -1 if place is None else reply.order[place]
+    said = str(reply.said)
+    place, why = read_reply(said, labels(shown), in_words=labels is words)
+    if place is None:
+        unread.setdefault(why, []).append(said)
+        return -1
+    return reply.order[place]
 
 
-def _choose(scores: Sequence[str | Sequence[float]], right: Sequence[Sequence[int]]) -> Choice:
+def _choose(scores: Sequence[Any], right: Sequence[Sequence[int]]) -> Choice:
     """Return the choices by log-likelihoods; each reply has a log-likelihood per option."""
     table = torch.zeros(len(scores), max(map(len, scores)), dtype=torch.float64)
     is_option, is_right = torch.zeros(2, *table.shape, dtype=torch.bool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,13 +9,10 @@ from vlbench.data.records import Split, examples_of_items
 from vlbench.engine.asking import Question
 from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
-from vlbench.metrics.replies import letters
+from vlbench.metrics.replies import place_of
 
 # The options of questions without options.
 YES_NO = ("yes", "no")
-
-# Matches a right answer given as the letter of an option: B, b. or (b).
-LETTER = re.compile(r"\(?([A-Ja-j])[.):]?")
 
 
 class QuestionItems(NamedTuple):
@@ -44,23 +40,6 @@ def read_questions(rows: Split) -> QuestionItems:
             raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
     content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
     return QuestionItems(asked, right, examples_of_items(rows, "question", content))
-
-
-def place_of(options: Sequence[str], answer: str) -> int:
-    """Return the number of the option that is a right answer, given as its text or its letter."""
-    said = answer.strip().casefold()
-    by_text = [i for i, option in enumerate(options) if option.strip().casefold() == said]
-    letter = LETTER.fullmatch(answer.strip())
-    by_letter = (
-        [letters(options).index(letter[1].upper())]
-        if (letter and letter[1].upper() in letters(options))
-        else []
-    )
-    found = {*by_text, *by_letter}
-    if len(found) == 1:
-        return found.pop()
-    how = "is neither an option nor the letter of an option" if not found else "means two options"
-    raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:

@@ -466,7 +466,7 @@ def test_floors_are_not_asked_if_no_reply_names_an_option():
             return ["Yes"] * len(questions)
 
     model, rows = Yes(), foil_rows()
-    with pytest.raises(DataError, match=r"exactly one of A, B, such as 'Yes'; .*the letter of"):
+    with pytest.raises(DataError, match=r"no option 560 .such as 'Yes'.; .*the letter of"):
         choice(model, rows, Engine.for_tests())
     assert model.asked == 2 * len(rows.splits["test"])
 

@@ -32,6 +32,7 @@ from vlbench.capabilities import (
     Classifier,
     DualEncoder,
     ImageTextScorer,
+    NoAnswer,
     Picture,
     Reply,
     count_truncated,
@@ -230,7 +231,7 @@ def _ask(
 
 def _of_classes(reply: Reply, prompts: int) -> Reply:
     """Return a reply of scores with the mean over each class's prompts; a text is unchanged."""
-    if isinstance(reply.said, str):
+    if isinstance(reply.said, str | NoAnswer):
         return reply
     means = torch.tensor(reply.said, dtype=torch.float64).view(-1, prompts).mean(1)
     return Reply(tuple(range(len(means))), means.tolist())

@@ -124,7 +124,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         own = [Question("" if way == "recorded" else question, one) for one in _texts_of_one(rows)]
         known: list[list[Reply]] = []
         if isinstance(model, Recording):
-            rows, known, of_recording, notes = look_up(model, rows, own)
+            rows, known, of_recording, notes = look_up(model, rows, own, [[0]] * len(rows))
             counts |= of_recording
         asker = Asker(model, rows, engine, way or "letter", recorded=known)
     else:

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vlbench.capabilities import Answerer, AnswerScorer, Recording, Reply
+from vlbench.capabilities import Answerer, AnswerScorer, NoAnswer, Recording, Reply
 from vlbench.data.records import TestRows
 from vlbench.engine import Engine
 from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
@@ -37,7 +37,7 @@ from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
 from vlbench.metrics.intervals import fraction_of_sums
 from vlbench.metrics.items import Examples, Measured, answers_among
-from vlbench.metrics.replies import judge, letters
+from vlbench.metrics.replies import judge, letters, place_of
 from vlbench.probes.matching.credits import (
     MetricItems,
     categories_of,
@@ -45,7 +45,7 @@ from vlbench.probes.matching.credits import (
     report,
     without_image,
 )
-from vlbench.probes.question_items import QuestionItems, place_of, read_questions
+from vlbench.probes.question_items import QuestionItems, read_questions
 from vlbench.results import Outcome, Positive, Score
 
 FREQUENT = "frequent_answer"
@@ -90,7 +90,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     items, known, counts = read_questions(rows), list[list[Reply]](), dict[str, int]()
     notes: list[str] = []
     if isinstance(model, Recording):
-        rows, known, counts, notes = look_up(model, rows, items.asked)
+        rows, known, counts, notes = look_up(model, rows, items.asked, items.right)
         items = read_questions(rows)
     others = rows_of_other_clusters(items.examples.clusters, seed)
     asker = Asker(
@@ -158,9 +158,11 @@ def _of_positive(
     tied = asks.own.tied.numpy()
     says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
     read = {"": (says, credit)}
-    if isinstance(replies[0][0].said, str):
-        yes = np.array([_says_yes(str(own[0].said)) for own in replies], float)
-        read["_published_rule"] = yes, (yes == truth).astype(float)
+    if isinstance(replies[0][0].said, str | NoAnswer):
+        texts = [own[0].said if isinstance(own[0].said, str) else None for own in replies]
+        yes = np.array([text is not None and _says_yes(text) for text in texts], float)
+        is_text = np.array([text is not None for text in texts])
+        read["_published_rule"] = yes, ((yes == truth) & is_text).astype(float)
     kept = {"": np.ones(len(truth), bool)}
     kept |= {name: np.array(categories) == name for name in sorted({*categories})}
     measured = []

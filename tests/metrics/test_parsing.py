@@ -1,0 +1,44 @@
+"""The table of docs/replies.md: replies, and what the rules read in them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vlbench.metrics.parsing import MOST_TEXT, read_reply, without_thinking
+
+PAGE = (Path(__file__).parents[2] / "docs" / "replies.md").read_text("utf-8")
+LINES = [re.split(r"(?<!\\)\|", line)[1:5] for line in PAGE.split("\n") if line.startswith("| ")]
+ROWS = [[cell.strip() for cell in line] for line in LINES if line[0].strip() != "options"]
+LABELS = re.compile(r"[A-J]|\d|\(\d\)")
+
+
+def reply_of(cell):
+    text = "" if cell == "(empty)" else cell.strip("`").replace("\\|", "|")
+    text = text[1:-1] if cell.startswith("``") else text
+    return text.replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(("options", "cell", "named", "about"), ROWS)
+def test_a_reply_is_read_as_the_page_says(options, cell, named, about):
+    labels = options.split(", ")
+    in_words = not all(LABELS.fullmatch(label) for label in labels)
+    reading = read_reply(reply_of(cell), labels, in_words=in_words)
+    assert (reading.why if reading.place is None else labels[reading.place]) == named, about
+
+
+def test_the_page_has_enough_replies_and_none_twice():
+    assert len({(options, cell) for options, cell, _, _ in ROWS}) == len(ROWS) > 100
+
+
+def test_texts_are_compared_in_one_unicode_form():
+    assert read_reply("Cafe\u0301", ["caf\u00e9", "bar"], in_words=True).place == 0
+
+
+def test_a_very_long_reply_is_not_read():
+    assert read_reply("B " * MOST_TEXT, "AB").why == "too long"
+
+
+def test_the_last_end_of_thinking_counts():
+    assert without_thinking("<think>a</think>B<think>c</think>D") == "D"
+    assert without_thinking("a</think>B<think>c") is None
