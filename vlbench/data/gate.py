@@ -26,6 +26,7 @@ from vlbench.data.presence import begin_reading
 from vlbench.data.records import LISTED, Column, Data, Split, value_column, wanted
 from vlbench.data.regions import region_features
 from vlbench.errors import DataError, counted, unknown
+from vlbench.metrics.parsing import LETTER, LETTERS
 
 # A column name, several names, or no column: an empty name.
 Named = str | Sequence[str]
@@ -64,7 +65,8 @@ class RowOptions(TypedDict, total=False):
         question: column or columns of the questions about an image.
         foil: column or columns of wrong texts, beside the caption.
         option: column or columns of the options of a question.
-        answer: column or columns of the right answers, each the text of an option or its letter.
+        answer: column or columns of the right answers, each the text of an option or its letter:
+            the name of its column, else its place, empty options included.
         image_2: column or columns of further images, beside `image`.
         caption_2: column of the text that is right for the second image.
         category: column of the kind of a row, by which scores are listed.
@@ -290,6 +292,7 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
     """
     images, *more = (rows.images(one) for one in (*columns["image"], *columns.get("image_2", ())))
     said = {kind: _read(rows, kind, columns[kind], known) for kind in columns if kind not in IMAGES}
+    said |= _named_answers(rows, columns.get("option", ()), said.get("answer", ()))
     if items := said.pop("item", []):
         images = replace(images, names=items)
     if not said.keys() & OWN and not more:
@@ -332,6 +335,44 @@ def _texts(kind: str, cells: Sequence[Any]) -> list[str]:
     if not (texts := [one for one in said if one and one.strip()]):
         raise ValueError(f" has no {kind}")
     return texts
+
+
+def _named_answers(
+    rows: Rows, columns: Sequence[str], answers: Sequence[Sequence[str]]
+) -> dict[str, list[list[str]]]:
+    """Return right answers, as `answer`, with the text of an option for its letter.
+
+    A letter names the option in the column of that name, or else at its place among the columns, or
+    in the list of a column, empty options included. Raises DataError, with the row, for the letter
+    of an empty option, and for one that is also the text of another option.
+    """
+    if not columns or not answers:
+        return {}
+    named = [column.upper() for column in columns]
+    are_letters = len(named) > 1 and all(LETTERS.find(name) >= 0 for name in named)
+    cells = zip(*(rows.cells[column] for column in columns), strict=True)
+    found = []
+    for row, (own, given) in enumerate(zip(cells, answers, strict=True)):
+        several = [one for cell in own for one in (cell if isinstance(cell, list) else [cell])]
+        options = dict(zip(named if are_letters else LETTERS, several, strict=False))
+        try:
+            found.append([_named_answer(options, answer) for answer in given])
+        except ValueError as error:
+            raise DataError(f"{rows.where(row)}: the answer {error}") from None
+    return {"answer": found}
+
+
+def _named_answer(options: Mapping[str, str | None], answer: str) -> str:
+    letter = LETTER.fullmatch(answer.strip())
+    if not letter or letter[1].upper() not in options:
+        return answer
+    text = options[letter[1].upper()]
+    if not text or not text.strip():
+        raise ValueError(f"is {answer!r:.20}, but that option is empty")
+    others = [one for one in options.values() if one and one != text]
+    if any(normal_form(one).casefold() == normal_form(answer).casefold() for one in others):
+        raise ValueError(f"{answer!r:.20} is the letter of one option and the text of another")
+    return text
 
 
 def _value(kind: str, cell: Any, known: _Classes) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from string import ascii_uppercase
 from typing import Any, TextIO, Unpack
 
 from vlbench.data.gate import (
@@ -21,10 +21,12 @@ from vlbench.data.gate import (
     own_columns,
     rows_of_files,
 )
+from vlbench.data.names import normal_form
 from vlbench.data.presence import require_files
 from vlbench.data.records import Data
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS, require_at_most
+from vlbench.metrics.parsing import LETTERS
 
 # The most characters of a line, above the longest row of any known table.
 MOST_LINE = 1 << 20
@@ -83,14 +85,14 @@ def questions(
         image: column of the image's path, relative to `root`.
         question: column of the question.
         answer: column of the right answer, the text of an option or its letter.
-        option: columns of the options; empty: the existing columns among A, B and so on.
+        option: columns of the options; empty: the existing columns among A, B and so on to J.
         category: column of the kind of a question, by which scores are listed; empty: none.
         cluster: column with equal values in questions that are not independent; empty: their
             image.
     """
     require_files(f"the table {test}", "your own questions", root / test)
     begin({})
-    listed = [letter for letter in ascii_uppercase if letter in column_names(root / test, test)]
+    listed = [] if option else _option_columns(column_names(root / test, test), test)
     return images(
         root=root,
         test=test,
@@ -102,6 +104,30 @@ def questions(
         category=category,
         cluster=cluster,
     )
+
+
+def _option_columns(names: Sequence[str], table: str) -> list[str]:
+    """Return the columns A, B and so on to J of a table; none if it has no A.
+
+    Raises DataError for other columns that look like options, such as `a` or `option_b`.
+    """
+    forms = {normal_form(name) for name in names}
+    taken = [letter for letter in LETTERS if letter in forms and "A" in forms]
+    alike = [name for name in names if _letter_of(name) and normal_form(name) not in taken]
+    if alike:
+        given = ", ".join(repr(name) for name in alike)
+        raise DataError(
+            f"{table}: the columns {given} look like options, but are not named A, B and so on; "
+            "name the columns of the options as `option`, or rename them"
+        )
+    return taken
+
+
+def _letter_of(name: str) -> str:
+    """Return the letter of an option that a column's name looks like; empty if like none."""
+    plain = re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name)).casefold()
+    plain = re.sub(r"^(?:option|choice|answer)(?=[a-j]$)", "", plain)
+    return plain if len(plain) == 1 and plain.upper() in LETTERS else ""
 
 
 def column_names(path: Path, name: str) -> Sequence[str]:

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
+# Letters of options, and a right answer given as the letter of an option: B, b. or (b).
+LETTERS = "ABCDEFGHIJ"
+LETTER = re.compile(r"\(?([A-Ja-j])[.):]?\)?")
+
 # Reasons why a reply names no option.
 EMPTY = "empty"
 UNFINISHED = "thinking without an end"

@@ -7,7 +7,6 @@ credit is the mean over its replies, so that a model that always names the same 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -17,11 +16,8 @@ from typing import Any, NamedTuple
 import torch
 
 from vlbench.capabilities import NoAnswer, Reply
-from vlbench.metrics.parsing import read_reply
+from vlbench.metrics.parsing import LETTER, read_reply
 from vlbench.metrics.ranking import Choice, choose_any
-
-# Matches a right answer given as the letter of an option: B, b. or (b).
-LETTER = re.compile(r"\(?([A-Ja-j])[.):]?\)?")
 
 # Maps options, in the order shown, to the labels that name them in a reply.
 Labels = Callable[[Sequence[str]], Sequence[str]]

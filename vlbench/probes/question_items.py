@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,18 +10,25 @@ from vlbench.data.records import Split, examples_of_items
 from vlbench.engine.asking import Question
 from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
+from vlbench.metrics.parsing import LETTERS
 from vlbench.metrics.replies import place_of
 
 # The options of questions without options.
 YES_NO = ("yes", "no")
 
 
+# Matches the letter that an option carries: "A. cat", "(A) cat", "A) cat".
+CARRIED = re.compile(r"\s*[(\[]?([A-J])[)\].:]\s+(?=\S)")
+STRIPPED = "the options of {} of {} rows carried their letters, which are left out"
+
+
 class QuestionItems(NamedTuple):
-    """Questions with options, the numbers of right options, and examples."""
+    """Questions with options, the numbers of right options, examples, and notes on the options."""
 
     asked: Sequence[Question]
     right: Sequence[Sequence[int]]
     examples: Examples
+    notes: Sequence[str] = ()
 
 
 def read_questions(rows: Split) -> QuestionItems:
@@ -28,18 +36,44 @@ def read_questions(rows: Split) -> QuestionItems:
     texts, answers = [*rows["question"]], [*rows["right_answers"]]
     listed = "options" in rows.columns
     options = [*rows["options"]] if listed else [YES_NO] * len(rows)
-    asked = [Question(text, own) for text, own in zip(texts, options, strict=True)]
-    right = []
+    right, bare, asked = [], 0, list[Question]()
     for row, (own, given) in enumerate(zip(options, answers, strict=True), 1):
         try:
             right.append(sorted({place_of(own, one) for one in given}))
+            plain = bare_options(own)
         except ValueError as error:
             raise DataError(f"row {row}: {error}") from None
-        if len({*own}) < len(own) or len(right[-1]) == len(own):
-            what = "two options are the same" if len({*own}) < len(own) else "every option is right"
+        if len({*plain}) < len(own) or len(right[-1]) == len(own):
+            is_twice = len({*plain}) < len(own)
+            what = "two options are the same" if is_twice else "every option is right"
             raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
-    content = [[text, [*own]] for text, own in zip(texts, options, strict=True)]
-    return QuestionItems(asked, right, examples_of_items(rows, "question", content))
+        bare += [*plain] != [*own]
+        asked.append(Question(texts[row - 1], plain))
+    content = [[one.text, [*one.options]] for one in asked]
+    notes = [STRIPPED.format(bare, len(rows))] if bare else []
+    return QuestionItems(asked, right, examples_of_items(rows, "question", content), notes)
+
+
+def bare_options(options: Sequence[str]) -> Sequence[str]:
+    """Return options without the letters that all of them carry, in order.
+
+    Raises ValueError if only some carry their letter, or carry letters in another order.
+
+    Example:
+        >>> bare_options(["A. cat", "B. dog"]), bare_options(["cat", "C. elegans"])
+        (['cat', 'dog'], ['cat', 'C. elegans'])
+    """
+    found = [CARRIED.match(option) for option in options]
+    own = [
+        bool(match and match[1] == letter) for match, letter in zip(found, LETTERS, strict=False)
+    ]
+    if own and all(own):
+        return [
+            option[match.end() :] for option, match in zip(options, found, strict=True) if match
+        ]
+    if any(own) or all(found):
+        raise ValueError(f"some options carry letters, but not all in order: {options!s:.80}")
+    return options
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:

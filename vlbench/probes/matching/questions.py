@@ -92,6 +92,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     if isinstance(model, Recording):
         rows, known, counts, notes = look_up(model, rows, items.asked, items.right)
         items = read_questions(rows)
+    notes += items.notes
     others = rows_of_other_clusters(items.examples.clusters, seed)
     asker = Asker(
         model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known
