@@ -353,7 +353,8 @@ def _named_answers(
     cells = zip(*(rows.cells[column] for column in columns), strict=True)
     found = []
     for row, (own, given) in enumerate(zip(cells, answers, strict=True)):
-        several = [one for cell in own for one in (cell if isinstance(cell, list) else [cell])]
+        lists = [cell if isinstance(cell, list) and cell else [cell or ""] for cell in own]
+        several = [*chain(*lists)]
         options = dict(zip(named if are_letters else LETTERS, several, strict=False))
         try:
             found.append([_named_answer(options, answer) for answer in given])

@@ -187,10 +187,17 @@ class Data:
         )
 
     def limited(self, n: int, *, seed: int = 0) -> Data:
-        """Return a seeded sample of at most n >= 0 rows per split, stratified by label."""
+        """Return a seeded sample of at most n >= 0 rows per split, stratified by label.
+
+        Rows without labels that name their `cluster` are drawn in whole clusters, such as pairs.
+        """
         if n < 0:
             raise ValueError(f"{n} rows requested per split; it must be 0 or more")
-        some = {name: draw_rows(split, n, seed) for name, split in self.splits.items()}
+        some = {}
+        for name, split in self.splits.items():
+            has_sets = "cluster" in split.columns and "label" not in split.columns
+            draw = draw_clusters if has_sets else draw_rows
+            some[name] = draw(split, n, seed)
         splits = {name: self.splits[name].select(rows) for name, rows in some.items()}
         return replace(self, splits=splits, expected={})
 
@@ -279,6 +286,20 @@ def draw_rows(split: Split, n: int, seed: int) -> list[int]:
         has_label = by_label == label
         place[has_label] = (np.arange(has_label.sum()) + 0.5) / has_label.sum()
     return sorted(order[np.lexsort((by_label, place))][:n].tolist())
+
+
+def draw_clusters(split: Split, n: int, seed: int) -> list[int]:
+    """Return at most n row numbers, ascending, of whole clusters drawn by a seed.
+
+    A cluster that does not fit is left out, and smaller clusters are still drawn.
+    """
+    rows: dict[Any, list[int]] = {}
+    for row, cluster in enumerate(split["cluster"]):
+        rows.setdefault(cluster, []).append(row)
+    clusters, drawn = [*rows.values()], list[int]()
+    for place in np.random.default_rng(seed).permutation(len(clusters)).tolist():
+        drawn += clusters[place] if len(drawn) + len(clusters[place]) <= n else []
+    return sorted(drawn)
 
 
 def derangement(count: int, seed: int) -> NDArray[np.int64]:

@@ -133,9 +133,12 @@ def _letter_of(name: str) -> str:
 def column_names(path: Path, name: str) -> Sequence[str]:
     """Return the names of the columns of a table. Raises DataError if it cannot be read."""
     if path.suffix.lower() == ".parquet":
-        from pyarrow import parquet  # noqa: PLC0415 - only who reads parquet waits
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - only who reads parquet waits
 
-        return [*parquet.read_schema(path).names]
+        try:
+            return [*parquet.read_schema(path).names]
+        except (OSError, ValueError, ArrowException) as error:
+            raise DataError(f"{name} cannot be read as parquet: {error}") from error
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             return next(csv.reader(_lines(file, []), strict=True), [])

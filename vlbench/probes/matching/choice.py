@@ -114,7 +114,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         seed: seed that draws an image, and a caption, of another cluster for each item.
     """
     every = data.splits["test"]
-    rows = _without(every, omitted)
+    rows = whole = _without(every, omitted)
     counts = {"omitted": len(every) - len(rows)} if omitted else {}
     pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
     way = "" if pairs else way_of(model, asked)
@@ -145,7 +145,8 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
     notes += [] if looks_away else [CANNOT]
     notes += questions.notes
-    outcome = report(asks, rows, least, sets, more if way else [], counts, notes, questions.judged)
+    more = more if way else []
+    outcome = report(asks, rows, least, sets, more, counts, notes, questions.judged, whole=whole)
     by_scores = "score" if isinstance(model, ImageTextScorer) else "similarity"
     return replace(outcome, asked_by=way or by_scores)
 

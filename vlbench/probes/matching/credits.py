@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -119,7 +119,58 @@ def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricIt
     )
 
 
-def report(
+def whole_sets(
+    asked: MetricItems, metric: str, names: Iterable[Any], known: Iterable[Any]
+) -> tuple[MetricItems, list[str]]:
+    """Return `all_right` of whole sets, and notes on the other sets.
+
+    `names` has the set of each row, and `known` the set of each row of the data. Sets with fewer
+    items than most sets have are left out; so are sets that lack an answer, whose note states the
+    score with lacking answers as wrong and as right.
+    """
+    of_rows, sizes = [*map(str, names)], Counter(map(str, known))
+    (usual, _), *_ = Counter(sizes.values()).most_common(1)
+    small = [name for name, size in sizes.items() if size < usual]
+    answered = Counter(of_rows)
+    lacking = {name for name in answered if answered[name] < sizes[name]} - {*small}
+    sets = all_right(asked, metric, of_rows)
+    is_whole = [name not in lacking and sizes[name] >= usual for name in sets.examples.ids]
+    notes = []
+    if small:
+        left = f"{len(small):,} of {counted(len(sizes), 'set')} have fewer than {usual} items"
+        notes.append(f"{metric}: {left}, and are left out")
+    absent = sum(size >= usual for size in sizes.values()) - sum(is_whole)
+    partly = [name in lacking for name in sets.examples.ids]
+    notes += _bounds(metric, sets.own.credit[is_whole], absent, sets.own.credit[partly])
+    return _select(sets, np.flatnonzero(is_whole).tolist()), notes
+
+
+def _bounds(metric: str, credit: Tensor, absent: int, partly: Tensor | None = None) -> list[str]:
+    """Return a note on a score with `absent` items as wrong, and as right; none if none is absent.
+
+    `partly` is the credit of absent sets if what they lack is right; without it, it is 1.
+    """
+    if not absent:
+        return []
+    n, least = len(credit) + absent, float(credit.sum())
+    most = least + absent - (0.0 if partly is None else float((1 - partly).sum()))
+    ends = f"between {least / n:.1%} (absent answers as wrong) and {most / n:.1%} (as right)"
+    return [f"{metric} of all {n:,}: {ends}"]
+
+
+def _select(asked: MetricItems, places: Sequence[int]) -> MetricItems:
+    """Return some of the items, given by their numbers."""
+    index = torch.tensor(places, dtype=torch.long)
+    return asked._replace(
+        own=Choice(*(part[index] for part in asked.own)),
+        floors={name: floor[index] for name, floor in asked.floors.items()},
+        chance=asked.chance[index],
+        examples=asked.examples.select(places),
+        rows=[asked.rows[place] for place in places],
+    )
+
+
+def report(  # noqa: PLR0913 - what `questions` and `choice` have in common
     asked: Sequence[MetricItems],
     rows: Split,
     least: int,
@@ -128,8 +179,10 @@ def report(
     counts: Mapping[str, int],
     notes: Sequence[str],
     judged: Judged | None,
+    *,
+    whole: Split,
 ) -> Outcome:
-    """Return the outcome of all items of rows.
+    """Return the outcome of all items of rows, the rows of `whole` that have an answer.
 
     Categories with fewer than `least` rows have no score. For the first metric, the mean over
     categories is added. `sets` have no score by category: by metric, the column that names the set
@@ -157,9 +210,11 @@ def report(
         counts_by_rule |= by_rule
         of_floors += _notes(one, by_category)
     first = asked[0]
+    lacks = _bounds(first.metric, first.own.credit, len(whole) - len(rows))
     for metric, column in (sets or {}).items():
-        one = all_right(first, metric, [*map(str, rows[column])])
-        measured.append(score(one, {}, one.every))
+        one, lack = whole_sets(first, metric, rows[column], whole[column])
+        measured += [score(one, {}, one.every)] if one.rows else []
+        lacks += lack
     measured += more
     pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
@@ -178,7 +233,7 @@ def report(
         several = {"": first.every} | _masks(first, categories, of_few)
         of_orders, artifacts["orders"] = _orders(first, np.array(by_place), several)
         measured += of_orders
-    return outcome_of(measured, counts, [*of_floors, *notes], artifacts)
+    return outcome_of(measured, counts, [*of_floors, *notes, *lacks], artifacts)
 
 
 def _masks(asked: MetricItems, categories: Sequence[str], names: Sequence[str]) -> dict[str, Kept]:

@@ -119,7 +119,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         more += _of_positive(asks, items, categories_of(rows), replies, positive)
     counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
     notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
-    outcome = report([asks], rows, least, sets, more, counts, notes, own)
+    outcome = report([asks], rows, least, sets, more, counts, notes, own, whole=data.splits["test"])
     return replace(outcome, asked_by=way)
 
 
