@@ -281,23 +281,29 @@ def test_the_table_of_the_board_is_that_of_the_board():
     file = ROOT / "leaderboards" / "sugar_crepe.json"
     (row,) = read_board(file).results
     scores = {(s.metric, s.at.get("category"), s.at.get("right_option")): s for s in row.scores}
-    p = {
-        one["category"]: one["p"]
+    table = {
+        one["category"]: one
         for one in read_table(file.parent / row.artifacts["orders"]["file"]).to_pylist()
     }
     lines, short = [], []
-    for name in sorted(p)[1:]:
+    for name in sorted(table)[1:]:
         mean = scores["text_accuracy", name, None]
         first, second = (scores["text_accuracy", name, place] for place in (1, 2))
         effect = scores["text_accuracy_order_effect", name, None]
         low, high = (f"{100 * end:+.1f}" for end in effect.ci95)
-        told = f"p = {p[name]:.3f}" if p[name] >= 0.0005 else "p < 0.001"
+        of_orders = table[name]
+        p = of_orders["p"]
+        told = f"p = {p:.3f}" if p >= 0.0005 else "p < 0.001"
+        unread = f"{of_orders['unread_first']} / {of_orders['unread_second']}"
+        of_read = f"{100 * of_orders['effect_of_read']:+.1f} of {of_orders['read_in_both']:,}"
         both = scores["text_accuracy_in_all_orders", name, None]
         floor = max(mean.floors.values())
         accuracies = f"{100 * first.value:.1f} % | {100 * second.value:.1f} %"
         order = f"{100 * effect.value:+.1f} ({low} to {high}), {told}"
         rest = f"{100 * both.value:.1f} % | {100 * floor:.1f} %"
-        lines.append(f"| {name} | {mean.n:,} | {accuracies} | {order} | {rest} |")
+        lines.append(
+            f"| {name} | {mean.n:,} | {accuracies} | {order} | {unread} | {of_read} | {rest} |"
+        )
         numbers = f"{100 * first.value:.1f} | {100 * second.value:.1f} | {order.partition(',')[0]}"
         short.append(f"| {name} | {numbers} | {100 * floor:.1f} |")
     for page, told in (("docs/recorded.md", lines), ("README.md", short)):

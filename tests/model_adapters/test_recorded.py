@@ -274,8 +274,9 @@ def test_a_row_notes_which_answers_have_no_item_and_which_items_no_answer(tmp_pa
     notes = questions(model, data, Engine.for_tests()).notes
     assert [note for note in notes if note.startswith("answers: ")] == [
         (
-            "answers: 1 of 4 not used: no such item among those asked (like ('(0, 0)', ('is it there ?', "
-            "'yes', 'no'))), for example ('(4, 0)', ('is it there ?', 'yes', 'no'))"
+            "answers: 1 of 4 not used: no such item among those asked (like ('(0, 0)', "
+            "('is it there ?', 'yes', 'no'))), for example ('(4, 0)', "
+            "('is it there ?', 'yes', 'no'))"
         ),
         "answers: none for 1 of 4 items, for example (0, 0)",
     ]

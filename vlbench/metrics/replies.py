@@ -14,6 +14,7 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vlbench.capabilities import NoAnswer, Reply
 from vlbench.metrics.parsing import LETTER, read_reply
@@ -102,13 +103,15 @@ class Judged(NamedTuple):
     """The choices of N items, and the replies that name no option, by reason.
 
     An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
-    the credit of the reply that showed the first right option at each place; it is empty if an item
-    does not have exactly one reply per place. `replies` is the number of all replies; `unread` has,
+    the credit of the reply that showed the first right option at each place, and `read` whether
+    that reply names a single option; both are empty if an item does not have exactly one reply per
+    place. `replies` is the number of all replies; `unread` has,
     by reason, the replies that name no single option.
     """
 
     choice: Choice
     by_place: Sequence[Sequence[float]]
+    read: Sequence[Sequence[float]]
     replies: int
     unread: Mapping[str, Sequence[str | NoAnswer]]
 
@@ -129,9 +132,9 @@ class Judged(NamedTuple):
         reasons = []
         for why, several in sorted(self.unread.items(), key=lambda item: -len(item[1])):
             words = [one.words if isinstance(one, NoAnswer) else one for one in several]
-            example = next(filter(str.strip, words), "")
+            example = next(filter(str.strip, words), "")[:70]
             reasons.append(
-                f"{why} {len(several):,}" + f" (such as {example!r:.80})" * bool(example)
+                f"{why} {len(several):,}" + f" (such as {example!r})" * bool(example)
             )
         return f"{self.unparsed:,} of {self.replies:,} name no single option: {', '.join(reasons)}"
 
@@ -172,21 +175,29 @@ def judge(
     places = [
         [one.order.index(true[0]) for one in own] for own, true in zip(replies, right, strict=True)
     ]
-    return Judged(*_by_item(choice, places), len(flat), unread)
+    read = (choice.tied | (choice.chosen >= 0)).double()
+    return Judged(
+        _by_item(choice, places),
+        _by_place(choice.credit, places),
+        _by_place(read, places),
+        len(flat),
+        unread,
+    )
 
 
-def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> tuple[Choice, list[list[float]]]:
-    """Return the choices of items, and their credit by place of the right option.
-
-    `places` has the place of the right option in each reply.
-    """
+def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> Choice:
+    """Return the choices of items, each with several replies."""
     sizes = [len(own) for own in places]
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
     means = torch.stack([own.mean() for own in credit])
     one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
-    item = Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
-    by_place = [_sort(own, one.tolist()) for own, one in zip(places, credit, strict=True)]
-    return item, by_place
+    return Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
+
+
+def _by_place(values: Tensor, places: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Return a value of each reply by place of the right option, whose `places` are per item."""
+    parts = torch.split(values, [len(own) for own in places])
+    return [_sort(own, part.tolist()) for own, part in zip(places, parts, strict=True)]
 
 
 def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:

@@ -231,7 +231,8 @@ def report(  # noqa: PLR0913 - what `questions` and `choice` have in common
     if by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
         of_few = scored if len(scored) <= MOST_CATEGORIES else []
         several = {"": first.every} | _masks(first, categories, of_few)
-        of_orders, artifacts["orders"] = _orders(first, np.array(by_place), several)
+        read = np.array(judged.read if judged else []) > 0
+        of_orders, artifacts["orders"] = _orders(first, np.array(by_place), read, several)
         measured += of_orders
     return outcome_of(measured, counts, [*of_floors, *notes, *lacks], artifacts)
 
@@ -314,13 +315,14 @@ def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
 
 
 def _orders(
-    asked: MetricItems, credit: Floats, parts: Mapping[str, Kept]
+    asked: MetricItems, credit: Floats, read: Kept, parts: Mapping[str, Kept]
 ) -> tuple[list[Measured], pa.Table]:
     """Return the score with the right option at each of K places, from credit [N, K].
 
     Also returned: how often the right option is named at all places and, for two places, the
     difference between the first and the second place, paired by item. The table has its two-sided p
-    of random sign flips by cluster.
+    of random sign flips by cluster, the replies that name no option with each place, and the
+    difference among items whose replies name an option in both places (`read` [N, K]).
     """
     measured, lines = list[Measured](), list[dict[str, Any]]()
     metric, places = asked.metric, credit.shape[1]
@@ -344,7 +346,17 @@ def _orders(
             low, high = effect.score.ci95 or (None, None)
             means = {"first": own[:, 0].mean(), "second": own[:, 1].mean()}
             told = {"effect": effect.score.value, "low": low, "high": high, "p": p}
-            lines.append({"category": category, "n": len(own), **means, **told})
+            both = read[kept].all(1)
+            unread = (~read[kept]).sum(0).tolist()
+            of_read = {
+                "unread_first": unread[0],
+                "unread_second": unread[1],
+                "read_in_both": int(both.sum()),
+                "effect_of_read": float((own[both, 0] - own[both, 1]).mean())
+                if both.any()
+                else None,
+            }
+            lines.append({"category": category, "n": len(own), **means, **told, **of_read})
     return measured, pa.Table.from_pylist(lines)
 
 
