@@ -195,7 +195,7 @@ def condition(value: str | float) -> str:
 
 def hardest_floor(score: Score) -> tuple[str, float] | None:
     """Return the name and value of the floor that is hardest to beat; None without floors."""
-    pick = max if score.higher_is_better else min
+    pick = min if score.lower_is_better else max
     return pick(score.floors.items(), key=lambda floor: floor[1], default=None)
 
 
