@@ -1,12 +1,13 @@
 """Measure how often `readout` finds a gap, on planted models and random networks.
 
-A world has labels, a model's scores of all classes, the features of one or two layers, and the same
+A world has labels, a model's scores of all classes, the features of some layers, and the same
 layers of five networks with random weights. Everything is drawn anew in each world. The functions
 are those of the probe.
 
-- random network: images are class means and Gaussian noise. The model is itself a network of two
-  ReLU layers with random weights, its scores are a random head, and the other networks have other
-  weights. There is nothing to find, although the layers hold more of an image than its scores.
+- random network: images are class means and Gaussian noise. The model is itself a network of two or
+  eight ReLU layers with random weights, its scores are a random head of the last, and the other
+  networks have other weights. There is nothing to find, although the layers hold more of an image
+  than its scores.
 - ReLU of the scores: the class is the index of the largest absolute score, and the layer is the
   positive and the negative parts of the scores. A linear reader of the scores is far worse.
 - no scores of one class: the layer has all classes, and the head gives one class a score of 0.
@@ -86,7 +87,7 @@ class Kind(NamedTuple):
     share: float = 1.0
 
 
-def random_network(width: int) -> Callable[[Tensor, Random], World]:
+def random_network(width: int, depth: int = 2) -> Callable[[Tensor, Random], World]:
     """Return a function that draws a random network among random networks."""
 
     def draw(label: Tensor, rng: Random) -> World:
@@ -94,12 +95,14 @@ def random_network(width: int) -> Callable[[Tensor, Random], World]:
         images = means[label] + NOISE * torch.randn(len(label), PIXELS, generator=rng)
 
         def layers() -> dict[str, Tensor]:
-            first = (images @ torch.randn(PIXELS, width, generator=rng)).relu()
-            second = (first @ torch.randn(width, width, generator=rng)).relu()
-            return {"first": first, "second": second}
+            states = [images]
+            for _ in range(depth):
+                weights = torch.randn(states[-1].shape[1], width, generator=rng)
+                states.append((states[-1] @ weights).relu())
+            return {f"layer {i}": states[i] for i in range(1, depth + 1)}
 
         own = layers()
-        scores = own["second"] @ torch.randn(width, CLASSES, generator=rng)
+        scores = own[f"layer {depth}"] @ torch.randn(width, CLASSES, generator=rng)
         return World(label, scores, own, [layers() for _ in range(DRAWS)])
 
     return draw
@@ -212,6 +215,9 @@ def kinds() -> dict[str, Kind]:
         ),
         f"random network, {NARROW} features, classes 10 : 1": Kind(
             random_network(NARROW), FEW_TRAIN, IMBALANCED, share=0.4
+        ),
+        f"random network, 8 layers of {NARROW} features": Kind(
+            random_network(NARROW, 8), FEW_TRAIN, share=few
         ),
     }
 

@@ -448,7 +448,11 @@ LINES = [
     Line(description_length, classes(), NO_ANSWERS),
     Line(few_shot, classes(shots=[1], trials=3)),
     Line(knn, classes(k=[1, 3])),
-    Line(readout_beside_noise, classes(prompts="{}", k=1)),
+    Line(
+        readout_beside_noise,
+        classes(prompts="{}", k=1),
+        {"constant": "networks of noise, which it is compared with, may be below chance"},
+    ),
     Line(robustness, attacked, {"noise": "noise has no gradient to attack with"}),
     Line(rsa, classes(6), NO_ITEMS | BY_PLACE),
     Line(

@@ -165,7 +165,7 @@ def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[st
 
 
 def _title(row: Result, score: Score) -> str:
-    lower = "" if score.higher_is_better else ", lower is better"
+    lower = ", lower is better" if score.lower_is_better else ""
     return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
 
 

@@ -136,8 +136,8 @@ def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Est
         >>> estimate = beyond_one_more_draw(np.array([[0.0, 0.5], [0.5, 1.0]]), np.arange(2))
         >>> estimate.value, estimate.stderr  # clusters 0.125 / 2; draws 0.125 * 1.5; sum 1 / 4
         (0.5, 0.5)
-        >>> round(estimate.ci95[1], 2)  # 1.6 degrees, 0.0625 / (0.0625^2 + 0.1875^2): t 5.48
-        3.24
+        >>> round(estimate.ci95[1], 2)  # 1.6 degrees, 0.0625 / (0.0625^2 + 0.1875^2): t 5.52
+        3.26
     """
     (draws, items), count = differences.shape, int(clusters.max()) + 1
     if min(draws, count) < 2:
