@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import pytest
@@ -325,6 +326,9 @@ def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwar
         with engine.untrained(model, number) as network:
             assert float(engine.features(network.encode_images, column).mean()) == number
         assert engine.name_of(network) == "PlantedFeatures"
+        freed = weakref.ref(network)
+        del network
+        assert freed() is None
 
 
 def test_a_model_of_no_line_has_no_network_with_random_weights():
