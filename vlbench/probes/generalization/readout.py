@@ -14,8 +14,8 @@ train rows) read S, [S, L] and [S, R]:
 
 A finding needs both above 0, by their 95 % intervals; a note states it. The layer is the one with
 the largest `gap_beyond_random` on held-out train images, never chosen on test images. A gap is what
-a linear or a small nonlinear reader reads more than the scores tell such readers, at this number of
-images; it can be too small or too large. A large gap is neither good nor bad.
+a linear probe or a small MLP reads more from the scores and a layer than from the scores, at this
+number of images; it can be too small or too large. A large gap is neither good nor bad.
 
 - `said`: the accuracy of the model's choice, by its scores of all classes.
 - `said_fitted`: the accuracy read from S, without the model's priors over class names.
