@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from vlbench.adapter_kit.images import resizing
 from vlbench.adapter_kit.layers import LayersOfModel
-from vlbench.adapter_kit.weights import weights_file
+from vlbench.adapter_kit.weights import seeded, weights_file
 from vlbench.errors import WeightsError
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -22,8 +22,9 @@ class _CifarNet(LayersOfModel):
     """Classifies images of 32 x 32 pixels; other images are resized to this size, bilinearly.
 
     Args:
-        weights: file with the `state_dict` of the network.
+        weights: file with the `state_dict` of the network, or `random`.
         source: where the file can be downloaded, for the message if it is missing.
+        init_seed: seed that draws random weights.
     """
 
     network: type[_Network]
@@ -35,8 +36,18 @@ class _CifarNet(LayersOfModel):
         dtype: torch.dtype = torch.float32,
         weights: str = "",
         source: str = "",
+        init_seed: int = 0,
     ) -> None:
-        network = self.network()
+        with seeded(init_seed):
+            network = self.network()
+        if weights != "random":
+            self._load(network, weights, source)
+        self.model = network.eval().requires_grad_(requires_grad=False).to(device, dtype)
+        self._steps = resizing(SIDE, SIDE, squash=True, interpolation="bilinear")
+        self._moments = torch.tensor(network.moments, device=device).view(2, 3, 1, 1)
+        self._dtype = dtype
+
+    def _load(self, network: nn.Module, weights: str, source: str) -> None:
         file = weights_file(weights, f"download it from {source}" if source else "")
         state = torch.load(file, weights_only=True, map_location="cpu").get("state_dict", {})
         try:
@@ -45,15 +56,12 @@ class _CifarNet(LayersOfModel):
             raise WeightsError(
                 f"{file} has no weights of {type(self).__name__}: {error}"
             ) from error
-        self.model = network.eval().requires_grad_(requires_grad=False).to(device, dtype)
-        self._steps = resizing(SIDE, SIDE, squash=True, interpolation="bilinear")
-        self._moments = torch.tensor(network.moments, device=device).view(2, 3, 1, 1)
-        self._dtype = dtype
 
     @staticmethod
     def require_weights(weights: str, source: str) -> None:
         """Raise WeightsError if the file does not exist; read nothing."""
-        weights_file(weights, f"download it from {source}" if source else "")
+        if weights != "random":
+            weights_file(weights, f"download it from {source}" if source else "")
 
     def preprocess(self, image: Image) -> Tensor:
         """Return float32 [3, 32, 32] in [0, 1]."""

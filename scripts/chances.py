@@ -130,7 +130,7 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ),
     ("few_shot", "accuracy"): OF_CLASSES,
     ("knn", "accuracy"): OF_CLASSES,
-    ("readout", "gap"): Levels("0"),
+    ("readout", "gap_beyond_random"): Levels("0"),
     ("robustness", "success"): Levels(_success),
     ("robustness", "success_given_correct"): Levels(_success),
     ("rsa", "reliability"): Levels("0", ("class_permutations",)),

@@ -50,7 +50,7 @@ SMALL = {
         ["scale", "2", "extraction", "training in steps of 0.5 s"],
     ),
     "rdm.py": ({"CLASSES": 10, "IMAGES": 3, "WIDTH": 8, "ROUNDS": 1}, []),
-    "readout.py": ({}, ["--worlds", "2", "--wide", "1"]),
+    "readout.py": ({"FEW_TRAIN": 100, "TRAIN": 100, "TEST": 60}, ["--worlds", "2"]),
     "replication.py": (
         {"TASKS": ("few_shot_scenes",), "MODELS": ("raw-pixels",)},
         ["--worlds", "2"],

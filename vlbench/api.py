@@ -441,7 +441,7 @@ def item_viewer(
     places = places_of(task, data, [digest for card in cards for digest, _ in card.images])
     # One by one: thousands of large images do not fit in memory.
     images = {digest: thumbnail(image_at(*place), SIDE) for digest, place in places.items()}
-    lower = not score.higher_is_better
+    lower = score.lower_is_better
     return render_viewer(title, models, examples, cards, images, lower=lower)
 
 
@@ -514,7 +514,7 @@ class Boards:
         metric, at = unweighted(rows[0]), rows[0].primary["at"]
         (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
         items, *theirs = (score_items(read_items(self.folder, row), metric, at) for row in rows)
-        higher = score.higher_is_better
+        higher = not score.lower_is_better
         wanted = worst(items, higher_is_better=higher) if wrong else items
         examples: list[tuple[Item, ...]] = [(item,) for item in wanted]
         if against:

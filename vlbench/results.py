@@ -85,7 +85,9 @@ class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat; `no_chance` is the reason if there is neither. `draws` has the value
+    working model should beat; `no_chance` is the reason if there is neither.
+    `higher_is_better` is None if neither is: no model leads by such a score, and its cells have no
+    shade. `draws` has the value
     of each trial of a mean. `halves` has the values on random halves of the items, or on bootstrap
     samples, the same for all models, if items depend on each other or determine what is scored:
     they vary as much as the score would with other items. `range` is given if it differs from the
@@ -104,7 +106,7 @@ class Score:
     floors: Mapping[str, Number] = field(default_factory=dict)
     draws: Sequence[Number] = ()
     unit: str = _Unstated("fraction")
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True
     range: Range | None = None
     no_chance: str = ""
     halves: Sequence[Number] = ()
@@ -118,7 +120,7 @@ class Score:
         numbers = [*values, *optional, *conditions]
         _require_types(numbers, int, float)
         _require_types([self.n], int)
-        _require_types([self.higher_is_better], bool)
+        _require_types([self.higher_is_better], bool, type(None))
         words = [x for x in self.at.values() if isinstance(x, str)]
         _require_texts([self.metric, self.unit, self.no_chance, *self.at, *words, *self.floors])
         if self.ci95 is not None and len(self.ci95) != 2:
@@ -137,6 +139,11 @@ class Score:
     def __repr__(self) -> str:
         """Return the score in one line."""
         return f"<{_in_brief(self)}>"
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether lower values are better; False if the score has no direction."""
+        return self.higher_is_better is False
 
     @property
     def limits(self) -> Range:

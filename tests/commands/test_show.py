@@ -175,7 +175,7 @@ def test_an_adapter_is_shown_with_what_its_arguments_mean():
     assert takes["weights"] == {
         "type": "str",
         "default": "",
-        "about": "file with the `state_dict` of the network.",
+        "about": "file with the `state_dict` of the network, or `random`.",
     }
 
 

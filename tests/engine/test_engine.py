@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import pytest
@@ -301,21 +302,41 @@ def test_a_model_without_a_name_is_called_like_its_class():
 
 def test_features_of_random_weights_are_stored_under_an_identity_of_their_own(tmp_path):
     model, untrained = PlantedFeatures(torch.ones(8, 2)), PlantedFeatures(torch.zeros(8, 2))
-    known = {id(model): KnownModel("a-name", untrained=lambda: (untrained, "another"))}
+    known = {id(model): KnownModel("a-name", untrained=lambda draw: (untrained, f"draw {draw}"))}
     options = {"store": Store(tmp_path), "identities": {id(model): "a model"}, "known": known}
     column = labelled_images(4).splits["test"]["image"]
     for _ in range(2):
         engine = Engine(ComputeSettings(CPU), **options)
-        network = engine.untrained(model)
-        assert engine.name_of(network) == "a-name with random weights"
-        assert [
-            float(engine.features(one.encode_images, column).mean()) for one in (model, network)
-        ] == [1, 0]
+        with engine.untrained(model, 1) as network:
+            assert engine.name_of(network) == "a-name with random weights, draw 1"
+            assert [
+                float(engine.features(one.encode_images, column).mean()) for one in (model, network)
+            ] == [1, 0]
+
+
+def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwards(tmp_path):
+    model, column = PlantedFeatures(torch.ones(8, 2)), labelled_images(4).splits["test"]["image"]
+
+    def draw(number):
+        return PlantedFeatures(torch.full((8, 2), float(number))), f"draw {number}"
+
+    known = {id(model): KnownModel("a-name", untrained=draw)}
+    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path), known=known)
+    for number in (1, 2):
+        with engine.untrained(model, number) as network:
+            assert float(engine.features(network.encode_images, column).mean()) == number
+        assert engine.name_of(network) == "PlantedFeatures"
+        freed = weakref.ref(network)
+        del network
+        assert freed() is None
 
 
 def test_a_model_of_no_line_has_no_network_with_random_weights():
-    with pytest.raises(CannotDo, match=r"models\.yaml"):
-        Engine.for_tests().untrained(ConstantModel())
+    with (
+        pytest.raises(CannotDo, match=r"models\.yaml"),
+        Engine.for_tests().untrained(ConstantModel(), 1),
+    ):
+        pass
 
 
 def rolled(self, pixels: Tensor) -> Tensor:

@@ -48,3 +48,12 @@ def test_weights_that_are_absent_or_another_networks_are_named(kind, tmp_path):
     torch.save({"state_dict": {"other": torch.ones(1)}}, tmp_path / "other.pth")
     with pytest.raises(WeightsError, match=r"other\.pth has no weights of ResNet"):
         kind(device=CPU, weights=str(tmp_path / "other.pth"))
+
+
+def test_random_weights_are_drawn_with_their_seed(kind):
+    pixels = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    kind.require_weights("random", "")
+    drawn = [kind(device=CPU, weights="random", init_seed=seed) for seed in (1, 1, 2)]
+    first, again, other = (one.logits(pixels) for one in drawn)
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)

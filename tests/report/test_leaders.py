@@ -43,6 +43,11 @@ def test_where_lower_is_better_the_leader_is_the_lowest_and_ahead(tmp_path):
     assert (found.leader, found.tied, [*found.p]) == ("b", [], ["a"])
 
 
+def test_nobody_leads_by_a_score_without_a_direction(tmp_path):
+    rows = [measured(tmp_path, m, c, higher_is_better=None) for m, c in (("a", BEST), ("b", FAR))]
+    assert not led(write(tmp_path, board(*rows)))
+
+
 def test_each_set_of_comparable_rows_has_its_leader(tmp_path):
     rows = [measured(tmp_path, m, BEST, comparable=key) for m, key in (("a", "x"), ("b", "y"))]
     found = led(write(tmp_path, board(*rows)))

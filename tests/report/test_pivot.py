@@ -35,6 +35,17 @@ def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
     ]
 
 
+def test_a_score_without_a_direction_has_no_shade(tmp_path):
+    write(
+        tmp_path,
+        board(result("a", score(0.5, chance=0.0))),
+        board(result("a", score(0.5, chance=0.0, higher_is_better=None)), task="u"),
+    )
+    (table,) = tables(tmp_path, task(), task("u"))
+    (cells,) = table.models.values()
+    assert [cells[column.key].shade for column in table.columns] == [5, 0]
+
+
 def test_controls_stand_below_chance(tmp_path):
     write(
         tmp_path,

@@ -107,13 +107,12 @@ def test_a_batch_size_is_measured_once_and_only_where_images_are_encoded(resolve
     assert len(calls) == 1
 
 
-def test_the_same_network_with_random_weights_is_loaded_once_and_is_another_model(resolved):
-    models, model = live(), resolved("drawn")
-    adapter, identity = models.untrained(model)
-    assert adapter.fingerprint == "random 3"
-    assert models.untrained(model) == (adapter, identity)
-    assert models.get(model).identity not in {"", identity}
-    assert models.get(model).adapter is not adapter
+@pytest.mark.parametrize("args", [{}, {"weights": "random"}])
+def test_draws_of_the_same_network_with_random_weights_are_other_models(resolved, args):
+    models, model = live(), resolved("drawn", **args)
+    drawn = [models.untrained(model, draw) for draw in (1, 2)]
+    assert [adapter.fingerprint for adapter, _ in drawn] == ["random 4", "random 5"]
+    assert len({models.get(model).identity, "", *(identity for _, identity in drawn)}) == 4
 
 
 @pytest.mark.parametrize(
@@ -121,15 +120,14 @@ def test_the_same_network_with_random_weights_is_loaded_once_and_is_another_mode
     [
         ("mean-colour", {}, "takes no weights=random"),
         ("pair", {}, "made from mean-colour"),
-        ("drawn", {"weights": "random"}, "are random"),
     ],
 )
 def test_a_model_without_such_a_network_says_why(resolved, name, args, why):
     with pytest.raises(CannotDo, match=why):
-        live().untrained(resolved(name, **args))
+        live().untrained(resolved(name, **args), 1)
 
 
 def test_an_object_made_in_python_has_no_network_with_random_weights(resolved):
     model = replace(resolved("drawn"), instance=object())
     with pytest.raises(CannotDo, match="an object made in Python"):
-        live().untrained(model)
+        live().untrained(model, 1)

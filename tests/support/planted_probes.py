@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from question_fakes import toy_model, toy_world
 from vlbench.capabilities import TokenVectors
 from vlbench.data.corpora import WordTests, with_corpus
 from vlbench.data.records import Column, Data, Split, labels, value_column
+from vlbench.engine import Engine
+from vlbench.engine.engine import KnownModel
 from vlbench.probes.captioning.caption_templates import caption_templates
 from vlbench.probes.captioning.favourites import caption_cross, caption_patterns
 from vlbench.probes.captioning.noun_count import noun_count
@@ -106,6 +109,17 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 # Images of classes
+
+
+@wraps(readout)
+def readout_beside_noise(model: Any, data: Data, engine: Engine, **options: Any) -> Any:
+    """Run `readout` beside networks with random weights whose features are noise."""
+
+    def draw(number: int) -> tuple[Any, str]:
+        return PlantedFeatures(drawn(*model.features.shape, seed=number)), f"draw {number}"
+
+    engine._known[id(model)] = KnownModel("planted", untrained=draw)
+    return readout(model, data, engine, random_draws=2, **options)
 
 
 class Knows(PlantedFeatures):
@@ -434,7 +448,11 @@ LINES = [
     Line(description_length, classes(), NO_ANSWERS),
     Line(few_shot, classes(shots=[1], trials=3)),
     Line(knn, classes(k=[1, 3])),
-    Line(readout, classes(prompts="{}", k=1)),
+    Line(
+        readout_beside_noise,
+        classes(prompts="{}", k=1),
+        {"constant": "networks of noise, which it is compared with, may be below chance"},
+    ),
     Line(robustness, attacked, {"noise": "noise has no gradient to attack with"}),
     Line(rsa, classes(6), NO_ITEMS | BY_PLACE),
     Line(

@@ -85,7 +85,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return _beside_another(row, score, items, arguments, notes)
     if row.is_recorded and not any(item.target for item in items):
         notes.append(NUMBERS_ONLY.format(row.model))
-    wrong = worst(items, higher_is_better=score.higher_is_better)
+    wrong = worst(items, higher_is_better=not score.lower_is_better)
     listed = wrong if arguments.wrong else items
     title = printed(
         f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or partly wrong"
@@ -130,7 +130,7 @@ def _beside_another(
     other = arguments.against
     folder, rival = _row(arguments, other, notes)
     _, theirs = _items(folder, rival, score.metric, score.at)
-    higher = score.higher_is_better
+    higher = not score.lower_is_better
     ranked = best_first(joined(row, rival, items, theirs), higher_is_better=higher)
     pairs = [(a, b) for a, b in ranked if a.credit != b.credit and (a.credit > b.credit) == higher]
     of = f"{len(pairs):,} of {counted(len(ranked), 'item')}"
@@ -165,7 +165,7 @@ def _at(row: Result, metric: str, words: Mapping[str, Any] | None) -> Mapping[st
 
 
 def _title(row: Result, score: Score) -> str:
-    lower = "" if score.higher_is_better else ", lower is better"
+    lower = ", lower is better" if score.lower_is_better else ""
     return f"{row.model} on {row.task}: {score_name(score.metric, score.at)}{lower}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -96,12 +97,13 @@ Model = TypeVar("Model", bound=Intervenable)
 class KnownModel(NamedTuple):
     """A live model's name, and its view of the data if it reads another kind of regions.
 
-    `untrained` loads the same network with random weights and returns it with its identity.
+    `untrained` loads a draw of the same network with random weights, by number from 1, and returns
+    it with its identity.
     """
 
     name: str
     data: Data | None = None
-    untrained: Callable[[], tuple[Any, str]] | None = None
+    untrained: Callable[[int], tuple[Any, str]] | None = None
 
 
 class Engine:
@@ -174,20 +176,28 @@ class Engine:
         known = self._known.get(id(model))
         return known.name if known else type(model).__name__
 
-    def untrained(self, model: Any) -> Any:
-        """Return the same network with random weights, which takes its memory a second time.
+    @contextmanager
+    def untrained(self, model: Any, draw: int) -> Iterator[Any]:
+        """Yield the same network with random weights, which takes its memory until the block ends.
 
-        It is loaded at the first call; its outputs are stored under a separate identity. Raises
-        CannotDo, with the reason, if the model has no such network.
+        Draws are numbered from 1, and have other seeds than the model. The outputs of each draw are
+        stored under a separate identity. Raises CannotDo, with the reason, if the model has no such
+        network.
         """
         known = self._known.get(id(model))
         if known is None or known.untrained is None:
             raise CannotDo("models.yaml does not list the model")
-        network, identity = known.untrained()
+        network, identity = known.untrained(draw)
         self._identities = {**self._identities, id(network): identity}
-        named = KnownModel(f"{known.name} with random weights")
+        named = KnownModel(f"{known.name} with random weights, draw {draw}")
         self._known = {**self._known, id(network): named}
-        return network
+        try:
+            yield network
+        finally:
+            # Another object may get its `id`.
+            del self._identities[id(network)], self._known[id(network)]
+            for key in [one for one in self._repeating if one[0] == id(network)]:
+                del self._repeating[key]
 
     @all_threads()
     def features(self, encode: Callable[[Any], Tensor], column: Column) -> Tensor:

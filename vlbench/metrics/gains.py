@@ -76,10 +76,13 @@ def gain_over_draws(
     others: ArrayLike,
     examples: Examples,
     at: Mapping[str, Any] | None = None,
+    *,
+    one_more: bool = False,
 ) -> Measured:
     """Return the mean of credit [N] minus the credit of random draws [T, N] on the same examples.
 
-    The interval is from `mean_over_draws`. Raises TooFewRows for fewer than two clusters.
+    The interval is from `mean_over_draws`, or from `beyond_one_more_draw` if `one_more`. Raises
+    TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b"], ["1", "2"])
@@ -89,7 +92,8 @@ def gain_over_draws(
     """
     differences = np.asarray(credit, np.float64) - np.asarray(others, np.float64)
     _, places = np.unique(examples.clusters or examples.ids, return_inverse=True)
-    score = _score(metric, differences, mean_over_draws(differences, places), at)
+    estimate = beyond_one_more_draw if one_more else mean_over_draws
+    score = _score(metric, differences, estimate(differences, places), at)
     return Measured(
         replace(score, draws=differences.mean(1).tolist()), examples, trials(differences)
     )
@@ -118,6 +122,37 @@ def mean_over_draws(differences: Floats, clusters: NDArray[np.intp]) -> Estimate
         return Estimate(value, 0, (value, value))
     stderr = math.sqrt(variance)
     return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(freedom)))
+
+
+def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Estimate:
+    """Return the mean of differences [T, N], with an interval for the difference to one more draw.
+
+    `clusters` [N] are numbered from 0. The variance is that of the mean over clusters, plus the
+    variance between draws (ddof 1) times 1 + 1 / T: one for the further draw, 1 / T for the mean.
+    Student's t has the degrees of freedom of Welch and Satterthwaite; the width is 0 if nothing
+    varies. Raises TooFewRows for fewer than two clusters or draws.
+
+    Example:
+        >>> estimate = beyond_one_more_draw(np.array([[0.0, 0.5], [0.5, 1.0]]), np.arange(2))
+        >>> estimate.value, estimate.stderr  # clusters 0.125 / 2; draws 0.125 * 1.5; sum 1 / 4
+        (0.5, 0.5)
+        >>> round(estimate.ci95[1], 2)  # 1.6 degrees, 0.0625 / (0.0625^2 + 0.1875^2): t 5.52
+        3.26
+    """
+    (draws, items), count = differences.shape, int(clusters.max()) + 1
+    if min(draws, count) < 2:
+        raise TooFewRows(f"an interval needs 2 images and draws or more, not {count} and {draws}")
+    means = differences.mean(1)
+    value = float(means.mean())
+    parts = np.bincount(clusters, differences.mean(0) - value, count) * count / items
+    of_clusters, freedom = variance_of_mean(parts)
+    of_draws = float(means.var(ddof=1)) * (1 + 1 / draws)
+    variance = of_clusters + of_draws
+    if variance < ROUNDING**2:
+        return Estimate(value, 0, (value, value))
+    terms = of_clusters**2 / freedom + of_draws**2 / (draws - 1)
+    stderr = math.sqrt(variance)
+    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(variance**2 / terms)))
 
 
 def _score(

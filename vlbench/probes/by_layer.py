@@ -198,7 +198,7 @@ def run_trials(at_each: Callable[[Data, Mapping[str, Any]], Found], trials: Tria
 
 def best_of(values: Mapping[str, Score]) -> str:
     """Return the layer with the best score; of equally good layers the first."""
-    sign = 1 if next(iter(values.values())).higher_is_better else -1
+    sign = -1 if next(iter(values.values())).lower_is_better else 1
     return max(values, key=lambda name: sign * values[name].value)
 
 

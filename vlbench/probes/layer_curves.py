@@ -60,8 +60,8 @@ def layers(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None
 def stages(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None:
     """Return the accuracies of `readout` at each stage of each model, with floors and `said`.
 
-    Each model has a panel with the stages from left to right; the scores of all classes are last.
-    None if no row has readings.
+    Each model has a panel with the layers from left to right; `said_fitted`, read from the scores
+    of all classes, is last. None if no row has readings.
     """
     rows = {row.model: row for row in board.results if row.status == "ok"}
     there = {name: rows[name].scores for name in sorted(rows) if _read(rows[name].scores)}

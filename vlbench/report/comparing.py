@@ -216,7 +216,7 @@ def _compare(
         }
         for a, b in combinations(comparisons, 2):
             (first, mine), (second, theirs) = comparisons[a], comparisons[b]
-            better = partial(compare, higher_is_better=first.higher_is_better)
+            better = partial(compare, higher_is_better=not first.lower_is_better)
             compared += [
                 Compared(label, (a, b), (first, second), one, one.p, _board_p(leaders, a, b))
                 for one in report.of(name, better, mine, theirs)

@@ -287,7 +287,7 @@ def _hardest_floor(score: Score) -> float | None:
 
     For a score that is better the lower it is, only chance counts.
     """
-    known = [score.chance, *(score.floors.values() if score.higher_is_better else ())]
+    known = [score.chance, *(score.floors.values() if not score.lower_is_better else ())]
     return max((value for value in known if value is not None), default=None)
 
 

@@ -88,8 +88,13 @@ def leaders_by_task(
 
 
 def leader_of(rows: Sequence[Result], primary: Mapping[str, Any]) -> str | None:
-    """Return the model that leads comparable rows on a score; None if no row can lead."""
+    """Return the model that leads comparable rows on a score; None if no row can lead.
+
+    Nobody leads by a score that has no direction.
+    """
     good, scored = publishable(rows), _scored(rows, primary)
+    if any(score.higher_is_better is None for score in scored.values()):
+        return None
     return min(scored, key=lambda m: (good[m].is_control, cost(scored[m]), m), default=None)
 
 
@@ -113,7 +118,7 @@ def _leaders(
     if leader is None:
         return None
     untested = {row.model: _reason(row, board.primary) for row in rows if row.model not in scored}
-    higher, rivals = scored[leader].higher_is_better, 1
+    higher, rivals = not scored[leader].lower_is_better, 1
     first, tested, models = None, {}, []
     for model in sorted(scored, key=lambda model: (model != leader, model)):
         try:

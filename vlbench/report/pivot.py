@@ -336,12 +336,14 @@ def _columns(
 
 
 def _shade(models: Sequence[dict[str, Cell]], column: str) -> None:
-    """Shade the cells of a column whose scores have a chance; equal scores get equal shades."""
+    """Shade the cells of a column whose scores have a chance and a direction, equal ones alike."""
     cells = {i: own[column] for i, own in enumerate(models) if column in own}
     gains = {
-        i: (score.value - score.chance) * (1 if score.higher_is_better else -1)
+        i: (score.value - score.chance) * (-1 if score.lower_is_better else 1)
         for i, cell in cells.items()
-        if (score := cell.entry.primary) and score.chance is not None
+        if (score := cell.entry.primary)
+        and score.chance is not None
+        and score.higher_is_better is not None
     }
     most = max(gains.values(), default=0.0)
     for i, gain in gains.items():

@@ -70,7 +70,7 @@ def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Res
 
 def cost(score: Score) -> float:
     """Return a number that is lower for a better score."""
-    return -score.value if score.higher_is_better else score.value
+    return score.value if score.lower_is_better else -score.value
 
 
 class Published(NamedTuple):

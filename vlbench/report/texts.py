@@ -198,7 +198,7 @@ def hardest_floor(score: Score) -> tuple[str, float] | None:
 
     A floor that is easier to beat than chance is left out; None if no floor is left.
     """
-    pick = max if score.higher_is_better else min
+    pick = min if score.lower_is_better else max
     floors = [*score.floors.items()]
     if score.chance is not None:
         floors = [one for one in floors if pick(one[1], score.chance) == one[1]]

@@ -58,12 +58,13 @@ class LiveModels:
             self._live[model.key] = live
         return self._live[model.key]
 
-    def untrained(self, model: Model) -> tuple[Any, str]:
-        """Return the adapter of a model with random weights, and its identity.
+    def untrained(self, model: Model, draw: int) -> tuple[Any, str]:
+        """Load a draw of the adapter of a model with random weights; return it with its identity.
 
-        It is loaded at the first call. Raises what `Model.untrained` and `get` raise.
+        It is not kept. Raises what `Model.untrained` and `get` raise.
         """
-        live = self.get(model.untrained())
+        with hub.checked_downloads(WeightsError):
+            live = self._load(model.untrained(draw))
         return live.adapter, live.identity
 
     def companions(self, task: Task) -> dict[str, list[LiveModel]]:

@@ -124,11 +124,12 @@ class Model:
         for companion in self.companions.values():
             yield from companion.parts()
 
-    def untrained(self) -> Model:
-        """Return the same network with random weights, drawn with the adapter's `init_seed`.
+    def untrained(self, draw: int) -> Model:
+        """Return the same network with random weights, drawn with `init_seed` + `draw`.
 
-        Raises CannotDo for an adapter object, for an adapter that draws no weights, for a model
-        that is made from others, and for a model whose weights are random already.
+        From draw 1 on, the weights are also other than those of a model whose weights are random.
+        Raises CannotDo for an adapter object, for an adapter that draws no weights, and for a model
+        that is made from others.
         """
         reason = ""
         if self.instance is not None:
@@ -139,11 +140,10 @@ class Model:
             )
         elif not {"weights", "init_seed"} <= parameters(self.adapter).keys():
             reason = f"{self.adapter.__qualname__} takes no weights=random"
-        elif self._argument("weights") == "random":
-            reason = "the weights of the model are random"
         if reason:
             raise CannotDo(reason)
-        return replace(self, arguments={**self.arguments, "weights": "random"})
+        drawn = {"weights": "random", "init_seed": self._argument("init_seed") + draw}
+        return replace(self, arguments={**self.arguments, **drawn})
 
     def for_task(self, task: TaskSpec) -> Model:
         """Return the model with the arguments that a task requests, as far as its adapter has them.

@@ -32,6 +32,13 @@ def test_a_line_has_all_that_the_row_says_of_a_score(tmp_path):
     assert (line["weights"], line["comparable"]) == ("sha256:1", "a")
 
 
+def test_a_score_without_a_direction_has_none_in_its_line(tmp_path):
+    (line,) = lines(
+        comma_separated(selection(tmp_path, board(result("m", score(higher_is_better=None)))))
+    )
+    assert line["higher_is_better"] == ""
+
+
 def test_the_columns_are_always_the_same(tmp_path):
     text = comma_separated(selection(tmp_path, board()))
     assert text == ",".join(COLUMNS) + "\r\n"

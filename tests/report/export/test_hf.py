@@ -46,6 +46,11 @@ def test_a_number_of_another_unit_says_so(tmp_path):
     assert "in nats, lower is better" in yaml.safe_load(file.content)[0]["notes"]
 
 
+def test_a_score_without_a_direction_is_neither(tmp_path):
+    (file,) = exported(tmp_path, mnist_row("m", score(higher_is_better=None)))
+    assert "neither higher nor lower is better" in yaml.safe_load(file.content)[0]["notes"]
+
+
 def test_a_row_without_a_time_has_no_date(tmp_path):
     (file,) = exported(tmp_path, mnist_row(run={}))
     assert "date" not in yaml.safe_load(file.content)[0]

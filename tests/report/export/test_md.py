@@ -36,6 +36,11 @@ def test_where_lower_is_better_the_arrow_points_down(tmp_path):
     assert "(shots 5) ↓ |" in md.text(selection(tmp_path, board(row)))
 
 
+def test_a_score_without_a_direction_has_no_arrow(tmp_path):
+    row = result("m", score(higher_is_better=None))
+    assert "(shots 5) |" in md.text(selection(tmp_path, board(row)))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_is_shown_as_it_is_and_is_no_markup(tmp_path, name):
     (_, cell) = first_cells(md.text(named(tmp_path, name)))

@@ -28,6 +28,14 @@ def tasks(found):
     return {title: [section.name for section in own] for title, own in found.groups.items()}
 
 
+@pytest.mark.parametrize(
+    ("higher", "told"), [(True, "Higher is"), (None, "Neither higher nor lower is")]
+)
+def test_a_task_says_which_scores_are_better(tmp_path, higher, told):
+    text = render(page(tmp_path, board(result("a", score(higher_is_better=higher)))))
+    assert f"{told} better." in text.decode()
+
+
 def test_boards_stand_under_their_data_and_vlbenchs_own_last(tmp_path):
     known = board(result("a", score(), paper=""), task="few_shot_digits")
     other = board(result("a", score(), paper=""), task="mine")

@@ -136,7 +136,9 @@ def _detectable(compared: Sequence[Compared]) -> str:
 
 def _cells(one: Compared) -> list[str]:
     (first, second), test = one.scores, one.comparison
-    worse = "" if first.higher_is_better else ", lower is better"
+    worse = {True: "", False: ", lower is better", None: ", neither is better"}[
+        first.higher_is_better
+    ]
     low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
     clusters = f" in {test.clusters}" if test.clusters < test.items else ""
     return [

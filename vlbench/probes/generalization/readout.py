@@ -1,51 +1,54 @@
-"""Known and said: the accuracy of a linear probe on a model's features, and of the model itself.
+"""Known and said: what is read from a model's layers beyond its scores, and beyond random weights.
 
-`said` is the accuracy of the model's choice, by its scores of all classes. `read` is the accuracy
-of a linear probe on the features of a layer. `said_fitted` is the accuracy of the same probe,
-trained on the same images, on the scores of all classes. A model with priors over class names may
-say less than it knows although its scores contain the information; `said_fitted` removes the
-priors. Layers and scores are the stages of a model. The best stage is chosen on held-out train
-images, never on test images: the best layer if it beats the scores by more than the standard error
-of the paired difference, otherwise the scores. Layers chosen by a smaller margin were often worse
-than the scores on test images (docs/statistics.md).
+Conditional probing (Hewitt et al. 2021, arXiv:2109.09234). S are the model's scores of all classes,
+L the features of a layer, and R the features of the same layer of the same network with random
+weights, in several draws. The same readers (`readers`: linear and nonlinear, chosen on held-out
+train rows) read S, [S, L] and [S, R]:
 
-- `read_best`: the accuracy that is read at the best stage.
-- `gap`: `read_best` minus `said_fitted`, paired by image; 0 if the scores are the best stage.
+- `gap`: the accuracy read from [S, L] minus the accuracy read from S, paired by image. Its floor
+  `random_weights` is the accuracy read from [S, R], mean of the draws, minus that read from S: a
+  few scores are compared with many features of the image, so random features also have a gap.
+- `gap_beyond_random`: the accuracy read from [S, L] minus that read from [S, R]. Its interval is
+  for the difference to one more draw (`beyond_one_more_draw`). A model whose weights are random is
+  compared with draws of other seeds.
+
+A finding needs both above 0, by their 95 % intervals; a note states it. The layer is the one with
+the largest `gap_beyond_random` on held-out train images, never chosen on test images. A gap is what
+a linear probe or a small MLP reads more from the scores and a layer than from the scores, at this
+number of images; it can be too small or too large. A large gap is neither good nor bad.
+
+- `said`: the accuracy of the model's choice, by its scores of all classes.
+- `said_fitted`: the accuracy read from S, without the model's priors over class names.
+- `read_best`: the accuracy read from [S, L].
 - `gap_to_said`: `read_best` minus `said`. It includes the priors over class names.
-- `said_where_read`, `said_where_not_read`: `said` on the images whose class is read at the best
-  stage, and on the others.
+- `said_where_read`, `said_where_not_read`: `said` on the images whose class is read from [S, L],
+  and on the others.
+- `read`: the accuracy of a linear probe on the features of each layer, without S.
 - `read_lost`: the drop of `read` from a layer to the next stage, at the layer with the largest
-  drop on held-out train images.
+  drop on held-out train images; a linear probe on S is the last stage.
+- `read_knn`: the accuracy of `knn` on the original features of each layer.
 
-Limits. A probe is trained on labels, which the model does not see when it is asked: information
-that is read need not be used by the model. A gap is a lower bound at this number of train images:
-more images or another probe may read more.
+Limits. Readers are trained on labels, which the model does not see when it is asked: information
+that is read need not be used by the model. `read` has two floors: the accuracy of the same probe on
+raw pixels, and on the same layer of the first network with random weights. One of these networks is
+in memory at a time, in addition to the model.
 
-Each layer has two floors: the accuracy of the same probe on raw pixels, and on the same layer of
-the same network with random weights, drawn once with the adapter's seed. A reading that does not
-exceed a floor, by the paired 95 % interval, is not evidence of knowledge. The second network is
-loaded in addition to the first, which doubles the memory.
-
-The artifact `read_by_train_images` has the accuracy of the best stage and of the scores for nested
-parts of the train images.
+The artifact `read_by_train_images` has the accuracy read from [S, L] and from S, by the chosen
+readers, for nested parts of the train images.
 
 There is no selectivity (Hewitt and Liang 2019, arXiv:1909.03368): images do not recur, so that
 labels drawn per image carry no information about test images, and a control task is at chance for
 any features. `description_length` measures the code length of such labels.
-
-The probe is the optimum that `transfer` finds by L-BFGS. Departure: each feature, and the scores of
-each class, are first standardised over the train images, because similarities differ by hundredths
-and log-likelihoods by tens, and weight decay must penalise all stages equally. `read_knn` is the
-accuracy of `knn` on the original features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -73,19 +76,26 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.metrics.gains import gain
+from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Examples, Measured, items_as, join_items, outcome_of, under
-from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
-from vlbench.probes.by_layer import FEW, hold_out, run_trials
+from vlbench.metrics.ranking import Choice, choose
+from vlbench.probes.by_layer import FEW
 from vlbench.probes.generalization.categories import measured_choice
 from vlbench.probes.generalization.knn import knn
-from vlbench.probes.generalization.linear import (
-    LinearTraining,
-    classify,
-    train_and_test_labels,
-    train_linear_probe_once,
-    zero_probe,
+from vlbench.probes.generalization.linear import train_and_test_labels
+from vlbench.probes.generalization.readers import (
+    SPLITS,
+    Chosen,
+    Features,
+    HeldOut,
+    Reader,
+    Reading,
+    choose_reader,
+    hold_out_rows,
+    join_features,
+    read,
+    readers,
 )
 from vlbench.probes.generalization.transfer import NOT_CONVERGED
 from vlbench.probes.generalization.zero_shot import QUESTION, class_scores
@@ -94,34 +104,152 @@ from vlbench.results import Artifact, Outcome, Positive, Score
 # The last stage, and the column of the scores of all classes.
 SCORES = "scores"
 
-SPLITS = ("train", "test")
-
-# Parts of the train images that also train probes: an eighth, a quarter and a half.
+# Parts of the train images that also train readers: an eighth, a quarter and a half.
 PARTS = (8, 4, 2)
 
 # The width and height that images are resized to for the floor of raw pixels.
 PIXELS = 16
 
-NO_CHANCE = "the images are chosen by whether a probe reads their class, so chance is not defined"
-NOTHING_MORE = (
-    "no layer is read better than the scores of all classes by more than a standard error, so "
-    "the gap is 0"
+NO_CHANCE = "the images are chosen by whether a reader reads their class, so chance is not defined"
+NO_RANDOM = (
+    "no network with random weights can be made, so a gap could not be told from that of a network "
+    "that learned nothing ({}); give an adapter class that takes weights='random' and init_seed"
 )
-FEW_NOTE = f"fewer than {FEW} train images chose the best stage: it may not be the best"
-UNMEASURED = "the floor of random weights was not measured: "
+FEW_NOTE = (
+    f"fewer than {FEW} train images chose the layer and the readers: they may not be the best"
+)
 
 RAW_PIXELS, RANDOM_WEIGHTS = "raw_pixels", "random_weights"
 
 # Credit [N] of the test images by the floors of each layer.
 Floors = Mapping[str, Mapping[str, Tensor]]
 
+# A number of draws whose variance is known.
+Several = Annotated[int, range(2, sys.maxsize)]
 
-class Reading(NamedTuple):
-    """The choices of a linear probe for test images, and the number of features per image."""
+Found = TypeVar("Found")
 
-    choice: Choice
-    width: int
-    converged: bool
+
+class OverDraws(Protocol):
+    """Calls a function with the number of a draw, from 0, and its network; returns the results."""
+
+    def __call__(self, work: Callable[[int, Network], Found]) -> list[Found]:
+        """Return the result for each draw; one network is in memory at a time."""
+
+
+class Network(NamedTuple):
+    """A network, and an engine for each layer, in order of depth, that returns its features."""
+
+    model: ImageEncoder
+    engines: Mapping[str, Engine]
+
+    def features(self, layer: str, data: Data) -> dict[str, Tensor]:
+        """Return the features [N, D] of both splits at a layer."""
+        columns, at = {split: data.splits[split]["image"] for split in SPLITS}, self.engines[layer]
+        return {split: at.features(self.model.encode_images, columns[split]) for split in SPLITS}
+
+
+class Setting(NamedTuple):
+    """What readers read and how they are chosen: the data with the model's scores, and readers."""
+
+    data: Data
+    held_out: HeldOut
+    readers: Sequence[Reader]
+    engine: Engine
+
+    @property
+    def scores(self) -> Features:
+        """The scores of all classes, [N, C]."""
+        return {split: torch.stack([*self.data.splits[split][SCORES]]) for split in SPLITS}
+
+    def beside_scores(self, network: Network, layer: str) -> Features:
+        """Return the scores of all classes and a network's features at a layer, [N, C + D]."""
+        return join_features(self.scores, network.features(layer, self.data))
+
+    def choose(self, features: Features) -> Chosen:
+        """Return the reader chosen for features, on held-out rows."""
+        return choose_reader(features, self.held_out, self.readers, self.engine)
+
+    def read(self, features: Features, reader: Reader) -> Reading:
+        """Return the reading of the test rows."""
+        return read(features, self.data, reader, self.engine)
+
+    def choose_by_layer(self, network: Network) -> dict[str, Chosen]:
+        """Return the reader chosen for the scores beside each layer of a network."""
+        return {layer: self.choose(self.beside_scores(network, layer)) for layer in network.engines}
+
+    def read_by_layer(self, network: Network) -> dict[str, Reading]:
+        """Return the reading of each layer of a network by a linear probe, without the scores."""
+        return {
+            layer: self.read(network.features(layer, self.data), self.readers[0])
+            for layer in network.engines
+        }
+
+
+class Conditional(NamedTuple):
+    """What is read from S and from [S, L] at the chosen layer, and the credit of [S, R], [T, N]."""
+
+    layer: str
+    readers: Mapping[str, Reader]
+    readings: Mapping[str, Reading]
+    random: Tensor
+
+    @property
+    def both(self) -> Choice:
+        """The choices read from [S, L]."""
+        return self.readings[self.layer].choice
+
+    @property
+    def scores(self) -> Choice:
+        """The choices read from S."""
+        return self.readings[SCORES].choice
+
+    def gap(self, metric: str, less: Choice, examples: Examples) -> Measured:
+        """Return the accuracy read from [S, L] minus that of other choices; [S, R] is its floor."""
+        measured = gain(metric, self.both.credit, less.credit, examples)
+        floors = {RANDOM_WEIGHTS: float(self.random.mean() - less.credit.mean())}
+        score = replace(measured.score, chance=None, floors=floors, higher_is_better=None)
+        return measured._replace(score=score)
+
+    def gap_beyond_random(self, examples: Examples) -> Measured:
+        """Return the accuracy read from [S, L] minus that read from [S, R]."""
+        measured = gain_over_draws(
+            "gap_beyond_random", self.both.credit, self.random, examples, one_more=True
+        )
+        return measured._replace(score=replace(measured.score, higher_is_better=None))
+
+
+def read_conditionally(setting: Setting, network: Network, over: OverDraws) -> Conditional:
+    """Return what is read at the layer that is chosen on held-out rows, and at random networks'."""
+    of_scores, own = setting.choose(setting.scores), setting.choose_by_layer(network)
+    drawn = over(lambda _, other: setting.choose_by_layer(other))
+    layer = best_layer(own, drawn)
+
+    def read_random(draw: int, other: Network) -> Tensor:
+        features = setting.beside_scores(other, layer)
+        return setting.read(features, drawn[draw][layer].reader).choice.credit
+
+    chosen = {layer: own[layer].reader, SCORES: of_scores.reader}
+    readings = {
+        layer: setting.read(setting.beside_scores(network, layer), chosen[layer]),
+        SCORES: setting.read(setting.scores, chosen[SCORES]),
+    }
+    return Conditional(layer, chosen, readings, torch.stack(over(read_random)))
+
+
+def best_layer(own: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chosen]]) -> str:
+    """Return the layer with the largest gap beyond random weights on held-out rows."""
+
+    def beyond(layer: str) -> float:
+        random = torch.stack([one[layer].credit.mean() for one in drawn])
+        return float(own[layer].credit.mean() - random.mean())
+
+    return max(own, key=beyond)
+
+
+def is_finding(gap: Score, beyond: Score) -> bool:
+    """Return whether a gap and the gap beyond random weights are both above 0."""
+    return all(score.ci95 is not None and score.ci95[0] > 0 for score in (gap, beyond))
 
 
 def readout(  # noqa: PLR0913 - tasks fill them by name
@@ -136,12 +264,14 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     weight_decay: float = 5e-4,
     k: Positive = 20,
     seed: int = 0,
+    random_draws: Several = 5,
 ) -> Outcome:
-    """Return the accuracy read at each stage of a model, the accuracy said, and their gap.
+    """Return what is read from a model's layers beyond its scores and beyond random weights.
 
     A model's scores are its similarities, else matching scores, else log-likelihoods of answers,
-    else the logits of its classifier. Raises CannotDo for a model that scores no classes, and
-    TooFewRows for a class without train images or too few train images to hold some out.
+    else the logits of its classifier. Raises CannotDo for a model that scores no classes, and for a
+    model of which no network with random weights can be made. Raises TooFewRows for a class without
+    train images or too few train images to hold some out.
 
     Args:
         prompts: a prompt with {} for the name, a list of prompts, or a set of open_clip:
@@ -151,132 +281,103 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
         question: question to a generative model; the prompts are its answers.
         layers: names of layers of the image encoder to read, or `all`; for a model without layers
             the output is read.
-        weight_decay: weight decay of the linear probes.
+        weight_decay: weight decay of linear probes, and the smaller of the two that readers try.
         k: number of nearest train images that vote in `read_knn`, 1 or more.
         seed: seed that draws the held-out train images, and parts of the train images.
+        random_draws: number of networks with random weights, 2 or more; fewer make the interval of
+            `gap_beyond_random` wider.
     """
     if not isinstance(model, DualEncoder | ImageTextScorer | AnswerScorer | Classifier):
         raise CannotDo("the model does not score classes, so there is nothing to compare")
     require_classes(data)
-    train_label, right = train_and_test_labels(data)
+    _, right = train_and_test_labels(data)
+    _require_random_weights(model, engine)
     ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
     scores = {split: ask(model, data, split, engine) for split in SPLITS}
     splits = {split: with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
     known = replace(data, splits=splits)
-    training = LinearTraining(optimizer="lbfgs", weight_decay=weight_decay)
-    engines = _engines(model, engine, layers)
-    stages = Stages(model, engine, engines, training)
-    held_out = read_held_out(stages, known, seed)
-    best = best_stage(held_out)
-    readings = stages.read_all(known)
+    setting = Setting(known, hold_out_rows(known, seed), readers(weight_decay), engine)
+    network = Network(model, _engines(model, engine, layers))
+    over = partial(_over_draws, setting, network)
+    conditional = read_conditionally(setting, network, partial(over, random_draws))
     said = choose(scores["test"].scores, right, log_odds=scores["test"].log_odds)
-    pixels = _read(_raw_pixels(data, engine), data, engine, training).choice.credit
-    untrained, unmeasured = _read_untrained(stages, known)
-    floors = {layer: {RAW_PIXELS: pixels} | untrained.get(layer, {}) for layer in engines}
-    read = {stage: reading.choice for stage, reading in readings.items()}
-    counts = {"n": len(right), "ties": int(said.tied.sum())}
-    outcome = outcome_of(_measure(data, said, read, best, held_out, floors), counts)
+    by_layer = setting.read_by_layer(network)
+    (untrained,) = over(1, lambda _, other: setting.read_by_layer(other))
+    pixels = setting.read(_raw_pixels(data, engine), setting.readers[0]).choice.credit
+    floors = {
+        layer: {RAW_PIXELS: pixels, RANDOM_WEIGHTS: untrained[layer].choice.credit}
+        for layer in by_layer
+    }
+    read_at = {layer: reading.choice for layer, reading in by_layer.items()}
     examples = data.splits["test"]["image"].examples()
-    curve = _read_parts(stages, known, {stage: readings[stage] for stage in (best, SCORES)}, seed)
-    near = [_read_knn(knn(model, data, at, k=[k]), layer) for layer, at in engines.items()]
+    gap = conditional.gap("gap", conditional.scores, examples)
+    beyond = conditional.gap_beyond_random(examples)
+    measured = [
+        *(gap, beyond, conditional.gap("gap_to_said", said, examples)),
+        *_measure(data, said, read_at, conditional, floors),
+        *_lost(setting, network, read_at, examples),
+    ]
+    outcome = outcome_of(measured, {"n": len(right), "ties": int(said.tied.sum())})
+    near = [_read_knn(knn(model, data, at, k=[k]), name) for name, at in network.engines.items()]
     return replace(
         outcome,
         scores=[*outcome.scores, *(score for own in near for score in own.scores)],
         items=join_items([own.items for own in [outcome, *near] if own.items is not None]),
         notes=[
-            *_notes(best, held_out[best].score.n, readings, len(train_label)),
-            *_notes_of_floors(read, floors, examples),
-            *unmeasured,
+            _verdict(gap.score, beyond.score, conditional.layer),
+            *_notes(conditional, by_layer, setting),
+            *_notes_of_floors(read_at, floors, examples),
         ],
-        artifacts={"read_by_train_images": curve},
+        artifacts={"read_by_train_images": _read_parts(setting, network, conditional, seed)},
         asked_by=scores["test"].asked_by,
     )
 
 
-class Stages(NamedTuple):
-    """The layers of a model with the engines that return their features, and settings of probes."""
-
-    model: ImageEncoder
-    engine: Engine
-    engines: Mapping[str, Engine]
-    training: LinearTraining
-
-    def features(self, stage: str, data: Data) -> dict[str, Tensor]:
-        """Return the features [N, D] of both splits at a layer, or the scores of all classes."""
-        if stage == SCORES:
-            return {split: torch.stack([*data.splits[split][SCORES]]) for split in SPLITS}
-        columns, at = {split: data.splits[split]["image"] for split in SPLITS}, self.engines[stage]
-        return {split: at.features(self.model.encode_images, columns[split]) for split in SPLITS}
-
-    def read(self, stage: str, data: Data) -> Reading:
-        """Return the reading of a layer, or of the scores."""
-        return _read(self.features(stage, data), data, self.engine, self.training)
-
-    def read_all(self, data: Data) -> dict[str, Reading]:
-        """Return the reading of each layer, one layer in memory at a time, and of the scores."""
-        return {stage: self.read(stage, data) for stage in (*self.engines, SCORES)}
-
-
-def _read_untrained(stages: Stages, data: Data) -> tuple[dict[str, dict[str, Tensor]], list[str]]:
-    """Return each layer's features with random weights, or a note that explains their absence."""
+def _require_random_weights(model: ImageEncoder, engine: Engine) -> None:
+    """Raise CannotDo for a model of which no network with random weights can be made."""
     try:
-        network = stages.engine.untrained(stages.model)
+        with engine.untrained(model, 1):
+            pass
     except (CannotDo, WeightsError) as error:
-        return {}, [f"{UNMEASURED}{error}"]
-    engines = _engines(network, stages.engine, [*stages.engines])
-    untrained = stages._replace(model=network, engines=engines)
-    credit = {layer: untrained.read(layer, data).choice.credit for layer in engines}
-    return {layer: {RANDOM_WEIGHTS: own} for layer, own in credit.items()}, []
+        raise CannotDo(NO_RANDOM.format(error)) from error
 
 
-def read_held_out(stages: Stages, data: Data, seed: int) -> dict[str, Measured]:
-    """Return the accuracy read at each stage on held-out train images."""
+def _over_draws(
+    setting: Setting, network: Network, draws: int, work: Callable[[int, Network], Found]
+) -> list[Found]:
+    """Return the result of a function for each draw of a network with random weights."""
 
-    def read(rows: Data, _: object) -> dict[str, Measured]:
-        require_classes(rows)
-        return {
-            stage: measured_choice("read", reading.choice, rows.splits["test"], data.classes)
-            for stage, reading in stages.read_all(rows).items()
-        }
+    def at(draw: int) -> Found:
+        with setting.engine.untrained(network.model, draw + 1) as other:
+            engines = _engines(other, setting.engine, [*network.engines])
+            return work(draw, Network(other, engines))
 
-    held_out = run_trials(read, hold_out(data, {"seed": seed}))
-    assert held_out, "the data have a train split"
-    return held_out
+    return [at(draw) for draw in range(draws)]
 
 
-def best_stage(held_out: Mapping[str, Measured]) -> str:
-    """Return the layer with the best reading on held-out images, or the scores.
-
-    A layer is chosen only if it beats the scores by more than the standard error of the paired
-    difference.
-    """
-    layer = max(
-        [name for name in held_out if name != SCORES], key=lambda name: held_out[name].score.value
-    )
-    of, scores = held_out[layer], held_out[SCORES]
-    assert of.examples
-    more = gain("more", of.credit, scores.credit, of.examples).score
-    return layer if more.value > (more.stderr or 0) else SCORES
-
-
-def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: int) -> Artifact:
-    """Return the accuracy of stages by the number of train images; `whole` is read from all.
+def _read_parts(
+    setting: Setting, network: Network, conditional: Conditional, seed: int
+) -> Artifact:
+    """Return the accuracy read from S and from [S, L] by the number of train images.
 
     Parts are stratified by class, and left out if a class of the train images is absent.
     """
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
+    data = setting.data
     train, rows = data.splits["train"], list[tuple[str, int, Reading]]()
     classes = len(set(labels(train)))
-    for stage, reading in whole.items():
-        features = stages.features(stage, data)
+    for stage, reading in conditional.readings.items():
+        is_scores = stage == SCORES
+        features = setting.scores if is_scores else setting.beside_scores(network, stage)
         for part in PARTS:
             drawn = draw_rows(train, len(train) // part, seed)
             some = train.select(drawn)
             if len(set(labels(some))) == classes:
                 known = replace(data, splits={**data.splits, "train": some})
                 own = {**features, "train": features["train"][drawn]}
-                rows.append((stage, len(drawn), _read(own, known, stages.engine, stages.training)))
+                reader = conditional.readers[stage]
+                rows.append((stage, len(drawn), read(own, known, reader, setting.engine)))
         rows.append((stage, len(train), reading))
     columns = {
         "stage": [stage for stage, _, _ in rows],
@@ -290,28 +391,32 @@ def _read_parts(stages: Stages, data: Data, whole: Mapping[str, Reading], seed: 
 def _measure(
     data: Data,
     said: Choice,
-    read: Mapping[str, Choice],
-    best: str,
-    held_out: Mapping[str, Measured],
+    read_at: Mapping[str, Choice],
+    conditional: Conditional,
     floors: Floors,
 ) -> list[Measured]:
-    """Return the scores of `said`, of readings at each stage, and of their gaps."""
+    """Return the scores of `said` and of readings."""
     test = data.splits["test"]
-    examples = test["image"].examples()
 
-    def measure(metric: str, choice: Choice, stage: str = SCORES, **at: str) -> Measured:
-        of_stage = {name: float(own.mean()) for name, own in floors.get(stage, {}).items()}
-        return measured_choice(metric, choice, test, data.classes, at=at, floors=of_stage)
+    def measure(
+        metric: str, choice: Choice, own: Mapping[str, float] | None = None, **at: str
+    ) -> Measured:
+        return measured_choice(metric, choice, test, data.classes, at=at, floors=own or {})
 
-    gaps = {"gap": read[SCORES], "gap_to_said": said}
     return [
-        *(gain(name, read[best].credit, of.credit, examples) for name, of in gaps.items()),
         measure("said", said),
-        measure("said_fitted", read[SCORES]),
-        measure("read_best", read[best], best),
-        *(measure("read", read[stage], stage, layer=stage) for stage in read if stage != SCORES),
-        *_said_where(measure("said", said), read[best].credit == 1),
-        *_lost(held_out, read, examples),
+        measure("said_fitted", conditional.scores),
+        measure("read_best", conditional.both, {RANDOM_WEIGHTS: float(conditional.random.mean())}),
+        *(
+            measure(
+                "read",
+                choice,
+                {name: float(own.mean()) for name, own in floors[layer].items()},
+                layer=layer,
+            )
+            for layer, choice in read_at.items()
+        ),
+        *_said_where(measure("said", said), conditional.both.credit == 1),
     ]
 
 
@@ -329,41 +434,6 @@ def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dic
     names = layers_of(model, engine.name_of(model), wanted)
     layers = Layers(model, engine, names)
     return {name: layers.engine_at(name) for name in names}
-
-
-def _read(
-    features: Mapping[str, Tensor], data: Data, engine: Engine, training: LinearTraining
-) -> Reading:
-    """Return the reading of a linear probe on [N, D] features of the train and test images.
-
-    All classes are tied if all test images have the same features, as in `transfer`.
-    """
-    train_label, test_label = train_and_test_labels(data)
-    size = (len(data.classes), features["train"].shape[1])
-    train, test = standardise(features["train"], features["test"])
-    if all_equal(features["test"]):
-        probe = zero_probe(*size)
-    else:
-        probe = train_linear_probe_once(engine, train, train_label, size, training)
-    converged = bool(probe.get("converged", True))
-    return Reading(classify(probe, test, test_label), size[1], converged)
-
-
-def standardise(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
-    """Return features float32 [N, D] of mean 0 and variance 1 over the train rows.
-
-    A feature that is constant over the train rows, within 1e-6 of its value, is 0 in both.
-
-    Example:
-        >>> train, test = torch.tensor([[1.0, 5.0], [3.0, 5.0]]), torch.tensor([[1.0, 6.0]])
-        >>> [part.tolist() for part in standardise(train, test)]
-        [[[-1.0, 0.0], [1.0, 0.0]], [[-1.0, 0.0]]]
-    """
-    spread, mean = torch.std_mean(train.double(), 0, correction=0)
-    varies = spread > TIED * train.double().abs().amax(0)
-    scale = torch.where(varies, 1 / spread, 0.0)
-    whole, other = (((part.double() - mean) * scale).float() for part in (train, test))
-    return whole, other
 
 
 def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
@@ -396,15 +466,24 @@ def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
 
 
 def _lost(
-    held_out: Mapping[str, Measured], read: Mapping[str, Choice], examples: Examples
+    setting: Setting, network: Network, read_at: Mapping[str, Choice], examples: Examples
 ) -> list[Measured]:
     """Return the drop of `read` after the layer with the largest drop on held-out images."""
-    value = {stage: measured.score.value for stage, measured in held_out.items()}
+    linear = setting.readers[0]
+
+    def held_out(features: Features) -> float:
+        return float(
+            choose_reader(features, setting.held_out, [linear], setting.engine).credit.mean()
+        )
+
+    value = {at: held_out(network.features(at, setting.data)) for at in network.engines}
+    value[SCORES] = held_out(setting.scores)
     falls = {pair: value[pair[0]] - value[pair[1]] for pair in pairwise(value)}
     layer, following = max(falls, key=lambda pair: falls[pair])
     if falls[layer, following] <= 0:
         return []
-    credit = read[layer].credit, read[following].credit
+    choices = {**read_at, SCORES: setting.read(setting.scores, linear).choice}
+    credit = choices[layer].credit, choices[following].credit
     return [gain("read_lost", *credit, examples, {"layer": layer})]
 
 
@@ -417,15 +496,38 @@ def _read_knn(outcome: Outcome, layer: str) -> Outcome:
     return Outcome([renamed], items=under(items, {"layer": layer}))
 
 
-def _notes(best: str, held_out: int, readings: Mapping[str, Reading], train: int) -> list[str]:
-    """Return notes on the best stage, and on how it was chosen."""
-    widths = ", ".join(f"{stage} {reading.width}" for stage, reading in readings.items())
+def _verdict(gap: Score, beyond: Score, layer: str) -> str:
+    """Return a note that states whether the gap is a finding, from the intervals."""
+    random = f"{len(beyond.draws)} networks with random weights"
+    if is_finding(gap, beyond):
+        return f"finding: at {layer}, more is read than from the scores, and than from {random}"
+    failed = {"the gap": gap, f"the gap beyond {random}": beyond}
+    names = [name for name, one in failed.items() if one.ci95 is None or one.ci95[0] <= 0]
+    return f"no finding: {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not above 0"
+
+
+def _notes(
+    conditional: Conditional, by_layer: Mapping[str, Reading], setting: Setting
+) -> list[str]:
+    """Return notes on the chosen layer and readers, and on how they were chosen."""
+    widths = {at: one.width for at, one in by_layer.items()}
+    widths[SCORES] = conditional.readings[SCORES].width
+    numbers = ", ".join(f"{stage} {width}" for stage, width in widths.items())
+    held_out = len(setting.held_out.places["test"])
+    chosen = ", ".join(
+        f"{stage if stage == SCORES else f'scores and {stage}'} {one.kind} ({one.weight_decay:g})"
+        for stage, one in conditional.readers.items()
+    )
+    readings = [*by_layer.values(), *conditional.readings.values()]
     notes = {
-        f"best stage, chosen on {held_out} held-out train images: {best}": True,
-        f"probes read {train} train images; numbers per image: {widths}": True,
-        NOTHING_MORE: best == SCORES,
+        f"layer, chosen on {held_out} held-out train images: {conditional.layer}": True,
+        f"readers, with their weight decay, chosen on the same images: {chosen}": True,
+        (
+            f"readers read {len(setting.data.splits['train'])} train images; numbers per image: "
+            f"{numbers}"
+        ): True,
         FEW_NOTE: held_out < FEW,
-        NOT_CONVERGED: not all(reading.converged for reading in readings.values()),
+        NOT_CONVERGED: not all(reading.converged for reading in readings),
     }
     return [note for note, holds in notes.items() if holds]
 

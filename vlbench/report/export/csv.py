@@ -70,5 +70,5 @@ def _text(values: Mapping[str, Any]) -> str:
     return json.dumps(dict(values), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
+def _truth(value: bool | None) -> str:
+    return {True: "true", False: "false", None: ""}[value]

@@ -87,7 +87,7 @@ def _metric(score: Score) -> dict[str, Any]:
         "metric_name": score.metric,
         "metric_unit": "proportion" if score.unit == "fraction" else score.unit,
         "metric_parameters": dict(score.at),
-        "lower_is_better": not score.higher_is_better,
+        "lower_is_better": score.lower_is_better,
     }
     least, greatest = score.limits
     if least is None and greatest is None:
@@ -180,9 +180,9 @@ def _line(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _best(score: Score) -> float | None:
-    """Return the best credit that an item can have; None if it is unlimited."""
+    """Return the best credit that an item can have; None if it is unlimited or none is better."""
     least, greatest = score.limits
-    return greatest if score.higher_is_better else least
+    return {True: greatest, False: least, None: None}[score.higher_is_better]
 
 
 def files(selection: Selection) -> Iterator[File | LeftOut]:

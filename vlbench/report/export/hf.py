@@ -65,7 +65,9 @@ def _entry(entry: Entry, score: Score, data: HubSet) -> dict[str, Any]:
 
 def _notes(row: Result, score: Score) -> str:
     """Return metric, direction, unit, n, interval and chance, and the notes of the row."""
-    better = "higher" if score.higher_is_better else "lower"
+    better = {True: "higher", False: "lower", None: "neither higher nor lower"}[
+        score.higher_is_better
+    ]
     unit = "as a fraction" if score.unit == "fraction" else f"in {score.unit}"
     words = [f"{score_name(score.metric, score.at)}, {unit}, {better} is better", f"n = {score.n}"]
     if score.ci95:

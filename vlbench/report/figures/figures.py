@@ -164,7 +164,7 @@ def _axis(scores: Sequence[Score]) -> str:
 def _kind(score: Score, axis: str) -> tuple[str, str, bool]:
     """Return what the scores of a panel share: conditions except the axis, unit and direction."""
     words = ", ".join(f"{spaced(k)} {condition(v)}" for k, v in score.at.items() if k != axis)
-    return words, score.unit, score.higher_is_better
+    return words, score.unit, not score.lower_is_better
 
 
 def _point(score: Score, axis: str) -> Point:

@@ -50,7 +50,7 @@ class Pair(NamedTuple):
         if len(self.scores) < LEAST:
             return None
         values = [
-            [one.value if one.higher_is_better else -one.value for one in both]
+            [-one.value if one.lower_is_better else one.value for one in both]
             for both in self.scores.values()
         ]
         if any(len({*side}) == 1 for side in zip(*values, strict=True)):
@@ -130,7 +130,7 @@ def _reach(score: Score) -> list[list[float]] | None:
 
 def _name_axis(axes: Axes, title: str, score: Score, *, is_x: bool) -> None:
     unit = "%" if score.unit == "fraction" else score.unit
-    lower = "" if score.higher_is_better else ", lower is better"
+    lower = ", lower is better" if score.lower_is_better else ""
     text = f"{title}: {score_name(score.metric, score.at)} ({unit}){lower}"
     shown = fitted(text, 0.8 * SIDE, 8)
     (axes.set_xlabel if is_x else axes.set_ylabel)(shown, fontsize=8)

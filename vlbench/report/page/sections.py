@@ -95,8 +95,10 @@ class Section(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """Which scores are better: `higher` or `lower`."""
-        return "lower" if self._first and not self._first.higher_is_better else "higher"
+        """Which scores are better: `higher` or `lower`; empty if neither is."""
+        if self._first is None:
+            return "higher"
+        return {True: "higher", False: "lower", None: ""}[self._first.higher_is_better]
 
     @property
     def _first(self) -> Score | None:
