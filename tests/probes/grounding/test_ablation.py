@@ -5,12 +5,16 @@ from collections import Counter
 import pytest
 import torch
 from grounding_fakes import HEADS, LAYERS, Needs, foils_and_scenes, numbered
+from PIL import Image
 
-from vlbench.data.records import Data, Split, value_column
+from vlbench.adapter_kit.cuts import Attention, cut_copy, parts_of, with_donors, without
+from vlbench.capabilities import Cut, Picture
+from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows
 from vlbench.probes.grounding.ablation import (
     Ranked,
+    _donors,
     ablation,
     adjusted,
     best_heads_test,
@@ -50,6 +54,47 @@ def asked():
         "right_answers": value_column([["no" if i % 2 else "yes"] for i in range(12)]),
     }
     return Data(splits={"test": Split(columns), "phrases": foils_and_scenes().splits["phrases"]})
+
+
+class SaysOne:
+    """Its first head says which text fits, and "1" less by 2; its second head says "1" by 2."""
+
+    _cut = Cut()
+
+    def __init__(self):
+        self.sum = torch.nn.Linear(2, 1, bias=False)
+        self.sum.weight.data.fill_(1)
+
+    def layers(self):
+        return [Attention(torch.nn.Identity(), self.sum, 2)]
+
+    def parts(self):
+        return parts_of(self.layers(), "image", "text")
+
+    def cut(self, what):
+        return cut_copy(self, what)
+
+    @with_donors
+    def score_pairs(self, pictures, texts):
+        ones = torch.tensor([2.0 * (text == "1") for text in texts])
+        reds = [str(one.image.getpixel((0, 0))[0]) for one in pictures]
+        fits = torch.tensor([float(a == b) for a, b in zip(reds, texts, strict=True)])
+        states = torch.stack([fits - ones, ones], 1)
+        with without(self._cut, self.layers):
+            return self.sum(states)[:, 0].detach()
+
+
+def red_pictures(count=40):
+    """Return images that are 0 or 1 red, and a caption and a foil of each."""
+    reds = [i % 2 for i in range(count)]
+    made = [Picture(Image.new("RGB", (2, 2), (red, 0, 0)), None) for red in reds]
+    columns = {
+        "image": numbered([*range(count)], "image"),
+        "picture": Column("red", "picture", made, range(count)),
+        "caption": value_column([str(red) for red in reds], "text"),
+        "foils": value_column([[str(1 - red)] for red in reds]),
+    }
+    return Data(splits={"test": Split(columns)})
 
 
 def equal_foils():
@@ -132,6 +177,35 @@ def test_p_and_the_verdict_are_in_the_notes():
         "best heads: drop of 50.0 points; random heads, 2 draws: mean 0.0, largest 0.0; p = 0.333: "
         "no verdict, since p cannot be below 0.333"
     )
+
+
+@pytest.mark.parametrize(
+    ("by", "drops"), [("zero", [0.5, 0.5]), ("other_image", [0.5, 0]), ("mean", [0.5, 0])]
+)
+def test_a_head_that_says_nothing_of_the_image_costs_nothing_with_another_image(by, drops):
+    params = {"each": ["head"], "best_heads": 0, "windows": 0, "items": 20, "by": by}
+    outcome = ablate(SaysOne(), red_pictures(), **params)
+    assert values(outcome, "accuracy") == {(): 1}
+    assert [*values(outcome, "drop").values()] == pytest.approx(drops, abs=0.2)
+    assert values(outcome, "drop")["head", 0, 1] == 0 or by == "zero"
+    assert any("also scores 4 other images" in note for note in outcome.notes) == (by == "mean")
+
+
+def test_a_model_that_ignores_other_images_is_refused():
+    with pytest.raises(CannotDo, match="its score_pairs cannot put in the outputs of heads"):
+        ablate(Needs(SEEN), by="mean")
+    with pytest.raises(CannotDo, match="its score_answers cannot put in"):
+        ablate(NeedsToAnswer(SEEN), asked(), best_heads=0, by="other_image")
+
+
+def test_other_images_are_no_test_images_and_of_other_clusters():
+    data = red_pictures(10)
+    clusters = value_column([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
+    every = Split({**data.splits["test"].columns, "cluster": clusters})
+    donors = _donors(every.select([0, 2]), every.select([1, 3, 5, 6, 8]), 2)
+    assert [one.image.getpixel((0, 0))[0] for one in donors.pictures] == [1, 0]
+    with pytest.raises(DataError, match="missing: 1 with 2 x 2 pixels; reduce items"):
+        _donors(every.select([0, 2]), every.select([1, 3, 5]), 2)
 
 
 def test_questions_are_asked_by_the_likelihood_of_their_answers():

@@ -11,6 +11,15 @@ window of layers). The parts are:
 - `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
   image, in a window of layers that begins with `layer`.
 
+The output of a removed head is 0 (Michel et al.), its output for the same text and another image
+(resample ablation: Chan et al. 2022, causal scrubbing), or the mean of its outputs for 4 other
+images (mean ablation: Wang et al. 2022, arXiv:2211.00593, average over a data set). Zeros are
+states that a model never saw in training; another image keeps what a head says of the text, so
+that the drop is only about what the head says of the image (Zhang and Nanda 2023, arXiv:2309.16042,
+prefer such states in the distribution). Attention in windows is masked in each case. The other
+images are no test images, are of other clusters, and have as many regions, or pixels, as the image
+they replace.
+
 Removing any part costs accuracy, so that `p_of_drop` compares a drop with random parts. It is the
 rank among the draws, (1 + draws that drop at least as much) / (draws + 1). Draws are uniform,
 without repetition, from a population that contains the ablated parts, which are no draw:
@@ -40,13 +49,16 @@ import numpy as np
 from vlbench.capabilities import (
     AnswerScorer,
     Cut,
+    Donors,
     ImageTextScorer,
     Intervenable,
     JointAttender,
     Look,
     count_truncated,
+    size_of,
 )
 from vlbench.data.records import Data, Split, examples_of_items
+from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.asking import Asker, way_of
 from vlbench.engine.pair_scores import PairScorer
@@ -79,6 +91,8 @@ CAVEAT = (
     "a drop is the loss of accuracy without a part: redundant parts hide it, and a model may be "
     "worse only because it was never trained without that part"
 )
+# The number of other images, over which the output of a head is averaged.
+AVERAGED = {"mean": 4, "other_image": 1}
 CURVE = "single layers, heads and windows have no verdict: some of many cost much by chance"
 
 
@@ -150,14 +164,15 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     ranked_on: str = "test",
     ranked_images: Positive | None = None,
     draws: int = 79,
+    by: Literal["zero", "mean", "other_image"] = "zero",
     seed: int = 0,
 ) -> Outcome:
     """Return how much accuracy a model loses without some of its parts, and p among random parts.
 
     Raises SpecError if there are no parts to ablate, or fewer than requested; CannotDo for a model
     without a capability that the items or the best heads need; DataError for rows without a choice,
-    a foil equal to the caption, and heads ranked on test images; TooFewRows for fewer than two
-    clusters.
+    a foil equal to the caption, heads ranked on test images, and too few other images; TooFewRows
+    for fewer than two clusters.
 
     Args:
         each: parts ablated in turn: each `head`, all heads of each `layer`, or both; empty:
@@ -171,12 +186,15 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         draws: number of random draws compared with the best heads, a pass each, and with the
             layers, a pass for each layer; 39 for one of these tests and 79 for both are enough for
             p <= .05 after Holm's rule; 0: no p.
-        seed: seed that draws the items and the random parts.
+        by: what is in place of the output of a removed head: `zero`, its output for the same text
+            and another image (`other_image`), or the `mean` for 4 other images. The last two need
+            rows that `items` leaves out, and an adapter that scores a batch in a single pass.
+        seed: seed that draws the items, the random parts and the other images.
     """
-    rows = data.splits["test"]
-    drawn = np.random.default_rng(seed).permutation(len(rows))[:items]
-    rows = rows.select(np.sort(drawn).tolist())
+    order = np.random.default_rng(seed).permutation(len(data.splits["test"]))
+    rows = data.splits["test"].select(np.sort(order[:items]).tolist())
     asks = _read(rows, model, engine)
+    _require_donors(model, by, asks.asked_by)
     examples, clusters = asks.examples, len({*asks.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
@@ -199,9 +217,17 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     random = [Cut(some) for test in tests for drawn in test.random for some in drawn]
     cuts = [*dict.fromkeys([*(one.cut for one in parts), *random])]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
+    donors, averaged = None, AVERAGED.get(by, 0)
+    if averaged:
+        others = data.splits["test"].select(order[len(rows) :].tolist())
+        donors = _donors(rows, others, averaged)
+        cost += f"; each pass without heads also scores {counted(averaged, 'other image')} per item"
+        cost += ", whose choice is not in the intervals"
     whole = asks.choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
-    credit = {cut: asks.choose(engine.cut(model, cut)).credit for cut in watched}
+    credit = {
+        cut: asks.choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched
+    }
     measured = [_accuracy(whole, asks)]
     measured += [gain("drop", whole.credit, credit[one.cut], examples, one.at) for one in parts]
 
@@ -224,6 +250,38 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         {"drops": _table([*drops, *p_values])},
     )
     return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=asks.asked_by)
+
+
+def _require_donors(model: CutScorer | CutAnswerScorer, by: str, asked_by: str) -> None:
+    """Raise CannotDo if heads get outputs for other images, which the model's scores ignore."""
+    method = "score_answers" if asked_by == "likelihood" else "score_pairs"
+    if by != "zero" and not getattr(getattr(model, method), "takes_donors", False):
+        why = f"its {method} cannot put in the outputs of heads for other images"
+        raise CannotDo(f"{why}; use `by: zero`")
+
+
+def _donors(rows: Split, others: Split, count: int) -> Donors:
+    """Return `count` other pictures for each size of picture, of other images and clusters.
+
+    Raises DataError if there are too few.
+    """
+    pictures, taken = others["picture"], {*_digests(rows)}
+    clusters = {*rows["cluster"]} if "cluster" in rows.columns else set()
+    missing, chosen = dict.fromkeys(map(size_of, rows["picture"]), count), list[int]()
+    for i, image in enumerate(_digests(others)):
+        if not any(missing.values()):
+            break
+        if image in taken or (clusters and others["cluster"][i] in clusters):
+            continue
+        taken.add(image)
+        if missing.get(size := size_of(pictures[i])):
+            missing[size] -= 1
+            chosen.append(i)
+    short = [f"{left} with {size}" for size, left in missing.items() if left]
+    if short:
+        raise DataError(f"other images are missing: {', '.join(short)}; reduce items, or by: zero")
+    known_as = digest([pictures.key, [pictures.rows[i] for i in chosen]])
+    return Donors(known_as, count, [pictures[i] for i in chosen])
 
 
 def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> Asks:
@@ -405,11 +463,14 @@ def _accuracy(choice: Choice, asks: Asks) -> Measured:
 
 def _refuse_shared(rows: Split, others: Split, name: str) -> None:
     """Raise DataError if heads would be ranked on a test image."""
-    name_of = "image" if "image" in others.columns else "picture"
-    first, second = ({*one[name_of].examples().digests} for one in (rows, others))
-    if first & second:
-        count = len(first & second)
+    if shared := {*_digests(rows)} & {*_digests(others)}:
+        count = len(shared)
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
+
+
+def _digests(rows: Split) -> Sequence[str]:
+    """Return what identifies the image of each row."""
+    return rows["image" if "image" in rows.columns else "picture"].examples().digests
 
 
 def _table(scores: Sequence[Score]) -> Artifact:
