@@ -28,7 +28,6 @@ from vlbench.errors import counted
 from vlbench.metrics import intervals, rdm_correlation
 from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.corpus import CORPORA
-from vlbench.metrics.gains import mean_over_draws
 from vlbench.metrics.items import Examples
 from vlbench.metrics.paired import (
     among_all_pairs,
@@ -327,11 +326,6 @@ def planted_intervals() -> Iterator[Planted]:
     yield Planted("clustering: 200 images of 4 classes", clustering_estimate, slower=SLOW)
     yield from planted_retrieval()
     yield from planted_sums()
-    for draws, spread, pairs in ((8, 0.0, 280), (8, 0.3, 280), (8, 1.0, 280), (8, 0.3, 40)):
-        yield Planted(
-            f"drop beyond {draws} random parts: {pairs} pairs, parts vary by {spread}",
-            lambda rng, d=draws, s=spread, p=pairs: drop_beyond_random(rng, d, s, p),
-        )
     for effect, pairs, words in ((0.0, 200, 400), (0.7, 200, 120), (0.7, 100, 40)):
         yield Planted(
             f"correlation of judged pairs: {pairs} of {words} words, effects of words {effect}",
@@ -453,19 +447,6 @@ def planted_sums() -> Iterator[Planted]:
     yield Planted("perplexity: 60 captions", lambda rng: perplexity(rng, 60), 10**1.2)
     yield Planted("perplexity: 10 captions", lambda rng: perplexity(rng, 10), 10**1.2)
     yield Planted("corpus score: BLEU-4 of 100 captions", bleu)
-
-
-def drop_beyond_random(rng: Random, draws: int, spread: float, pairs: int) -> intervals.Estimate:
-    """Return what a part costs beyond random parts, whose costs vary by so much.
-
-    An item is right if its ease, less the cost of what is taken away, is above 0; the two of a pair
-    are alike.
-    """
-    places = np.arange(pairs).repeat(2)
-    ease = 1 + rng.normal(0, 1, pairs)[places] + rng.normal(0, 1, 2 * pairs)
-    costs = np.r_[0.5, rng.normal(0.5, spread, draws)][:, None]
-    part, *random = ease - costs + rng.normal(0, 0.3, (draws + 1, 2 * pairs)) > 0
-    return mean_over_draws(np.array(random, float) - part, places)
 
 
 def word_pairs(rng: Random, pairs: int, words: int, effect: float) -> intervals.Estimate:

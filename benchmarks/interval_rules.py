@@ -32,7 +32,7 @@ RULES = {
     "vlbench.metrics.rdm_correlation:jackknife": "correlation of matrices, of distances",
     "vlbench.metrics.representation_similarity:block_jackknife": "debiased CKA, mutual k-NN",
     "vlbench.probes.generalization.word_similarity:agreement": "correlation of judged pairs",
-    "vlbench.metrics.gains:mean_over_draws": "drops beyond random parts",
+    "vlbench.metrics.gains:beyond_one_more_draw": "gap beyond random",
     "vlbench.metrics.intervals:mean_over_pairs": "analogies",
     "vlbench.metrics.intervals:mean_of_trials": "trials",
     "vlbench.metrics.intervals:mean_of_seeds": "trials",

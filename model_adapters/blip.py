@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import cross_attention, patch_boxes, without_whole
-from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, with_donors, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.images import CLIP, images_of, normalise, pixels_of, resizing
 from vlbench.adapter_kit.matching_heads import log_odds
@@ -62,6 +62,7 @@ class Blip(JointModel):
         ]
         return cross_attention(without_whole(output.cross_attentions), spans, boxes)
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the matching head's log-odds that text and picture fit, float32 [N]."""
         output, _ = self._read(pictures, texts)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import cross_attention
-from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, with_donors, without
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import boxes_of, pad_regions, regions_of
@@ -56,6 +56,7 @@ class Lxmert(JointModel):
         output = self._run(inputs, output_attentions=True)
         return cross_attention(output.cross_encoder_attentions, spans, boxes_of(pictures))
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 

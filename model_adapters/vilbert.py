@@ -20,7 +20,7 @@ from vilbert_network import (
 
 from vlbench.adapter_kit.attention import cross_attention, without_whole
 from vlbench.adapter_kit.bert_ports import BertPort, require_port
-from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, without
+from vlbench.adapter_kit.cuts import CrossAttention, cut_copy, parts_of, with_donors, without
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.adapter_kit.weights import read_state_dict
@@ -104,6 +104,7 @@ class Vilbert:
         layers = without_whole(joined.to_regions for joined in self._run(inputs).connections)
         return cross_attention(layers, spans, boxes_of(pictures))
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the matching score of each text and its picture, float32 [N].
 

@@ -10,7 +10,14 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention, patch_boxes
-from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
+from vlbench.adapter_kit.cuts import (
+    Positions,
+    cut_copy,
+    one_stream_layers,
+    parts_of,
+    with_donors,
+    without,
+)
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel, require_checkpoint
 from vlbench.adapter_kit.images import images_of, to_pixels
 from vlbench.adapter_kit.regions import pad
@@ -79,6 +86,7 @@ class Vilt(JointModel):
         start = batch["input_ids"].shape[1] + 1
         return one_stream_attention(output.attentions, spans, boxes, start=start)
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the logit that retrieval ranks by, float32 [N]; it is not a probability.
 

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention
-from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
+from vlbench.adapter_kit.cuts import (
+    Positions,
+    cut_copy,
+    one_stream_layers,
+    parts_of,
+    with_donors,
+    without,
+)
 from vlbench.adapter_kit.hugging_face import Checkpoint, JointModel
 from vlbench.adapter_kit.matching_heads import log_odds
 from vlbench.adapter_kit.regions import RegionBatch, box_geometry, boxes_of, pad_regions, regions_of
@@ -90,6 +97,7 @@ class VisualBert(JointModel):
         start = inputs["input_ids"].shape[1]
         return one_stream_attention(output.attentions, spans, boxes_of(pictures), start=start)
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 

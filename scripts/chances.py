@@ -144,7 +144,7 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ("zero_shot", "accuracy"): OF_CLASSES,
     ("zero_shot_projection", "accuracy"): Levels(_one_unseen, ("majority_class", "shuffled_words")),
     ("ablation", "accuracy"): Levels(_one_text),
-    ("ablation", "drop_beyond_random"): Levels("0"),
+    ("ablation", "drop"): Levels("0"),
     ("entity_grounding", "split_half_accuracy"): Levels(
         "a random region, by the row of a run", OF_REGIONS
     ),

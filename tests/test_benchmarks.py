@@ -17,6 +17,7 @@ SCRIPTS = sorted({file.name for file in (ROOT / "benchmarks").glob("*.py")} - HE
 
 # What makes a script small: constants of its module, then the arguments of one or more calls.
 SMALL = {
+    "ablation.py": ({}, ["--worlds", "2"]),
     "bert_gen.py": ({"ROUNDS": 1, "QUESTIONS": 20, "BATCH": 4}, []),
     "boards.py": (
         {"CLASSES": 12},

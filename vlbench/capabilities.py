@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from PIL.Image import Image
@@ -115,10 +115,31 @@ class Look(NamedTuple):
     layers: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Donors:
+    """Other pictures, on which a model computes the outputs of removed heads.
+
+    A head's output is the mean over the first `averaged` pictures that are as large as the item's
+    picture. `digest` identifies them.
+    """
+
+    digest: str
+    averaged: int
+    pictures: Sequence[Picture] = field(compare=False, repr=False)
+
+
+def size_of(picture: Picture) -> str:
+    """Return the number of a picture's regions or, if it has none, its width and height."""
+    if picture.regions is not None:
+        return f"{len(picture.regions.boxes)} regions"
+    return "no image" if picture.image is None else "{} x {} pixels".format(*picture.image.size)
+
+
 class Cut(NamedTuple):
     """The parts to remove from a model.
 
-    `heads` are pairs (layer, head), from 0: the output of these heads is 0. The attention weights
+    `heads` are pairs (layer, head), from 0: the output of these heads is 0 or, with `donors`, that
+    of the whole model for the same text and other pictures. The attention weights
     of `looks` are 0, and the other weights of a position still sum to 1. A position always attends
     to itself. If a model reads the picture by cross-attention, a look removes the whole output of
     the block (it is 0); the attention is still returned.
@@ -126,6 +147,7 @@ class Cut(NamedTuple):
 
     heads: tuple[tuple[int, int], ...] = ()
     looks: tuple[Look, ...] = ()
+    donors: Donors | None = None
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ import torch
 from ports import WIDTH
 from tiny_joint import TEXTS, noise, picture
 
-from vlbench.capabilities import Cut, Look, Picture
+from vlbench.capabilities import Cut, Donors, Look, Picture
 from vlbench.errors import SpecError
 
 # Of each adapter, the projection of the heads of the last layer.
@@ -93,6 +93,26 @@ def test_a_head_taken_away_is_a_head_whose_projection_is_zero(name, dtype, toler
     expected = zeroed.score_pairs(pictures(0), TEXTS)
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
     assert not torch.equal(expected, model.score_pairs(pictures(0), TEXTS))
+
+
+@ADAPTERS
+@pytest.mark.parametrize("averaged", [1, 2])
+def test_heads_with_their_outputs_for_the_same_picture_change_nothing(name, averaged, opened):
+    model, same = opened(name).model, pictures(0)
+    cut = Cut(((0, 0), (1, 1)), donors=Donors("", averaged, same * averaged))
+    whole, before = model.score_pairs(same, TEXTS), hooks(model)
+    assert torch.equal(model.cut(cut).score_pairs(same, TEXTS), whole)
+    assert hooks(model) == before
+
+
+@ADAPTERS
+def test_all_heads_with_their_outputs_for_other_pictures_change_the_score(name, opened):
+    model = opened(name).model
+    every = tuple((layer, head) for layer in (0, 1) for head in (0, 1))
+    cut = Cut(every, donors=Donors("", 1, pictures(50)))
+    found = model.cut(cut).score_pairs(pictures(0), TEXTS)
+    assert not torch.isclose(found, model.score_pairs(pictures(0), TEXTS), rtol=1e-4).any()
+    assert not torch.equal(found, model.cut(Cut(every)).score_pairs(pictures(0), TEXTS))
 
 
 # A score of ViLBERT is of the product of both streams.

@@ -1,8 +1,10 @@
 """Forward passes with some attention heads, or the attention between some positions, removed.
 
 An adapter has a class attribute `_cut = Cut()` and runs its passes inside `without`, as in
-`vlbench.adapter_kit.one_stream_ports`. Within one sequence, attention masks hide positions;
-cross-attention from one stream to another is removed as a whole.
+`vlbench.adapter_kit.one_stream_ports`. If its `score_pairs` is a single pass, the decorator
+`with_donors` lets removed heads have their outputs for other pictures in place of 0 (resample
+ablation). Within one sequence, attention masks hide positions; cross-attention from one stream to
+another is removed as a whole.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from itertools import cycle, product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from vlbench.adapter_kit.hugging_face import cache_argument
-from vlbench.capabilities import Cut, Intervenable, Look, Parts
-from vlbench.errors import CannotDo, SpecError
+from vlbench.capabilities import Cut, Donors, Intervenable, Look, Parts, Picture, size_of
+from vlbench.errors import CannotDo, SpecError, counted
 
 Model = TypeVar("Model", bound=Intervenable)
+Scoring: TypeAlias = Callable[[Model, Sequence[Picture], Sequence[str]], Tensor]
 
 
 class Attention(NamedTuple):
@@ -125,28 +129,84 @@ def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -
         if not 0 <= first < last <= len(heads):
             given = f"layers {first} up to, not including, {last}"
             raise SpecError(f"there are no {given}; there are {len(heads)} layers, from 0")
+    before: Cut = model._cut  # type: ignore[attr-defined]  # noqa: SLF001 - of an adapter that calls this
+    donors = what.donors or before.donors
+    both = Cut((*before.heads, *what.heads), (*before.looks, *what.looks), donors)
+    return _with_cut(model, both)
+
+
+class Tape(NamedTuple):
+    """The outputs of the heads of a cut, in the order of calls: recorded, or played in a pass."""
+
+    cut: Cut
+    outputs: list[Tensor]
+    plays: bool
+
+
+def with_donors(score_pairs: Scoring[Model]) -> Scoring[Model]:
+    """Wrap `score_pairs` of an adapter: removed heads have their outputs for the donors of the cut.
+
+    The whole model first scores the same texts with the donors; looks are masked afterwards only.
+    """
+
+    @wraps(score_pairs)
+    def score(model: Model, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
+        cut = model._cut  # type: ignore[attr-defined]  # noqa: SLF001 - of an adapter that has it
+        if isinstance(cut, Tape) or not (cut.heads and cut.donors):
+            return score_pairs(model, pictures, texts)
+        tapes = []
+        for others in zip(*(_donors_of(one, cut.donors) for one in pictures), strict=True):
+            tapes.append(Tape(cut, [], plays=False))
+            score_pairs(_with_cut(model, tapes[-1]), others, texts)
+        by_call = zip(*(tape.outputs for tape in tapes), strict=True)
+        outputs = [torch.stack(same).mean(0) for same in by_call]
+        return score_pairs(_with_cut(model, Tape(cut, outputs, plays=True)), pictures, texts)
+
+    score.takes_donors = True  # type: ignore[attr-defined]
+    return score
+
+
+def _donors_of(picture: Picture, donors: Donors) -> list[Picture]:
+    """Return the donors for a picture. Raises CannotDo if too few are as large."""
+    alike = [one for one in donors.pictures if size_of(one) == size_of(picture)]
+    if len(alike) < donors.averaged:
+        what = f"{counted(donors.averaged, 'other image')} with {size_of(picture)}"
+        raise CannotDo(f"outputs of heads need {what}, and there are {len(alike)}")
+    return alike[: donors.averaged]
+
+
+def _with_cut(model: Model, cut: Cut | Tape) -> Model:
     other: Any = copy.copy(model)
-    other._cut = Cut(*((*have, *more) for have, more in zip(other._cut, what, strict=True)))  # noqa: SLF001 - of an adapter that calls this function
+    other._cut = cut  # noqa: SLF001 - of an adapter that has it
     return other  # type: ignore[no-any-return]
 
 
 @contextmanager
 def without(
-    cut: Cut,
+    cut: Cut | Tape,
     layers: Callable[[], Sequence[Attention | CrossAttention]],
     positions: Positions = Positions(()),  # noqa: B008 - it cannot change
 ) -> Iterator[None]:
     """Remove some parts of a network during the block; `layers` is called only if parts are cut.
 
     Cross-attention needs no positions. The network is restored afterwards, also after an error.
+    Raises CannotDo for donors outside a method that is wrapped in `with_donors`.
     """
+    tape, what = (cut, cut.cut) if isinstance(cut, Tape) else (None, cut)
+    if what.heads and what.donors and not tape:
+        raise CannotDo("it cannot give heads their outputs for other images, only zero (by: zero)")
+    change = partial(_recording, tape.outputs) if tape else _zeroing
+    if tape and tape.plays:
+        change = partial(_playing, iter(tape.outputs))
+    # The outputs are recorded in the whole model.
+    masked = what.looks if tape is None or tape.plays else ()
     with ExitStack() as hooks:
-        for number, layer in enumerate(layers() if any(cut) else []):
-            gone = [head for at, head in cut.heads if at == number]
+        for number, layer in enumerate(layers() if what.heads or masked else []):
+            gone = [head for at, head in what.heads if at == number]
             if gone:
-                zero = _zeroing(gone, layer.heads)
-                hooks.enter_context(layer.projection.register_forward_pre_hook(zero))
-            looks = [look for look in cut.looks if look.layers[0] <= number < look.layers[1]]
+                hook = change(gone, layer.heads)
+                hooks.enter_context(layer.projection.register_forward_pre_hook(hook))
+            looks = [look for look in masked if look.layers[0] <= number < look.layers[1]]
             if not looks:
                 continue
             if isinstance(layer, CrossAttention):
@@ -170,6 +230,28 @@ def _zeroing(gone: Sequence[int], heads: int) -> Callable[..., Any]:
         return (states.index_fill(-2, places, 0).flatten(-2), *args[1:])
 
     return zero
+
+
+def _recording(outputs: list[Tensor], gone: Sequence[int], heads: int) -> Callable[..., Any]:
+    """Return a hook that adds the outputs of some heads, [..., G, size], in each call."""
+
+    def record(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+        outputs.append(args[0].view(*args[0].shape[:-1], heads, -1)[..., gone, :].clone())
+
+    return record
+
+
+def _playing(outputs: Iterator[Tensor], gone: Sequence[int], heads: int) -> Callable[..., Any]:
+    """Return a hook that replaces the outputs of some heads by the next ones."""
+
+    def play(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        states, others = args[0].view(*args[0].shape[:-1], heads, -1), next(outputs)
+        if others.shape != states[..., gone, :].shape:
+            raise CannotDo("another image has another number of positions in the network")
+        places = torch.tensor(gone, device=states.device)
+        return (states.index_copy(-2, places, others).flatten(-2), *args[1:])
+
+    return play
 
 
 def _silencing(gone: Sequence[bool]) -> Callable[..., Any]:

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from vlbench.adapter_kit.attention import one_stream_attention
 from vlbench.adapter_kit.bert_ports import Encoded
-from vlbench.adapter_kit.cuts import Positions, cut_copy, one_stream_layers, parts_of, without
+from vlbench.adapter_kit.cuts import (
+    Positions,
+    cut_copy,
+    one_stream_layers,
+    parts_of,
+    with_donors,
+    without,
+)
 from vlbench.adapter_kit.regions import box_geometry, boxes_of, pad_regions, regions_of
 from vlbench.adapter_kit.text import Spans, TextReader
 from vlbench.capabilities import LOGIT, Cut, JointAttention, Parts, Picture
@@ -54,6 +61,7 @@ class OneStreamPort:
         layers = self._run(inputs).attentions
         return one_stream_attention(layers, spans, boxes_of(pictures), start=inputs.ids.shape[1])
 
+    @with_donors
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return the log-odds that each text belongs to its picture, float32 [N].
 

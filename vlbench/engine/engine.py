@@ -215,7 +215,9 @@ class Engine:
         cut = model.cut(what)
         identity = self._identities.get(id(model))
         self._cuts.append(cut)
-        self._identities[id(cut)] = digest([identity, list(what)]) if identity else ""
+        donors = [what.donors.digest, what.donors.averaged] if what.donors else []
+        parts = [what.heads, what.looks, *donors]
+        self._identities[id(cut)] = digest([identity, parts]) if identity else ""
         if id(model) in self._known:
             self._known[id(cut)] = self._known[id(model)]
         return cut

@@ -1,27 +1,15 @@
-"""Gains: the difference of an item's credit under two conditions, paired by item."""
+"""Gains: the difference of an item's credit under two conditions, paired by item; rank tests."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from vlbench.errors import TooFewRows
-from vlbench.metrics.intervals import (
-    ROUNDING,
-    Estimate,
-    Floats,
-    clustered_ratio,
-    crossed_variance,
-    plain_ends,
-    student_quantile,
-    variance_of_mean,
-)
-from vlbench.metrics.items import Examples, Measured, trials
+from vlbench.metrics.intervals import ROUNDING, Estimate, Floats, clustered_ratio
+from vlbench.metrics.items import Examples, Measured
 from vlbench.results import Score
 
 # Floors of a prompted model: with the image of another cluster, and with the text only.
@@ -70,19 +58,28 @@ def gain(
     return Measured(_score(metric, difference, estimate, at), examples, difference)
 
 
+def rank_p(value: float, random: ArrayLike) -> float:
+    """Return (1 + K) / (T + 1), where K of T random values are at least as large as `value`.
+
+    Example:
+        >>> rank_p(0.3, [0.1, 0.3, 0.2])
+        0.5
+    """
+    as_large = np.asarray(random, np.float64) >= value - ROUNDING
+    return float(1 + as_large.sum()) / (as_large.size + 1)
+
+
 def gain_over_draws(
     metric: str,
     credit: ArrayLike,
     others: ArrayLike,
     examples: Examples,
     at: Mapping[str, Any] | None = None,
-    *,
-    one_more: bool = False,
 ) -> Measured:
     """Return the mean of credit [N] minus the credit of random draws [T, N] on the same examples.
 
-    The interval is from `mean_over_draws`, or from `beyond_one_more_draw` if `one_more`. Raises
-    TooFewRows for fewer than two clusters.
+    The interval is from `beyond_one_more_draw`. Raises TooFewRows for fewer than two clusters or
+    draws.
 
     Example:
         >>> examples = Examples(["a", "b"], ["1", "2"])
@@ -92,36 +89,10 @@ def gain_over_draws(
     """
     differences = np.asarray(credit, np.float64) - np.asarray(others, np.float64)
     _, places = np.unique(examples.clusters or examples.ids, return_inverse=True)
-    estimate = beyond_one_more_draw if one_more else mean_over_draws
-    score = _score(metric, differences, estimate(differences, places), at)
+    score = _score(metric, differences, beyond_one_more_draw(differences, places), at)
     return Measured(
         replace(score, draws=differences.mean(1).tolist()), examples, trials(differences)
     )
-
-
-def mean_over_draws(differences: Floats, clusters: NDArray[np.intp]) -> Estimate:
-    """Return the mean of differences [T, N] of T draws and N items; clusters are numbered from 0.
-
-    Draws and clusters are both random: the variance is `crossed_variance` of the sums over
-    clusters, or the variance over clusters for a single draw. The interval uses Student's t; its
-    width is 0 if nothing varies. Raises TooFewRows for fewer than two clusters.
-
-    Example:
-        >>> estimate = mean_over_draws(np.array([[0.0, 0.5], [0.5, 1.0]]), np.arange(2))
-        >>> estimate.value, round(estimate.stderr, 4)  # sqrt(0.125 / 2 + 0.125 / 2)
-        (0.5, 0.3536)
-    """
-    count, items = int(clusters.max()) + 1, differences.shape[1]
-    if count < 2:
-        raise TooFewRows(f"an interval needs 2 images or more, not {count}")
-    value = float(differences.mean())
-    sums = np.stack([np.bincount(clusters, one, count) for one in differences - value])
-    parts = sums * count / items
-    variance, freedom = crossed_variance(parts) if len(parts) > 1 else variance_of_mean(parts[0])
-    if variance < ROUNDING**2:
-        return Estimate(value, 0, (value, value))
-    stderr = math.sqrt(variance)
-    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(freedom)))
 
 
 def beyond_one_more_draw(differences: Floats, clusters: NDArray[np.intp]) -> Estimate:

@@ -133,9 +133,7 @@ class Judged(NamedTuple):
         for why, several in sorted(self.unread.items(), key=lambda item: -len(item[1])):
             words = [one.words if isinstance(one, NoAnswer) else one for one in several]
             example = next(filter(str.strip, words), "")[:70]
-            reasons.append(
-                f"{why} {len(several):,}" + f" (such as {example!r})" * bool(example)
-            )
+            reasons.append(f"{why} {len(several):,}" + f" (such as {example!r})" * bool(example))
         return f"{self.unparsed:,} of {self.replies:,} name no single option: {', '.join(reasons)}"
 
 

@@ -2,15 +2,26 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 import torch
 from grounding_fakes import HEADS, LAYERS, Needs, foils_and_scenes, numbered
+from PIL import Image
 
-from vlbench.data.records import Data, Split, value_column
+from vlbench.adapter_kit.cuts import Attention, cut_copy, parts_of, with_donors, without
+from vlbench.capabilities import Cut, Picture
+from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows
-from vlbench.probes.grounding.ablation import _other_heads, ablation
+from vlbench.probes.grounding.ablation import (
+    Ranked,
+    _donors,
+    ablation,
+    adjusted,
+    best_heads_test,
+    layers_test,
+    other_draws,
+    verdicts,
+)
 
 SEEN = (1, 2)
 
@@ -45,6 +56,47 @@ def asked():
     return Data(splits={"test": Split(columns), "phrases": foils_and_scenes().splits["phrases"]})
 
 
+class SaysOne:
+    """Its first head says which text fits, and "1" less by 2; its second head says "1" by 2."""
+
+    _cut = Cut()
+
+    def __init__(self):
+        self.sum = torch.nn.Linear(2, 1, bias=False)
+        self.sum.weight.data.fill_(1)
+
+    def layers(self):
+        return [Attention(torch.nn.Identity(), self.sum, 2)]
+
+    def parts(self):
+        return parts_of(self.layers(), "image", "text")
+
+    def cut(self, what):
+        return cut_copy(self, what)
+
+    @with_donors
+    def score_pairs(self, pictures, texts):
+        ones = torch.tensor([2.0 * (text == "1") for text in texts])
+        reds = [str(one.image.getpixel((0, 0))[0]) for one in pictures]
+        fits = torch.tensor([float(a == b) for a, b in zip(reds, texts, strict=True)])
+        states = torch.stack([fits - ones, ones], 1)
+        with without(self._cut, self.layers):
+            return self.sum(states)[:, 0].detach()
+
+
+def red_pictures(count=40):
+    """Return images that are 0 or 1 red, and a caption and a foil of each."""
+    reds = [i % 2 for i in range(count)]
+    made = [Picture(Image.new("RGB", (2, 2), (red, 0, 0)), None) for red in reds]
+    columns = {
+        "image": numbered([*range(count)], "image"),
+        "picture": Column("red", "picture", made, range(count)),
+        "caption": value_column([str(red) for red in reds], "text"),
+        "foils": value_column([[str(1 - red)] for red in reds]),
+    }
+    return Data(splits={"test": Split(columns)})
+
+
 def equal_foils():
     rows = foils_and_scenes().splits["test"]
     texts = [*rows["caption"]]
@@ -76,16 +128,14 @@ def test_a_picture_that_enters_by_one_head_is_lost_with_it_alone():
         ("layer", 0): 0, ("layer", 1): 0.5, ("best heads",): 0.5,
         ("text to image", 0): 0, ("text to image", 1): 0.5,
     }  # fmt: skip
-    beyond = scores(outcome, "drop_beyond_random")
-    assert beyond[("best heads",)].value == 0.5
-    assert beyond[("layer", 1)].value > 0 > beyond[("layer", 0)].value
+    # The two other heads of the layer cost nothing; of two halves of all heads, one has the head.
+    assert values(outcome, "p_of_drop") == {("best heads",): 1 / 3, ("largest layer",): 1}
 
 
 def test_a_head_that_grounds_and_is_not_needed_costs_nothing():
     outcome = ablate(Needs((0, 0), looks=[SEEN]), each=(), windows=0)
     assert values(outcome, "drop") == {("best heads",): 0}
-    score = scores(outcome, "drop_beyond_random")[("best heads",)]
-    assert score.ci95[0] <= 0 <= score.ci95[1]
+    assert values(outcome, "p_of_drop") == {("best heads",): 1}
 
 
 def test_heads_that_stand_in_for_each_other_are_missed_only_together():
@@ -99,19 +149,63 @@ def test_heads_that_stand_in_for_each_other_are_missed_only_together():
 def test_a_model_that_never_looks_loses_nothing():
     outcome = ablate(Needs(looks=[SEEN]))
     assert values(outcome, "accuracy") == {(): 0.5}
-    both = {**values(outcome, "drop"), **values(outcome, "drop_beyond_random")}
-    assert {*both.values()} == {0}
+    assert {*values(outcome, "drop").values()} == {0}
+    assert {*values(outcome, "p_of_drop").values()} == {1}
 
 
-def test_each_head_is_compared_with_the_others_of_its_layer():
+def test_a_sweep_of_heads_is_a_curve_without_p():
     outcome = ablate(Needs(SEEN), each=["head"], best_heads=0, windows=0)
-    drops, beyond = values(outcome, "drop"), values(outcome, "drop_beyond_random")
-    assert {at for at, drop in drops.items() if drop} == {("head", *SEEN)}
-    # The others of its layer cost nothing; each of them has it among its random heads.
-    assert {at: value for at, value in beyond.items() if value} == {
-        ("head", *SEEN): 0.5, ("head", 1, 0): -0.25, ("head", 1, 1): -0.25,
-    }  # fmt: skip
+    assert {at for at, drop in values(outcome, "drop").items() if drop} == {("head", *SEEN)}
+    assert {score.metric for score in outcome.scores} == {"accuracy", "drop"}
     assert outcome.counts["passes"] == 1 + LAYERS * HEADS
+
+
+def test_layers_have_one_p_and_windows_none():
+    outcome = ablate(Needs(SEEN), best_heads=0)
+    assert {*values(outcome, "p_of_drop")} == {("largest layer",)}
+    assert any(
+        note.startswith("single layers, heads and windows have no") for note in outcome.notes
+    )
+    (curve,) = [note for note in outcome.notes if note.startswith("layer, drop")]
+    assert curve.startswith("layer, drop in points by (first) layer from 0: 0: 0.0 [")
+    assert "1: 50.0 [" in curve
+
+
+def test_p_and_the_verdict_are_in_the_notes():
+    outcome = ablate(Needs(SEEN), each=(), windows=0)
+    assert outcome.notes[-1] == (
+        "best heads: drop of 50.0 points; random heads, 2 draws: mean 0.0, largest 0.0; p = 0.333: "
+        "no verdict, since p cannot be below 0.333"
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "drops"), [("zero", [0.5, 0.5]), ("other_image", [0.5, 0]), ("mean", [0.5, 0])]
+)
+def test_a_head_that_says_nothing_of_the_image_costs_nothing_with_another_image(by, drops):
+    params = {"each": ["head"], "best_heads": 0, "windows": 0, "items": 20, "by": by}
+    outcome = ablate(SaysOne(), red_pictures(), **params)
+    assert values(outcome, "accuracy") == {(): 1}
+    assert [*values(outcome, "drop").values()] == pytest.approx(drops, abs=0.2)
+    assert values(outcome, "drop")["head", 0, 1] == 0 or by == "zero"
+    assert any("also scores 4 other images" in note for note in outcome.notes) == (by == "mean")
+
+
+def test_a_model_that_ignores_other_images_is_refused():
+    with pytest.raises(CannotDo, match="its score_pairs cannot put in the outputs of heads"):
+        ablate(Needs(SEEN), by="mean")
+    with pytest.raises(CannotDo, match="its score_answers cannot put in"):
+        ablate(NeedsToAnswer(SEEN), asked(), best_heads=0, by="other_image")
+
+
+def test_other_images_are_no_test_images_and_of_other_clusters():
+    data = red_pictures(10)
+    clusters = value_column([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
+    every = Split({**data.splits["test"].columns, "cluster": clusters})
+    donors = _donors(every.select([0, 2]), every.select([1, 3, 5, 6, 8]), 2)
+    assert [one.image.getpixel((0, 0))[0] for one in donors.pictures] == [1, 0]
+    with pytest.raises(DataError, match="missing: 1 with 2 x 2 pixels; reduce items"):
+        _donors(every.select([0, 2]), every.select([1, 3, 5]), 2)
 
 
 def test_questions_are_asked_by_the_likelihood_of_their_answers():
@@ -148,32 +242,66 @@ def test_items_are_drawn_by_the_seed():
     assert len({*chosen[0]}) == 6
 
 
-def test_random_heads_are_other_heads_of_the_same_layers_if_there_are_enough():
-    rng, best = np.random.default_rng(0), [(0, 1), (1, 0), (1, 2)]
-    for _ in range(20):
-        drawn = _other_heads(best, (4, 3), rng).heads
-        assert len({*drawn}) == 3
-        assert not {*drawn} & {*best}
-        assert Counter(layer for layer, _ in drawn)[0] >= 2
+def test_random_sets_have_as_many_heads_in_each_layer_and_may_share_some_with_the_best():
+    best = [(1, 2), (0, 1), (1, 0)]
+    (own,), random = best_heads_test(best, (4, 4), 100, 0)[1:]
+    drawn = [heads for (heads,) in random]
+    assert own == ((0, 1), (1, 0), (1, 2))
+    assert len({*drawn}) == len(drawn) == 4 * 6 - 1  # each other set once
+    assert own not in drawn
+    assert {tuple(Counter(layer for layer, _ in heads).items()) for heads in drawn} == {
+        ((0, 1), (1, 2))
+    }
 
 
-def test_a_window_of_all_layers_has_no_random_windows_beside_it():
-    outcome = ablate(Needs(SEEN), each=(), best_heads=0, windows=LAYERS)
-    assert values(outcome, "drop") == {("text to image", 0): 0.5}
-    assert values(outcome, "drop_beyond_random") == {}
+def test_layers_are_compared_with_other_ways_to_divide_the_heads():
+    layers = [((0, 0), (0, 1)), ((1, 0), (1, 1))]
+    test = layers_test(layers, 100, 0)
+    assert sorted(test.random) == [
+        (((0, 0), (1, 0)), ((0, 1), (1, 1))), (((0, 0), (1, 1)), ((0, 1), (1, 0))),
+    ]  # fmt: skip
+    # Layers of 1, 2 and 2 heads: 5! / (1! 2! 2!) / 2! ways, of which the layers are one.
+    uneven = [((0, 0),), ((1, 0), (1, 1)), ((2, 0), (2, 1))]
+    assert len({*layers_test(uneven, 100, 0).random}) == 15 - 1
 
 
-def test_parts_of_one_size_share_their_random_parts():
-    outcome = ablate(Needs(SEEN), best_heads=0, windows=0)
-    most = 1 + LAYERS + 8 + LAYERS
-    assert outcome.counts["passes"] <= most
+def test_draws_are_distinct_and_uniform():
+    drawn = [other_draws(0, lambda rng: int(rng.integers(5)), 5, 2, seed) for seed in range(2000)]
+    assert all(len({*some} - {0}) == 2 for some in drawn)
+    counts = Counter(one for some in drawn for one in some)
+    assert all(abs(counts[one] - 1000) < 100 for one in (1, 2, 3, 4))
+
+
+def test_p_is_adjusted_among_the_tests_that_can_reach_the_level():
+    many = [0.1] * 79
+    ranked = [Ranked("a", 0.2, many), Ranked("b", 0.3, [0.4, *many[1:]]), Ranked("c", 0.5, [0.1])]
+    assert adjusted(ranked) == [2 / 80, 2 / 80, 1 / 2]
+    ends = [note.rpartition("p = ")[2] for note in verdicts(ranked)]
+    assert ends == [
+        "0.025 by Holm's rule over 2 tests: more than random heads",
+        "0.025 by Holm's rule over 2 tests: more than random heads",
+        "0.500: no verdict, since p cannot be below 0.500",
+    ]
+
+
+def test_too_few_draws_for_two_tests_give_no_verdict():
+    ranked = [Ranked("a", 0.2, [0.1] * 19), Ranked("b", 0.0, [0.1] * 19)]
+    assert verdicts(ranked)[0].endswith(
+        "p = 0.100 by Holm's rule over 2 tests: no verdict, since p cannot be below 0.100"
+    )
+
+
+def test_without_draws_there_is_no_p():
+    outcome = ablate(Needs(SEEN), draws=0)
+    assert values(outcome, "p_of_drop") == {}
+    assert any("best heads: compared with no random heads" in note for note in outcome.notes)
 
 
 @pytest.mark.parametrize(
     ("params", "match"),
     [
         ({"each": (), "best_heads": 0, "windows": 0}, "no part is removed:"),
-        ({"best_heads": 4}, "4 best heads requested; the model has 6"),
+        ({"best_heads": 7}, "7 best heads requested; the model has 6"),
         ({"windows": 3}, "windows of 3 layers requested; the model has 2"),
     ],
 )

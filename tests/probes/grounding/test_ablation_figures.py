@@ -1,5 +1,6 @@
 """vlbench/probes/grounding/ablation_figures.py on planted drops."""
 
+import pytest
 from canvases import beyond
 from planted_boards import result
 
@@ -16,15 +17,9 @@ def planted(metric, cut, value, layer=None, head=None, half=0.05):
     return {"metric": metric, "cut": cut, "layer": layer, "head": head, "value": value, **ends}
 
 
-HEADS = [
-    *(planted("drop", "head", 0.1 * layer, layer, head) for layer in (0, 1) for head in (0, 1, 2)),
-    planted("drop_beyond_random", "head", 0.2, 1, 2),
-    planted("drop_beyond_random", "head", 0.02, 0, 0),
-    planted("drop_beyond_random", "head", -0.2, 0, 1),
-]
+HEADS = [planted("drop", "head", 0.1 * layer, layer, head) for layer in (0, 1) for head in (0, 1)]
 LAYERS = [
-    *(planted("drop", "layer", 0.1 * layer, layer) for layer in (0, 1, 2)),
-    *(planted("drop_beyond_random", "layer", 0.1 * layer - 0.1, layer) for layer in (0, 1, 2)),
+    *(planted("drop", "layer", value, layer) for layer, value in enumerate((0.1, 0.3, 0.2))),
     *(planted("drop", "text to image", 0.3, layer) for layer in (0, 1)),
 ]
 
@@ -34,24 +29,23 @@ def figures(table, artifacts=KEPT):
     return drops(row, "Ablation", lambda *_: table, LOOK)
 
 
-def test_heads_told_apart_from_random_ones_are_marked():
-    (figure,) = figures(HEADS).values()
+def test_each_head_is_a_cell_without_a_mark():
+    (figure,) = figures([*HEADS, planted("p_of_drop", "best heads", 0.01)]).values()
     panel = figure.axes[0]
-    assert panel.images[0].get_array().tolist() == [[0, 0, 0], [0.1, 0.1, 0.1]]
-    assert panel.collections[0].get_offsets().tolist() == [[2, 1], [1, 0]]
-    assert figure.legends[0].texts[0].get_text().endswith("(95 %): 2 of 6")
+    assert panel.images[0].get_array().tolist() == [[0, 0], [0.1, 0.1]]
+    assert not panel.collections
     assert not any(beyond(figure))
 
 
-def test_each_kind_of_window_has_a_panel_with_the_mean_of_random_parts():
-    (figure,) = figures([planted("drop", "best heads", 0.4), *LAYERS]).values()
+@pytest.mark.parametrize(("p", "marked"), [(0.05, [[1, 0.3]]), (0.06, []), (None, [])])
+def test_the_largest_layer_is_marked_if_p_says_so(p, marked):
+    tests = [] if p is None else [planted("p_of_drop", "largest layer", p)]
+    (figure,) = figures([planted("drop", "best heads", 0.4), *LAYERS, *tests]).values()
     first, second = figure.axes
     assert [first.get_title(), second.get_title()] == ["layer", "text to image"]
-    drop, random = (line.get_ydata() for line in first.lines[:2])
-    assert [round(float(one), 9) for one in drop] == [0, 0.1, 0.2]
-    assert [round(float(one), 9) for one in random] == [0.1] * 3
-    assert [*second.lines[1].get_xdata()] == []
-    assert first.collections[-1].get_offsets().tolist() == [[0, 0], [2, 0.2]]
+    assert first.lines[0].get_ydata().tolist() == [0.1, 0.3, 0.2]
+    assert [dot for one in first.collections[1:] for dot in one.get_offsets().tolist()] == marked
+    assert len(second.collections) == 1  # the interval
     assert not any(beyond(figure))
 
 

@@ -213,9 +213,7 @@ class Conditional(NamedTuple):
 
     def gap_beyond_random(self, examples: Examples) -> Measured:
         """Return the accuracy read from [S, L] minus that read from [S, R]."""
-        measured = gain_over_draws(
-            "gap_beyond_random", self.both.credit, self.random, examples, one_more=True
-        )
+        measured = gain_over_draws("gap_beyond_random", self.both.credit, self.random, examples)
         return measured._replace(score=replace(measured.score, higher_is_better=None))
 
 

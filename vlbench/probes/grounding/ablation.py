@@ -2,49 +2,71 @@
 
 An item is an image with a `caption` and `foils`, which is right if the caption scores highest, or
 an image with a `question` and options, which is right if the most likely answer is right. `drop` is
-the accuracy of the whole model minus the accuracy without a part, paired by item.
-`drop_beyond_random` is the drop minus the mean drop of random parts of the same size (Michel, Levy
-and Neubig 2019, arXiv:1905.10650, ablate heads; Geva et al. 2023, arXiv:2304.14767, ablate
-attention in a window of layers). Its interval is over items and draws. The parts are:
+the accuracy of the whole model minus the accuracy without a part, paired by item (Michel, Levy and
+Neubig 2019, arXiv:1905.10650, ablate heads; Geva et al. 2023, arXiv:2304.14767, attention in a
+window of layers). The parts are:
 
-- `layer`: all heads of a layer. A layer has no other heads, so that the random parts are equally
-  many heads of all layers.
-- `head`: a single head. The random parts are the other heads of its layer.
-- `best heads`: the heads that ground entities best (see `entity_grounding`) on other images. The
-  random parts are equally many other heads of the same layers, or of all layers if too few.
+- `layer`: all heads of a layer, and `head`: a single head.
+- `best heads`: the heads that ground entities best (see `entity_grounding`) on other images.
 - `text to image` and `end to image`: attention of the text, or of the end of the prompt, to the
-  image, in a window of layers that begins with `layer`. The random parts are equally many other
-  layers, not always in a row.
+  image, in a window of layers that begins with `layer`.
+
+The output of a removed head is 0 (Michel et al.), its output for the same text and another image
+(resample ablation: Chan et al. 2022, causal scrubbing), or the mean of its outputs for 4 other
+images (mean ablation: Wang et al. 2022, arXiv:2211.00593, average over a data set). Zeros are
+states that a model never saw in training; another image keeps what a head says of the text, so
+that the drop is only about what the head says of the image (Zhang and Nanda 2023, arXiv:2309.16042,
+prefer such states in the distribution). Attention in windows is masked in each case. The other
+images are no test images, are of other clusters, and have as many regions, or pixels, as the image
+they replace.
+
+Removing any part costs accuracy, so that `p_of_drop` compares a drop with random parts. It is the
+rank among the draws, (1 + draws that drop at least as much) / (draws + 1). Draws are uniform,
+without repetition, from a population that contains the ablated parts, which are no draw:
+
+- `best heads`: all sets with as many heads in each layer. Heads are matched in number and layer
+  only, not in the norm of their output.
+- `largest layer`: the largest drop of a layer. All ways to divide the heads of the model into sets
+  as large as the layers; the largest drop of these sets.
+
+`p_of_drop` is adjusted by Holm's rule over the tests of a row that can reach p <= .05; a test with
+too few draws has no verdict (Tarone 1990). Single layers, heads and windows have no p: they are
+curves. A window could only be compared with the other windows, which are all in the row: one of n
+always has p = 1 / n, which Holm's rule over n windows never rejects.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import comb, factorial, prod
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 
 from vlbench.capabilities import (
     AnswerScorer,
     Cut,
+    Donors,
     ImageTextScorer,
     Intervenable,
     JointAttender,
     Look,
     count_truncated,
+    size_of,
 )
 from vlbench.data.records import Data, Split, examples_of_items
+from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.asking import Asker, way_of
 from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
-from vlbench.metrics.gains import gain, gain_over_draws
+from vlbench.metrics.gains import gain, rank_p
 from vlbench.metrics.intervals import clustered_mean
 from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of, score_table
+from vlbench.metrics.paired import holm
 from vlbench.metrics.ranking import Choice, choose_first
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
@@ -58,12 +80,20 @@ AblationRows = Annotated[Data, "test", "ranked_on"]
 
 # A layer, and a head of the layer.
 Head = tuple[int, int]
-Item = TypeVar("Item")
+Heads = tuple[Head, ...]
+Drawn = TypeVar("Drawn", bound=Hashable)
+Random = np.random.Generator
+
+# A test with p at or below it has a verdict.
+LEVEL = 0.05
 
 CAVEAT = (
     "a drop is the loss of accuracy without a part: redundant parts hide it, and a model may be "
     "worse only because it was never trained without that part"
 )
+# The number of other images, over which the output of a head is averaged.
+AVERAGED = {"mean": 4, "other_image": 1}
+CURVE = "single layers, heads and windows have no verdict: some of many cost much by chance"
 
 
 class CutScorer(Intervenable, ImageTextScorer, Protocol):
@@ -85,11 +115,41 @@ class Asks(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part to ablate, the conditions of its scores, and random parts of the same size."""
+    """A part to ablate, and the conditions of its scores."""
 
     at: At
     cut: Cut
-    controls: Sequence[Cut]
+
+
+class RankTest(NamedTuple):
+    """The sets of heads whose largest drop is ranked, and random draws of equally many sets."""
+
+    cut: str
+    parts: Sequence[Heads]
+    random: Sequence[Sequence[Heads]]
+
+
+class Ranked(NamedTuple):
+    """The largest drop of the parts of a test, and of each draw."""
+
+    cut: str
+    drop: float
+    random: Sequence[float]
+
+    @property
+    def p(self) -> float:
+        """The rank among the draws."""
+        return rank_p(self.drop, self.random)
+
+    @property
+    def least_p(self) -> float:
+        """The smallest p that so many draws can give."""
+        return 1 / (len(self.random) + 1)
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough draws for p <= LEVEL."""
+        return self.least_p <= LEVEL
 
 
 def ablation(  # noqa: PLR0913 - tasks fill them by name
@@ -103,15 +163,16 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     items: Positive | None = None,
     ranked_on: str = "test",
     ranked_images: Positive | None = None,
-    draws: Positive = 8,
+    draws: int = 79,
+    by: Literal["zero", "mean", "other_image"] = "zero",
     seed: int = 0,
 ) -> Outcome:
-    """Return how much accuracy a model loses without some of its parts, and beyond random parts.
+    """Return how much accuracy a model loses without some of its parts, and p among random parts.
 
     Raises SpecError if there are no parts to ablate, or fewer than requested; CannotDo for a model
     without a capability that the items or the best heads need; DataError for rows without a choice,
-    a foil equal to the caption, and heads ranked on test images; TooFewRows for fewer than two
-    clusters.
+    a foil equal to the caption, heads ranked on test images, and too few other images; TooFewRows
+    for fewer than two clusters.
 
     Args:
         each: parts ablated in turn: each `head`, all heads of each `layer`, or both; empty:
@@ -122,43 +183,60 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         ranked_on: split with phrases on which `best_heads` are ranked; no test image may be in it.
         ranked_images: number of images of that split that rank the heads, from the first on; None:
             all.
-        draws: number of random parts compared with each layer, window and set of best heads, 1 or
-            more.
-        seed: seed that draws the items and the random parts.
+        draws: number of random draws compared with the best heads, a pass each, and with the
+            layers, a pass for each layer; 39 for one of these tests and 79 for both are enough for
+            p <= .05 after Holm's rule; 0: no p.
+        by: what is in place of the output of a removed head: `zero`, its output for the same text
+            and another image (`other_image`), or the `mean` for 4 other images. The last two need
+            rows that `items` leaves out, and an adapter that scores a batch in a single pass.
+        seed: seed that draws the items, the random parts and the other images.
     """
-    rows = data.splits["test"]
-    drawn = np.random.default_rng(seed).permutation(len(rows))[:items]
-    rows = rows.select(np.sort(drawn).tolist())
+    order = np.random.default_rng(seed).permutation(len(data.splits["test"]))
+    rows = data.splits["test"].select(np.sort(order[:items]).tolist())
     asks = _read(rows, model, engine)
+    _require_donors(model, by, asks.asked_by)
     examples, clusters = asks.examples, len({*asks.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
     heads, positions = model.parts()
-    parts = _layers(heads, draws, seed) if "layer" in each else []
-    parts += _heads(heads) if "head" in each else []
+    layers = [tuple((layer, head) for head in range(count)) for layer, count in enumerate(heads)]
+    parts = _each(layers, each)
+    tests = [layers_test(layers, draws, seed)] if "layer" in each else []
     best: list[Head] = []
     if best_heads:
         others = first_images(data.splits[ranked_on], ranked_images)
         _refuse_shared(rows, others, ranked_on)
         best = best_grounding(model, others, engine, best_heads)
-        parts.append(_best(best, heads, draws, seed))
+        parts.append(Part({"cut": "best heads"}, Cut(tuple(sorted(best)))))
+        tests.append(best_heads_test(best, heads, draws, seed))
     for source in ("text", "end") if windows else ():
         if source in positions:
-            parts += _windows(source, windows, len(heads), draws, seed)
+            parts += _windows(source, windows, len(heads))
     if not parts:
         raise SpecError("no part is removed: set each, best_heads or windows")
-    cuts = [*dict.fromkeys(chain.from_iterable((one.cut, *one.controls) for one in parts))]
+    random = [Cut(some) for test in tests for drawn in test.random for some in drawn]
+    cuts = [*dict.fromkeys([*(one.cut for one in parts), *random])]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
+    donors, averaged = None, AVERAGED.get(by, 0)
+    if averaged:
+        others = data.splits["test"].select(order[len(rows) :].tolist())
+        donors = _donors(rows, others, averaged)
+        cost += f"; each pass without heads also scores {counted(averaged, 'other image')} per item"
+        cost += ", whose choice is not in the intervals"
     whole = asks.choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
-    credit = {cut: asks.choose(engine.cut(model, cut)).credit for cut in watched}
+    credit = {
+        cut: asks.choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched
+    }
     measured = [_accuracy(whole, asks)]
-    for one in parts:
-        drop = whole.credit - credit[one.cut]
-        measured.append(gain("drop", whole.credit, credit[one.cut], examples, one.at))
-        if one.controls:
-            random = torch.stack([whole.credit - credit[cut] for cut in one.controls])
-            measured.append(gain_over_draws("drop_beyond_random", drop, random, examples, one.at))
+    measured += [gain("drop", whole.credit, credit[one.cut], examples, one.at) for one in parts]
+
+    def largest(sets: Sequence[Heads]) -> float:
+        return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
+
+    ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
+    p_values = _p_scores(ranked, examples)
+    drops = [one.score for one in measured[1:]]
     counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
     counts |= {"clusters": clusters}
     names = ", ".join("{}-{}".format(*head) for head in best)
@@ -168,10 +246,42 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     outcome = outcome_of(
         measured if len(measured) <= MOST_SCORES else of_no_layer,
         counts | count_truncated(model, [*chain(*asks.options)]),
-        [CAVEAT, cost, *named],
-        {"drops": _table(measured)},
+        [CAVEAT, cost, *named, *verdicts(ranked), *_curves(drops)],
+        {"drops": _table([*drops, *p_values])},
     )
-    return replace(outcome, asked_by=asks.asked_by)
+    return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=asks.asked_by)
+
+
+def _require_donors(model: CutScorer | CutAnswerScorer, by: str, asked_by: str) -> None:
+    """Raise CannotDo if heads get outputs for other images, which the model's scores ignore."""
+    method = "score_answers" if asked_by == "likelihood" else "score_pairs"
+    if by != "zero" and not getattr(getattr(model, method), "takes_donors", False):
+        why = f"its {method} cannot put in the outputs of heads for other images"
+        raise CannotDo(f"{why}; use `by: zero`")
+
+
+def _donors(rows: Split, others: Split, count: int) -> Donors:
+    """Return `count` other pictures for each size of picture, of other images and clusters.
+
+    Raises DataError if there are too few.
+    """
+    pictures, taken = others["picture"], {*_digests(rows)}
+    clusters = {*rows["cluster"]} if "cluster" in rows.columns else set()
+    missing, chosen = dict.fromkeys(map(size_of, rows["picture"]), count), list[int]()
+    for i, image in enumerate(_digests(others)):
+        if not any(missing.values()):
+            break
+        if image in taken or (clusters and others["cluster"][i] in clusters):
+            continue
+        taken.add(image)
+        if missing.get(size := size_of(pictures[i])):
+            missing[size] -= 1
+            chosen.append(i)
+    short = [f"{left} with {size}" for size, left in missing.items() if left]
+    if short:
+        raise DataError(f"other images are missing: {', '.join(short)}; reduce items, or by: zero")
+    known_as = digest([pictures.key, [pictures.rows[i] for i in chosen]])
+    return Donors(known_as, count, [pictures[i] for i in chosen])
 
 
 def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> Asks:
@@ -214,87 +324,131 @@ def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[
     sums = head_sums(AttentionReader(model, 1), rows["picture"], entity_queries(rows), engine)
     (group,) = groups_of(sums, [{}], 0)
     right = group.measures["accuracy"].sum(0)
-    if count > len(right) // 2:
-        have = f"the model has {len(right)}, and as many random heads must remain"
-        raise SpecError(f"{count} best heads requested; {have}")
+    if count > len(right):
+        raise SpecError(f"{count} best heads requested; the model has {len(right)}")
     places = np.argsort(-right, kind="stable")[:count].tolist()
     return [divmod(place, group.shape[1]) for place in places]
 
 
-def _layers(heads: Sequence[int], draws: int, seed: int) -> list[Part]:
-    every = [(layer, head) for layer, count in enumerate(heads) for head in range(count)]
-    parts = []
-    for layer, count in enumerate(heads):
-        own = tuple((layer, head) for head in range(count))
-        random = _samples(every, own, draws, seed)
-        at: At = {"cut": "layer", "layer": layer}
-        parts.append(Part(at, Cut(heads=own), [Cut(heads=some) for some in random]))
-    return parts
+def _each(layers: Sequence[Heads], kinds: Sequence[str]) -> list[Part]:
+    """Return each layer, then each head, as far as they are among the kinds."""
+    whole = [Part({"cut": "layer", "layer": i}, Cut(own)) for i, own in enumerate(layers)]
+    single = [
+        Part({"cut": "head", "layer": i, "head": j}, Cut(((i, j),)))
+        for i, j in chain.from_iterable(layers)
+    ]
+    return (whole if "layer" in kinds else []) + (single if "head" in kinds else [])
 
 
-def _heads(heads: Sequence[int]) -> list[Part]:
-    parts = []
-    for layer, count in enumerate(heads):
-        cuts = [Cut(heads=((layer, head),)) for head in range(count)]
-        for head, own in enumerate(cuts):
-            at: At = {"cut": "head", "layer": layer, "head": head}
-            parts.append(Part(at, own, [*cuts[:head], *cuts[head + 1 :]]))
-    return parts
+def layers_test(layers: Sequence[Heads], draws: int, seed: int) -> RankTest:
+    """Return the test of the layer with the largest drop."""
+    every, sizes = [*chain(*layers)], [*map(len, layers)]
+    same_sizes = prod(map(factorial, Counter(sizes).values()))
+    population = factorial(len(every)) // prod(map(factorial, sizes)) // same_sizes
+
+    def divide(rng: Random) -> tuple[Heads, ...]:
+        shuffled = iter(rng.permutation(len(every)).tolist())
+        return tuple(sorted(tuple(sorted(every[next(shuffled)] for _ in own)) for own in layers))
+
+    own = tuple(sorted(layers))
+    return RankTest("largest layer", own, other_draws(own, divide, population, draws, seed))
 
 
-def _windows(source: str, width: int, layers: int, draws: int, seed: int) -> list[Part]:
+def best_heads_test(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> RankTest:
+    """Return the test of the best heads of a model with so many `heads` in each layer."""
+    sizes = sorted(Counter(layer for layer, _ in best).items())
+    population = prod(comb(heads[layer], size) for layer, size in sizes)
+
+    def draw(rng: Random) -> Heads:
+        drawn = [(i, rng.choice(heads[i], size, replace=False).tolist()) for i, size in sizes]
+        return tuple((layer, head) for layer, some in drawn for head in sorted(some))
+
+    own = tuple(sorted(best))
+    random = other_draws(own, draw, population, draws, seed)
+    return RankTest("best heads", [own], [[some] for some in random])
+
+
+def other_draws(
+    own: Drawn, draw: Callable[[Random], Drawn], population: int, draws: int, seed: int
+) -> list[Drawn]:
+    """Return distinct draws other than `own`; all others of a population with no more of them."""
+    rng, drawn = np.random.default_rng(seed), {own: None}
+    while len(drawn) < min(draws + 1, population):
+        drawn[draw(rng)] = None
+    return [*drawn][1:]
+
+
+def adjusted(ranked: Sequence[Ranked]) -> list[float]:
+    """Return p of each test, by Holm's rule over the tests with enough draws."""
+    enough = [one for one in ranked if one.enough]
+    by_cut = dict(zip([one.cut for one in enough], holm([one.p for one in enough]), strict=True))
+    return [by_cut.get(one.cut, one.p) for one in ranked]
+
+
+def verdicts(ranked: Sequence[Ranked]) -> list[str]:
+    """Return a note of each test: the drop, the drops of random draws, p, and the verdict."""
+    family, notes = sum(one.enough for one in ranked), []
+    for one, p in zip(ranked, adjusted(ranked), strict=True):
+        if not one.random:
+            notes.append(f"{one.cut}: compared with no random heads, so that there is no verdict")
+            continue
+        tests = family if one.enough else 1
+        verdict = "more than random heads" if p <= LEVEL else "not more than random heads"
+        if one.least_p * tests > LEVEL:
+            verdict = f"no verdict, since p cannot be below {one.least_p * tests:.3f}"
+        rule = f" by Holm's rule over {tests} tests" if tests > 1 else ""
+        notes.append(
+            f"{one.cut}: drop of {100 * one.drop:.1f} points; random heads, "
+            f"{counted(len(one.random), 'draw')}: mean {100 * np.mean(one.random):.1f}, largest "
+            f"{100 * max(one.random):.1f}; p = {p:.3f}{rule}: {verdict}"
+        )
+    return notes
+
+
+def _curves(drops: Sequence[Score]) -> list[str]:
+    """Return a note of the drops of each kind of layer or window, and what they do not show."""
+    notes = []
+    for cut in dict.fromkeys(one.at["cut"] for one in drops if "layer" in one.at):
+        own = [one for one in drops if one.at["cut"] == cut and "head" not in one.at]
+        told = [
+            f"{one.at['layer']}: {100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, "
+            f"{100 * one.ci95[1]:.1f}]"
+            for one in own
+            if one.ci95
+        ]
+        notes += (
+            [f"{cut}, drop in points by (first) layer from 0: {', '.join(told)}"] if told else []
+        )
+    return [*notes, CURVE] if any("layer" in one.at for one in drops) else []
+
+
+def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
+    """Return the adjusted p of each test that has draws."""
+    return [
+        Score(
+            "p_of_drop",
+            p,
+            len(examples.ids),
+            {"cut": one.cut},
+            unit="probability",
+            higher_is_better=False,
+            no_chance="a p-value: evidence against random heads is p <= 0.05",
+        )
+        for one, p in zip(ranked, adjusted(ranked), strict=True)
+        if one.random
+    ]
+
+
+def _windows(source: str, width: int, layers: int) -> list[Part]:
     if width > layers:
         raise SpecError(f"windows of {width} layers requested; the model has {layers}")
-
-    def blind(some: Sequence[int]) -> Cut:
-        return Cut(looks=tuple(Look(source, "image", (i, i + 1)) for i in some))
-
-    parts = []
-    for first in range(layers - width + 1):
-        own = tuple(range(first, first + width))
-        random = _samples(range(layers), own, draws, seed)
-        at: At = {"cut": f"{source} to image", "layer": first}
-        parts.append(Part(at, blind(own), [*map(blind, random)]))
-    return parts
-
-
-def _best(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> Part:
-    rng = np.random.default_rng(seed)
-    random = [_other_heads(best, heads, rng) for _ in range(draws)]
-    return Part({"cut": "best heads"}, Cut(heads=tuple(sorted(best))), random)
-
-
-def _other_heads(best: Sequence[Head], heads: Sequence[int], rng: np.random.Generator) -> Cut:
-    """Return equally many other heads, of the same layers if possible."""
-    left = [(layer, i) for layer, count in enumerate(heads) for i in range(count)]
-    left = [one for one in left if one not in best]
-    drawn, missing = list[Head](), 0
-    for layer, count in Counter(layer for layer, _ in best).items():
-        own = [one for one in left if one[0] == layer]
-        enough = len(own) >= count
-        drawn += _sample(own, count, rng) if enough else ()
-        missing += 0 if enough else count
-    drawn += _sample([one for one in left if one not in drawn], missing, rng)
-    return Cut(heads=tuple(sorted(drawn)))
-
-
-def _samples(
-    of: Sequence[Item], own: tuple[Item, ...], draws: int, seed: int
-) -> list[tuple[Item, ...]]:
-    """Return random samples as large as `own` that are not `own`; none if there is no other.
-
-    Samples for parts of the same size are nearly the same, so that few passes are needed.
-    """
-    rng, samples = np.random.default_rng(seed), list[tuple[Item, ...]]()
-    while len(own) < len(of) and len(samples) < draws:
-        sample = tuple(_sample(of, len(own), rng))
-        samples += [sample] if sample != own else []
-    return samples
-
-
-def _sample(of: Sequence[Item], count: int, rng: np.random.Generator) -> list[Item]:
-    """Return a random sample, in order."""
-    return [of[i] for i in sorted(rng.choice(len(of), count, replace=False).tolist())]
+    return [
+        Part(
+            {"cut": f"{source} to image", "layer": first},
+            Cut(looks=(Look(source, "image", (first, first + width)),)),
+        )
+        for first in range(layers - width + 1)
+    ]
 
 
 def _accuracy(choice: Choice, asks: Asks) -> Measured:
@@ -309,20 +463,22 @@ def _accuracy(choice: Choice, asks: Asks) -> Measured:
 
 def _refuse_shared(rows: Split, others: Split, name: str) -> None:
     """Raise DataError if heads would be ranked on a test image."""
-    name_of = "image" if "image" in others.columns else "picture"
-    first, second = ({*one[name_of].examples().digests} for one in (rows, others))
-    if first & second:
-        count = len(first & second)
+    if shared := {*_digests(rows)} & {*_digests(others)}:
+        count = len(shared)
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
 
 
-def _table(measured: Sequence[Measured]) -> Artifact:
+def _digests(rows: Split) -> Sequence[str]:
+    """Return what identifies the image of each row."""
+    return rows["image" if "image" in rows.columns else "picture"].examples().digests
+
+
+def _table(scores: Sequence[Score]) -> Artifact:
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
-    drops = [one.score for one in measured[1:]]
     columns = {
-        "cut": [str(one.at["cut"]) for one in drops],
-        "layer": pa.array([one.at.get("layer") for one in drops], pa.int64()),
-        "head": pa.array([one.at.get("head") for one in drops], pa.int64()),
+        "cut": [str(one.at["cut"]) for one in scores],
+        "layer": pa.array([one.at.get("layer") for one in scores], pa.int64()),
+        "head": pa.array([one.at.get("head") for one in scores], pa.int64()),
     }
-    return score_table(drops, columns)
+    return score_table(scores, columns)

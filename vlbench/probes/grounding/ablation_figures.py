@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from vlbench.drawing.layouts import entitle, grid, percent, seat_legend
 from vlbench.drawing.looks import CHANCE, Look, style
+from vlbench.probes.grounding.ablation import LEVEL
 from vlbench.results import Result
 
 # A row of the table of drops, and a function that reads columns of a table stored with a row of a
@@ -21,8 +22,8 @@ ReadTable = Callable[[Result, str, Sequence[str]], Sequence[Drop]]
 
 COLUMNS = ("metric", "cut", "layer", "head", "value", "low", "high")
 
-# Heads or layers whose interval of the drop beyond random parts excludes 0.
-TOLD = "different from random {} (95 %)"
+# The layer with the largest drop, if p among random heads is at most the level.
+TOLD = "p <= .05 among random heads"
 RING: Any = {"s": 26, "facecolors": "white", "edgecolors": "black", "linewidths": 1.2}
 
 
@@ -31,17 +32,17 @@ def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[st
     table = read_table(row, "drops", COLUMNS) if "drops" in row.artifacts else []
     heads = [one for one in table if one["cut"] == "head"]
     layers = [one for one in table if one["layer"] is not None and one["cut"] != "head"]
+    told = any(one["cut"] == "largest layer" and one["value"] <= LEVEL for one in table)
     named = f"{title}: {row.model}"
     figures = {"heads": _heat_map(heads, named)} if heads else {}
-    return figures | ({"layers": _curves(layers, named, look)} if layers else {})
+    return figures | ({"layers": _curves(layers, named, look, told=told)} if layers else {})
 
 
 def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
     """Return the drop of each head: rows are layers, the first at the bottom; columns are heads."""
-    own = [one for one in drops if one["metric"] == "drop"]
-    shape = (1 + max(one["layer"] for one in own), 1 + max(one["head"] for one in own))
+    shape = (1 + max(one["layer"] for one in drops), 1 + max(one["head"] for one in drops))
     values = np.full(shape, np.nan)
-    for one in own:
+    for one in drops:
         values[one["layer"], one["head"]] = one["value"]
     most = max(float(np.nanmax(np.abs(values))), 0.01)
     figure = Figure((max(4.0, 0.3 * shape[1] + 1.8), 0.3 * shape[0] + 1.2), layout="constrained")
@@ -52,38 +53,32 @@ def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
     bar = figure.colorbar(image, ax=panel, format=percent)
     bar.set_label("drop of accuracy (points)", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    told = [one for one in _told(drops) if one["head"] is not None]
-    ring = panel.scatter(
-        [one["head"] for one in told], [one["layer"] for one in told], **RING, clip_on=False
-    )
     panel.set(xlabel="head, from 0", ylabel="layer, from 0")
     _whole_numbers(panel)
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
     entitle(figure, title)
-    seat_legend(figure, [ring], [f"{TOLD.format('heads of its layer')}: {len(told)} of {len(own)}"])
     return figure
 
 
-def _curves(drops: Sequence[Drop], title: str, look: Look) -> Figure:
-    """Return the drop by the first ablated layer, with a panel per kind of part."""
+def _curves(drops: Sequence[Drop], title: str, look: Look, *, told: bool) -> Figure:
+    """Return the drop by the first ablated layer, with a panel per kind of part.
+
+    If `told`, the layer with the largest drop has a ring.
+    """
     kinds = list(dict.fromkeys(one["cut"] for one in drops))
     figure, panels = grid(len(kinds), (3.6, 2.6))
-    told = _told(drops)
     legend: dict[str, Any] = {}
     for panel, kind in zip(panels, kinds, strict=True):
         if panel is not panels[0]:
             panel.sharey(panels[0])
-        own = {o["layer"]: o for o in drops if o["cut"] == kind and o["metric"] == "drop"}
-        beyond = [o for o in drops if o["cut"] == kind and o["metric"] == "drop_beyond_random"]
-        places, values = [*own], [one["value"] for one in own.values()]
+        own = [one for one in drops if one["cut"] == kind]
+        places, values = ([one[name] for one in own] for name in ("layer", "value"))
         panel.plot(places, values, label="drop, with its 95 % interval", lw=1.2, **style(look))
-        low, high = ([one[end] for one in own.values()] for end in ("low", "high"))
+        low, high = ([one[end] for one in own] for end in ("low", "high"))
         panel.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-        random = [own[one["layer"]]["value"] - one["value"] for one in beyond]
-        panel.plot([one["layer"] for one in beyond], random, "k:", lw=1, label="random parts")
-        rings = [one["layer"] for one in told if one["cut"] == kind]
-        heights = [own[layer]["value"] for layer in rings]
-        panel.scatter(rings, heights, label=TOLD.format("parts"), zorder=3, **RING)
+        if told and kind == "layer":
+            largest = max(own, key=lambda one: one["value"])
+            panel.scatter(largest["layer"], largest["value"], label=TOLD, zorder=3, **RING)
         panel.axhline(0, **CHANCE)
         panel.set_title(kind, fontsize=9)
         panel.set_xlabel("layer, from 0" if kind == "layer" else "first layer, from 0", fontsize=8)
@@ -94,13 +89,6 @@ def _curves(drops: Sequence[Drop], title: str, look: Look) -> Figure:
     entitle(figure, title)
     seat_legend(figure, [*legend.values()], [*legend])
     return figure
-
-
-def _told(drops: Sequence[Drop]) -> list[Drop]:
-    """Return the drops beyond random parts whose interval excludes 0."""
-    beyond = [one for one in drops if one["metric"] == "drop_beyond_random"]
-    known = [one for one in beyond if one["low"] is not None]
-    return [one for one in known if one["low"] > 0 or one["high"] < 0]
 
 
 def _whole_numbers(panel: Axes) -> None:
