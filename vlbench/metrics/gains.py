@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from vlbench.metrics.intervals import ROUNDING, Estimate, Floats, clustered_ratio
-from vlbench.metrics.items import Examples, Measured
+from vlbench.errors import TooFewRows
+from vlbench.metrics.intervals import (
+    ROUNDING,
+    Estimate,
+    Floats,
+    clustered_ratio,
+    plain_ends,
+    student_quantile,
+    variance_of_mean,
+)
+from vlbench.metrics.items import Examples, Measured, trials
 from vlbench.results import Score
 
 # Floors of a prompted model: with the image of another cluster, and with the text only.
