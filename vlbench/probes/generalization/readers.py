@@ -1,7 +1,7 @@
 """Readers of classes: linear probes and small networks with one hidden layer, on any features.
 
 A linear reader is the optimum that `transfer` finds by L-BFGS. A nonlinear reader is scikit-learn's
-MLPClassifier: 64 units, ReLU, at most 200 iterations of L-BFGS from weights drawn with seed 0. Each is tried
+MLPClassifier: 64 units, ReLU, 50 iterations of L-BFGS from weights drawn with seed 0. Each is tried
 with two weight decays. `choose_reader` takes the reader with the highest accuracy on held-out train
 rows; of equally good readers the first.
 
@@ -41,7 +41,7 @@ SPLITS = ("train", "test")
 STRONGER = 100
 
 # Units and iterations of a nonlinear reader.
-UNITS, ITERATIONS = 64, 200
+UNITS, ITERATIONS = 64, 50
 
 # Readers are chosen by training on at most this many rows.
 MOST = 5000
