@@ -12,6 +12,7 @@ from measuring import Against, compare
 from torch import Tensor
 
 from vlbench.data.records import Column, Data, Split, value_column
+from vlbench.metrics.scores import scored
 from vlbench.probes.generalization.few_shot import few_shot
 
 IMAGES, WIDTH, CLASSES, SHOTS, TRIALS = 10_000, 2_048, 100, [1, 5, 10], 10
@@ -47,7 +48,7 @@ def main() -> None:
             features @ means
 
     def probe() -> None:
-        few_shot(model, data, engine, shots=SHOTS, trials=TRIALS)
+        scored(few_shot(model, data, engine, shots=SHOTS, trials=TRIALS))
 
     products()
     compare(Against("few_shot", "its matrix products", 1.5), probe, products, ROUNDS)

@@ -35,6 +35,7 @@ from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, DataError, SpecError, UnknownNameError, unknown
 from vlbench.files import default_cache, temporary_folder, write_whole
+from vlbench.metrics.scores import scored
 from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
@@ -391,7 +392,7 @@ def probe(
     except Misfit as error:
         raise SpecError(f"{name}: {error}") from error
     with single_thread():
-        outcome: Outcome = function(Vectors(), data, VectorEngine(), **arguments)
+        outcome: Outcome = scored(function(Vectors(), data, VectorEngine(), **arguments))
     return outcome
 
 

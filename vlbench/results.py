@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # reading a board must not cost the import of torch
     import pyarrow as pa
     import torch
 
+    from vlbench.metrics.items import Items
+
     Artifact: TypeAlias = torch.Tensor | pa.Table | Path
 else:
     Artifact = Any
@@ -202,17 +204,20 @@ def gain_range(limits: Range) -> Range:
 class Outcome:
     """What a probe returns: scores, counts, artifacts to save, notes for the reader, and items.
 
-    `items` has the credit of each example behind the scores that are means over examples.
+    `metrics` has the items of each metric that is a mean over items, of which the harness makes the
+    scores (`vlbench.metrics.scores`). `scores` are finished: for what is no mean of items. `items`
+    has the credit of each example behind finished scores.
     `asked_by` is how a model that can be prompted in several ways was prompted: by similarity,
     score, likelihood, letter or words.
     """
 
-    scores: Sequence[Score]
+    scores: Sequence[Score] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     notes: Sequence[str] = ()
     items: pa.Table | None = None
     asked_by: str = ""
+    metrics: Sequence[Items] = ()
 
     def __post_init__(self) -> None:
         """Reject values that a board cannot contain."""

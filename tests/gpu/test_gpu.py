@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scoring import with_scores
 from torch import nn
 
 from vlbench.data.records import Column, Data, Split, value_column
@@ -11,9 +12,11 @@ from vlbench.engine import Engine, devices
 from vlbench.engine.devices import ComputeSettings, loader_workers
 from vlbench.engine.passes import _load, _Preprocessed
 from vlbench.engine.tuning import SIZES, tune
-from vlbench.probes.generalization.few_shot import few_shot
+from vlbench.probes.generalization import few_shot as few_shot_probe
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.rpgd import Descent
+
+few_shot = with_scores(few_shot_probe.few_shot)
 
 CPU = torch.device("cpu")
 CLASSES, SIDE = 4, 24

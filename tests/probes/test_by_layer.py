@@ -7,6 +7,7 @@ import pytest
 import torch
 from fakes import ConstantModel, Reader, labelled_images
 from scipy.special import ndtri
+from scoring import with_scores
 
 from vlbench.boards.joins import compare, items_of
 from vlbench.data.records import Data, Split, overlaps, value_column
@@ -15,14 +16,17 @@ from vlbench.errors import CannotDo, UnknownNameError
 from vlbench.metrics.intervals import mean_of_trials
 from vlbench.metrics.items import Measured, outcome_of
 from vlbench.probes.by_layer import hold_out, layered
+from vlbench.probes.generalization import few_shot as few_shot_probe
+from vlbench.probes.generalization import knn as knn_probe
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.description_length import OnlineCoding, description_length
-from vlbench.probes.generalization.few_shot import few_shot
-from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import PAPER_TRAINING
 from vlbench.probes.generalization.rsa import rsa
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.results import Score
+
+few_shot = with_scores(few_shot_probe.few_shot)
+knn = with_scores(knn_probe.knn)
 
 HALVES = OnlineCoding(percent=[50, 100], seeds=1)
 

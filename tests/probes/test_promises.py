@@ -25,6 +25,7 @@ from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
 from vlbench.errors import VlbenchError
 from vlbench.metrics.copies import counting_copies_once
+from vlbench.metrics.scores import scored
 
 # What a model gives of each example: a row of a tensor, or one of these parts of what is listed.
 PARTS = {
@@ -93,7 +94,7 @@ def ask(line, world):
 
     def run(model=None, data=None, engine=None):
         asked = model or world.model, data or world.data, engine or Engine.for_tests()
-        return line.probe(*asked, **world.params)
+        return scored(line.probe(*asked, **world.params))
 
     return run
 
@@ -319,7 +320,9 @@ def scores_of_all(processes, folder, batch_size):
             world = line.world(own, patch)
             settings = ComputeSettings(torch.device("cpu"), batch_size=batch_size)
             engine = Engine(settings, processes=processes)
-            found[str(line)] = values(line.probe(world.model, world.data, engine, **world.params))
+            found[str(line)] = values(
+                scored(line.probe(world.model, world.data, engine, **world.params))
+            )
     return found
 
 

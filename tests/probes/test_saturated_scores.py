@@ -5,6 +5,7 @@ import torch
 from caption_world import Taste, right_nouns, world
 from fakes import PlantedFeatures, labelled_images, planted_image
 from foil_fakes import Sees, foil_rows, twin_rows
+from scoring import with_scores
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
@@ -13,9 +14,11 @@ from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.matching import preference
 from vlbench.probes.captioning.pairwise import Share, compare_texts
-from vlbench.probes.generalization.classification import classification
+from vlbench.probes.generalization import classification as classification_probe
 from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.retrieval import retrieval_in_pools
+
+classification = with_scores(classification_probe.classification)
 
 MARGINS = [0, 16, 60]
 DATA = {"foils": foil_rows(), "twins": twin_rows()}

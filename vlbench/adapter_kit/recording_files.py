@@ -14,7 +14,6 @@ from vlbench.capabilities import NoAnswer
 from vlbench.data.coco_files import first_repeated, read_text, sound_text
 from vlbench.data.formats.archives import open_zip
 from vlbench.data.names import normal_form
-from vlbench.data.table import column_names, read_cells
 from vlbench.errors import DataError, SpecError, counted, unknown
 from vlbench.files import MOST_ANNOTATIONS
 from vlbench.metrics.parsing import MOST_TEXT
@@ -156,6 +155,8 @@ def _entry(entry: Mapping[str, Any], order: tuple[int, ...], file: str) -> Recor
 
 def _table(file: Path, columns: Columns) -> Iterator[Record]:
     """Yield the answers of a CSV or Parquet table, read as any table of one's own."""
+    from vlbench.data.table import column_names, read_cells  # noqa: PLC0415 - imports pyarrow
+
     there = {normal_form(name) for name in column_names(file, file.name)}
     wanted = [normal_form(name) for name in _wanted(columns)]
     more = [name for name in _described(columns) if name in there and name not in wanted]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from vlbench.results import ITEM_COLUMNS, Artifact, Outcome, Score
+
+if TYPE_CHECKING:  # reading a board must not cost the import of torch
+    from vlbench.metrics.ranking import Choice
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -82,6 +85,53 @@ class Answers(NamedTuple):
         tied = used < 0
         chosen, right = numbers.reshape(both.shape) - tied.sum()
         return Answers([self.names[i] for i in used[~tied].tolist()], chosen, right)
+
+
+class Options(NamedTuple):
+    """What could be chosen for each of N examples, and what is right.
+
+    `right` int [N] are places in `names`, which is empty if a choice has no single answer, such as
+    five guesses. `chance` is how often guessing is right: one number, or [N]. `majority` has, by
+    name, the score of always choosing what is right most often.
+    """
+
+    names: Sequence[str]
+    right: ArrayLike
+    chance: ArrayLike
+    majority: Mapping[str, float] = {}
+
+
+def class_options(classes: Sequence[str], right: ArrayLike, guesses: int = 1) -> Options:
+    """Return the options of images of classes; `right` int [N], and `guesses` are for each image.
+
+    Example:
+        >>> options = class_options(["cat", "dog", "fox", "hen"], [0, 0, 0, 1])
+        >>> options.chance, options.majority
+        (0.25, {'majority_class': 0.75})
+    """
+    label = np.asarray(right)
+    common = np.sort(np.bincount(label, minlength=len(classes)))[-guesses:]
+    floor = "majority_class" if guesses == 1 else "majority_classes"
+    names = classes if guesses == 1 else ()
+    return Options(names, label, guesses / len(classes), {floor: int(common.sum()) / len(label)})
+
+
+class Items(NamedTuple):
+    """One metric: what was chosen for each of N examples, of which the harness makes the score.
+
+    `choice` is [N], or [T, N] in T trials (see `vlbench.metrics.ranking.Choice`). `floors` are, by
+    name, numbers or choices of a rule on the same examples. `random` is what would be other in
+    another experiment, and so what the interval is over: the items alone, or the items and random
+    trials or training seeds.
+    """
+
+    metric: str
+    choice: Choice
+    examples: Examples
+    options: Options
+    floors: Mapping[str, Choice | float] = {}
+    at: Mapping[str, Any] = {}
+    random: Literal["items", "trials", "seeds"] = "items"
 
 
 def answers_among(

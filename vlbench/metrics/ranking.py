@@ -44,6 +44,12 @@ class Choice(NamedTuple):
     chosen: Tensor
 
 
+def without_answer(credit: Tensor) -> Choice:
+    """Return credit [N] as choices that have no single answer, such as five guesses each."""
+    none = torch.full(credit.shape, -1)
+    return Choice(credit, none > 0, none)
+
+
 def tie_margin(compared: Tensor, scale: Tensor, *, log_odds: bool) -> Tensor:
     """Return the distance from `compared` within which other scores are tied with it.
 

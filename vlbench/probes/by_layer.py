@@ -28,6 +28,7 @@ from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
 from vlbench.errors import TooFewRows
 from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.items import credit_of, groups_of, has_items, items_as, join_items, under
+from vlbench.metrics.scores import scored
 from vlbench.results import Outcome, Score
 
 # The layers that a task lists.
@@ -105,7 +106,7 @@ def layered(
                 outcomes = dict[str, Outcome]()
                 for name in names:
                     at = layers.engine_at(name)
-                    outcomes[name] = probe(model, data, at, **options)
+                    outcomes[name] = scored(probe(model, data, at, **options))
                     engine.trained = engine.trained or at.trained
                 return outcomes
 

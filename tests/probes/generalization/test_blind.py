@@ -5,6 +5,7 @@ import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, labelled_images
 from PIL import Image
+from scoring import with_scores
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import NearestCentroid
 
@@ -13,10 +14,12 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
+from vlbench.probes.generalization import few_shot as few_shot_probe
 from vlbench.probes.generalization.blind import blind_features, nearest_mean_accuracy
-from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.transfer import transfer
+
+few_shot = with_scores(few_shot_probe.few_shot)
 
 COLOURS = ("red", "green", "blue")
 ENGINE = Engine.for_tests()

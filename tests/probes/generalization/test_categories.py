@@ -5,23 +5,26 @@ from functools import partial
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, Reader, labelled_images, labels_in, numbers_in
+from scoring import with_scores
 from torch.nn.functional import one_hot
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import TooFewRows
+from vlbench.probes.generalization import few_shot as few_shot_probe
 from vlbench.probes.generalization.categories import (
     guess_score,
     in_parts,
     of_classes,
 )
 from vlbench.probes.generalization.clustering import clustering
-from vlbench.probes.generalization.few_shot import few_shot
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.robustness import robustness
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.results import Outcome, Score
+
+few_shot = with_scores(few_shot_probe.few_shot)
 
 NAMES = ["dog", "bird", "fish", "car", "boat"]
 PARTS = {"seen": ["dog", "bird", "car"], "held_out": ["fish", "boat"]}

@@ -3,12 +3,15 @@
 import pytest
 import torch
 from fakes import ReadsTheLabel, labelled_images
+from scoring import with_scores
 
 from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
-from vlbench.probes.generalization.classification import classification
+from vlbench.probes.generalization import classification as classification_probe
 from vlbench.probes.generalization.robustness import robustness
+
+classification = with_scores(classification_probe.classification)
 
 # As folders are read, by their text, and in their order as numbers.
 AS_TEXT = ["0", "1", "10", "11", *"23456789"]

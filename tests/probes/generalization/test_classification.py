@@ -1,12 +1,15 @@
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
+from scoring import with_scores
 from sklearn.metrics import recall_score, top_k_accuracy_score
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo
-from vlbench.probes.generalization.classification import classification
+from vlbench.probes.generalization import classification as classification_probe
+
+classification = with_scores(classification_probe.classification)
 
 PER_CLASS = [3, 7, 5, 2, 4, 9, 1]
 

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images, numbers_in
+from scoring import with_scores
 from sklearn.neighbors import NearestCentroid
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.generalization.few_shot import few_shot
+from vlbench.probes.generalization import few_shot as few_shot_probe
+
+few_shot = with_scores(few_shot_probe.few_shot)
 
 RULES = ["accuracy", "accuracy_cosine", "accuracy_euclidean"]
 

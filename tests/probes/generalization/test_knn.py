@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 import torch
 from fakes import PlantedFeatures, ReadsTheLabel, labelled_images
+from scoring import with_scores
 from sklearn.neighbors import KNeighborsClassifier
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
-from vlbench.probes.generalization.knn import knn
+from vlbench.probes.generalization import knn as knn_probe
+
+knn = with_scores(knn_probe.knn)
 
 
 def probe(model, data, **params):

@@ -1,16 +1,19 @@
 import pytest
 import torch
 from fakes import PlantedFeatures, Reader, labelled_images, numbers_in
+from scoring import with_scores
 
 from vlbench.data.records import labels
 from vlbench.engine import Engine
 from vlbench.engine.engine import KnownModel
 from vlbench.errors import CannotDo, TooFewRows, WeightsError
-from vlbench.probes.generalization.knn import knn
+from vlbench.probes.generalization import knn as knn_probe
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.readout import SCORES, readout
 from vlbench.probes.generalization.transfer import transfer
 from vlbench.probes.generalization.zero_shot import class_scores, zero_shot
+
+knn = with_scores(knn_probe.knn)
 
 CLASSES, EACH, WIDTH = 4, 75, 16
 DATA = labelled_images(*[EACH] * CLASSES)

@@ -24,6 +24,7 @@ from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.intervals import mean_of_seeds, wilson
 from vlbench.metrics.items import Answers, Measured, join_items, trials, under
 from vlbench.metrics.ranking import Choice
+from vlbench.metrics.scores import scored
 from vlbench.probes.by_layer import with_option
 from vlbench.results import At, Outcome, Score
 
@@ -58,7 +59,7 @@ def in_parts(
     _require_once([name for names in parts.values() for name in names])
     # All parts are checked before the model runs on the first.
     separate = {part: of_classes(data, names) for part, names in parts.items()}
-    outcomes = {part: probe(rows) for part, rows in separate.items()}
+    outcomes = {part: scored(probe(rows)) for part, rows in separate.items()}
     counts: Counter[str] = Counter()
     for outcome in outcomes.values():
         counts.update({"choices": outcome.counts.get("n", 0)} | dict(outcome.counts))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-from torch import Tensor
 
 from vlbench.capabilities import Classifier
 from vlbench.data.records import TestRows, labels, require_classes
 from vlbench.engine import Engine
-from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.ranking import choose, credit_among
-from vlbench.probes.generalization.categories import GUESSES, measured_guesses, of_classes
+from vlbench.metrics.items import Items, class_options
+from vlbench.metrics.ranking import choose, credit_among, without_answer
+from vlbench.metrics.scores import class_scores
+from vlbench.probes.generalization.categories import GUESSES, of_classes
 from vlbench.probes.generalization.class_pairs import pair_classes
-from vlbench.results import Outcome, Score
+from vlbench.results import Outcome
 
 # With more classes than this, the accuracy per class is not scored, to keep boards small.
 MOST_CLASSES = 100
@@ -45,26 +42,11 @@ def classification(
     pairs = pair_classes(model, data, logits)
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
-    first = choose(logits, right, log_odds=True)
-    top5 = credit_among(logits, right, GUESSES, log_odds=True)
-    measured = measured_guesses({"accuracy": first}, top5, test, names)
-    if len(names) <= MOST_CLASSES:
-        measured += map(Measured, _each_class(first.credit, right, names))
-    counts = {"n": len(right), "ties": int(first.tied.sum())}
-    return outcome_of(measured, counts, [pairs.note] if pairs.note else [])
-
-
-def _each_class(credit: Tensor, right: Tensor, names: Sequence[str]) -> list[Score]:
-    """Return the accuracy of each class that has an image."""
-    own = [credit[right == number] for number in range(len(names))]
-    return [
-        Score(
-            metric="class_accuracy",
-            at={"class": name},
-            n=len(one),
-            chance=1 / len(names),
-            **wilson(float(one.sum()), len(one))._asdict(),
-        )
-        for name, one in zip(names, own, strict=True)
-        if len(one)
-    ]
+    examples, first = test["image"].examples(), choose(logits, right, log_odds=True)
+    own = Items("accuracy", first, examples, class_options(names, right))
+    metrics = [own]
+    if len(names) > GUESSES:
+        five = without_answer(credit_among(logits, right, GUESSES, log_odds=True))
+        metrics.append(Items("accuracy_top5", five, examples, class_options(names, right, GUESSES)))
+    each = class_scores(own) if len(names) <= MOST_CLASSES else []
+    return Outcome(metrics=metrics, scores=each, notes=[pairs.note] if pairs.note else [])

@@ -22,13 +22,12 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Data, TrainAndTestRows, fewest_rows, labels, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.intervals import mean_of_trials
-from vlbench.metrics.items import Answers, Measured, outcome_of
+from vlbench.metrics.items import Items, class_options
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.blind import blind_features, with_floors
+from vlbench.probes.generalization.blind import blind_features
 from vlbench.probes.generalization.categories import parted
-from vlbench.results import Outcome, Positive, Score
+from vlbench.results import Outcome, Positive
 
 RULES = ("accuracy", "accuracy_cosine", "accuracy_euclidean")
 
@@ -77,51 +76,36 @@ def few_shot(
     features = {
         k: engine.features(model.encode_images, rows["image"]) for k, rows in splits.items()
     }
-    outcome = _outcome(features, examples, shots, data)
+    metrics = _metrics(features, examples, shots, data)
     blind = {
-        name: _outcome(blind_features(splits, column, engine), examples, shots, data)
+        name: _metrics(blind_features(splits, column, engine), examples, shots, data)
         for name, column in (floors or {}).items()
     }
-    return with_floors(outcome, blind)
+    for i, one in enumerate(metrics):
+        own = {name: of_rule[i].choice for name, of_rule in blind.items()}
+        metrics[i] = one._replace(floors=own)
+    return Outcome(metrics=metrics)
 
 
-def _outcome(
+def _metrics(
     features: dict[str, Tensor], examples: Tensor, shots: Sequence[int], data: Data
-) -> Outcome:
-    """Return the accuracies from features of the test images and of the drawn train images.
+) -> list[Items]:
+    """Return the choices from features of the test images and of the drawn train images.
 
     `examples` int64 [trials, C, shots] are places among the drawn train images.
     """
-    test, trials = data.splits["test"], len(examples)
+    test = data.splits["test"]
     support, queries = (normalise(features[split]) for split in ("train", "test"))
-    lengths = queries.norm(dim=1)
-    right = torch.from_numpy(labels(test))
-    majority = int(right.bincount().amax()) / len(right)
-    measured, ties = [], 0
-    tested = test["image"].examples()
+    lengths, right = queries.norm(dim=1), torch.from_numpy(labels(test))
+    tested, options = test["image"].examples(), class_options(data.classes, right)
+    metrics = []
     for n in shots:
-        credit = np.empty((len(RULES), trials, len(right)))
-        chosen = np.empty(credit.shape, np.int64)
-        for trial, rows in enumerate(examples):
-            means = support[rows[:, :n]].mean(1)
-            by_rule = _classify(queries, lengths, means, right)
-            for rule, choice in enumerate(by_rule):
-                credit[rule, trial], chosen[rule, trial] = choice.credit, choice.chosen
-            ties += int(by_rule[0].tied.sum())
-        for metric, part, said in zip(RULES, credit, chosen, strict=True):
-            score = Score(
-                metric=metric,
-                at={"shots": n},
-                n=len(right),
-                chance=1 / len(data.classes),
-                floors={"majority_class": majority},
-                draws=part.mean(1).tolist(),
-                **mean_of_trials(part)._asdict(),
-            )
-            measured.append(Measured(score, tested, part, Answers(data.classes, said, right)))
-    choices = len(shots) * trials * len(right)
-    counts = {"n": len(right), "ties": ties, "choices": choices}
-    return outcome_of(measured, counts)
+        means = (support[rows[:, :n]].mean(1) for rows in examples)
+        trials = [_classify(queries, lengths, one, right) for one in means]
+        for rule, choices in zip(RULES, zip(*trials, strict=True), strict=True):
+            choice = Choice(*(torch.stack(parts) for parts in zip(*choices, strict=True)))
+            metrics.append(Items(rule, choice, tested, options, at={"shots": n}, random="trials"))
+    return metrics
 
 
 def _draw(

@@ -16,10 +16,10 @@ from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import TrainAndTestRows, require_classes
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.items import outcome_of
+from vlbench.metrics.items import Items, class_options
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, join_choices
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.categories import measured_choice, parted
+from vlbench.probes.generalization.categories import parted
 from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
@@ -86,13 +86,13 @@ def knn(
         pairs = zip(votes, scale, strict=True)
         parts.append([choose(of_k, label, scale=magnitude) for of_k, magnitude in pairs])
     choices = [join_choices(of_k) for of_k in zip(*parts, strict=True)]
-    measured = [
-        measured_choice("accuracy", choice, data.splits["test"], data.classes, at={"k": n})
+    examples = data.splits["test"]["image"].examples()
+    options = class_options(data.classes, right)
+    metrics = [
+        Items("accuracy", choice, examples, options, at={"k": n})
         for n, choice in zip(k, choices, strict=True)
     ]
-    ties = sum(int(choice.tied.sum()) for choice in choices)
-    counts = {"n": len(right), "ties": ties, "choices": len(k) * len(right)}
-    return outcome_of(measured, counts, [EQUAL_FEATURES_NOTE] if equal else [])
+    return Outcome(metrics=metrics, notes=[EQUAL_FEATURES_NOTE] if equal else [])
 
 
 def _votes(

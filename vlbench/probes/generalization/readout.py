@@ -44,7 +44,7 @@ any features. `description_length` measures the code length of such labels.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -78,8 +78,9 @@ from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import wilson
-from vlbench.metrics.items import Examples, Measured, items_as, join_items, outcome_of, under
+from vlbench.metrics.items import Examples, Items, Measured, join_items, outcome_of
 from vlbench.metrics.ranking import Choice, choose
+from vlbench.metrics.scores import scored
 from vlbench.probes.by_layer import FEW
 from vlbench.probes.generalization.categories import measured_choice
 from vlbench.probes.generalization.knn import knn
@@ -316,11 +317,11 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
         *_lost(setting, network, read_at, examples),
     ]
     outcome = outcome_of(measured, {"n": len(right), "ties": int(said.tied.sum())})
-    near = [_read_knn(knn(model, data, at, k=[k]), name) for name, at in network.engines.items()]
+    near = scored(Outcome(metrics=[*_read_knn(model, data, network, k)]))
     return replace(
         outcome,
-        scores=[*outcome.scores, *(score for own in near for score in own.scores)],
-        items=join_items([own.items for own in [outcome, *near] if own.items is not None]),
+        scores=[*outcome.scores, *near.scores],
+        items=join_items([own.items for own in (outcome, near) if own.items is not None]),
         notes=[
             _verdict(gap.score, beyond.score, conditional.layer),
             *_notes(conditional, by_layer, setting),
@@ -485,13 +486,11 @@ def _lost(
     return [gain("read_lost", *credit, examples, {"layer": layer})]
 
 
-def _read_knn(outcome: Outcome, layer: str) -> Outcome:
-    """Return the accuracy of `knn` at a layer as `read_knn`."""
-    (score,) = outcome.scores
-    assert outcome.items is not None
-    items = items_as(outcome.items, score.metric, score.at, "read_knn")
-    renamed = replace(score, metric="read_knn", at={"layer": layer, **score.at})
-    return Outcome([renamed], items=under(items, {"layer": layer}))
+def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iterator[Items]:
+    """Yield the choices of `knn` at each layer as `read_knn`."""
+    for layer, at in network.engines.items():
+        for one in knn(model, data, at, k=[k]).metrics:
+            yield one._replace(metric="read_knn", at={"layer": layer, **one.at})
 
 
 def _verdict(gap: Score, beyond: Score, layer: str) -> str:
