@@ -18,15 +18,16 @@ from vlbench.metrics.items import Measured, outcome_of
 from vlbench.probes.by_layer import hold_out, layered
 from vlbench.probes.generalization import few_shot as few_shot_probe
 from vlbench.probes.generalization import knn as knn_probe
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.description_length import OnlineCoding, description_length
 from vlbench.probes.generalization.linear import PAPER_TRAINING
 from vlbench.probes.generalization.rsa import rsa
-from vlbench.probes.generalization.transfer import transfer
 from vlbench.results import Score
 
 few_shot = with_scores(few_shot_probe.few_shot)
 knn = with_scores(knn_probe.knn)
+transfer = with_scores(transfer_probe.transfer)
 
 HALVES = OnlineCoding(percent=[50, 100], seeds=1)
 

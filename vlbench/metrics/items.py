@@ -91,13 +91,14 @@ class Options(NamedTuple):
     """What could be chosen for each of N examples, and what is right.
 
     `right` int [N] are places in `names`, which is empty if a choice has no single answer, such as
-    five guesses. `chance` is how often guessing is right: one number, or [N]. `majority` has, by
+    five guesses. `chance` is how often guessing is right: one number, or [N]; None if chance is no
+    reference. `majority` has, by
     name, the score of always choosing what is right most often.
     """
 
     names: Sequence[str]
     right: ArrayLike
-    chance: ArrayLike
+    chance: ArrayLike | None
     majority: Mapping[str, float] = {}
 
 

@@ -20,7 +20,7 @@ from vlbench.metrics.intervals import (
     mean_of_trials,
     wilson,
 )
-from vlbench.metrics.items import Answers, Items, item_table, join_items
+from vlbench.metrics.items import Answers, Items, Measured, join_items, outcome_of
 from vlbench.results import Outcome, Score
 
 
@@ -32,13 +32,13 @@ def scored(outcome: Outcome) -> Outcome:
     """
     if not outcome.metrics:
         return outcome
-    tables = [items_of(one) for one in outcome.metrics]
+    found = outcome_of([measure_items(one) for one in outcome.metrics])
     return replace(
         outcome,
         metrics=(),
-        scores=[*map(score_of, outcome.metrics), *outcome.scores],
+        scores=[*found.scores, *outcome.scores],
         counts={**_counts(outcome.metrics), **outcome.counts},
-        items=join_items([*tables, *([] if outcome.items is None else [outcome.items])]),
+        items=join_items([one.items for one in (found, outcome) if one.items is not None]),
     )
 
 
@@ -73,6 +73,13 @@ def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
     return mean_of_trials(by_trial) if items.random == "trials" else mean_of_seeds(by_trial)
 
 
+def measure_items(items: Items) -> Measured:
+    """Return a metric's score with its items, for an outcome with scores of other kinds."""
+    options, choice = items.options, items.choice
+    said = Answers(options.names, choice.chosen.numpy(), options.right) if options.names else None
+    return Measured(score_of(items), items.examples, choice.credit.numpy(), said)
+
+
 def class_scores(items: Items) -> list[Score]:
     """Return the accuracy over the items of each class that has one, without their items.
 
@@ -102,15 +109,9 @@ def class_scores(items: Items) -> list[Score]:
     ]
 
 
-def _chance(items: Items) -> float:
-    return float(np.asarray(items.options.chance, np.float64).mean())
-
-
-def items_of(items: Items) -> Any:
-    """Return the table of items of a metric, a row for each example and trial."""
-    options, choice = items.options, items.choice
-    said = Answers(options.names, choice.chosen.numpy(), options.right) if options.names else None
-    return item_table(items.examples, items.metric, items.at, choice.credit.numpy(), said)
+def _chance(items: Items) -> float | None:
+    chance = items.options.chance
+    return None if chance is None else float(np.asarray(chance, np.float64).mean())
 
 
 def _counts(metrics: Any) -> Mapping[str, int]:

@@ -15,11 +15,12 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import DataError
 from vlbench.probes.generalization import few_shot as few_shot_probe
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.blind import blind_features, nearest_mean_accuracy
 from vlbench.probes.generalization.linear import LinearTraining
-from vlbench.probes.generalization.transfer import transfer
 
 few_shot = with_scores(few_shot_probe.few_shot)
+transfer = with_scores(transfer_probe.transfer)
 
 COLOURS = ("red", "green", "blue")
 ENGINE = Engine.for_tests()

@@ -13,18 +13,18 @@ from vlbench.engine import Engine
 from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import TooFewRows
 from vlbench.probes.generalization import few_shot as few_shot_probe
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.categories import (
-    guess_score,
     in_parts,
     of_classes,
 )
 from vlbench.probes.generalization.clustering import clustering
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.robustness import robustness
-from vlbench.probes.generalization.transfer import transfer
 from vlbench.results import Outcome, Score
 
 few_shot = with_scores(few_shot_probe.few_shot)
+transfer = with_scores(transfer_probe.transfer)
 
 NAMES = ["dog", "bird", "fish", "car", "boat"]
 PARTS = {"seen": ["dog", "bird", "car"], "held_out": ["fish", "boat"]}
@@ -189,12 +189,3 @@ def test_classes_that_make_no_problem_are_refused_before_anything_is_encoded(par
 def test_a_part_without_test_images_says_so(probe):
     with pytest.raises(TooFewRows, match="the test split has no image of fish, boat"):
         run(probe, ConstantModel(), images(test=[3, 3, 0, 3, 0]), categories=PARTS)
-
-
-def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
-    right = torch.tensor([0, 0, 0, 1, 1, 2])
-    credit = torch.tensor([1, 0.5, 0, 0, 0, 0], dtype=torch.float64)
-    one, two = (guess_score("accuracy", credit, right, 4, guesses) for guesses in (1, 2))
-    assert (one.value, one.n, one.chance) == (pytest.approx(0.25), 6, 0.25)
-    assert one.floors == {"majority_class": pytest.approx(1 / 2)}
-    assert (two.chance, two.floors) == (0.5, {"majority_classes": pytest.approx(5 / 6)})

@@ -8,12 +8,13 @@ from vlbench.engine import Engine
 from vlbench.engine.engine import KnownModel
 from vlbench.errors import CannotDo, TooFewRows, WeightsError
 from vlbench.probes.generalization import knn as knn_probe
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.probes.generalization.readout import SCORES, readout
-from vlbench.probes.generalization.transfer import transfer
 from vlbench.probes.generalization.zero_shot import class_scores, zero_shot
 
 knn = with_scores(knn_probe.knn)
+transfer = with_scores(transfer_probe.transfer)
 
 CLASSES, EACH, WIDTH = 4, 75, 16
 DATA = labelled_images(*[EACH] * CLASSES)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, Reader, ReadsTheLabel, labelled_images
 from PIL import Image
+from scoring import with_scores
 from sklearn.datasets import load_digits, make_blobs
 from tiny_joint import CPU, adapter
 from torchvision.transforms import v2
@@ -17,8 +18,11 @@ from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, UnknownNameError
 from vlbench.probes.generalization import linear
 from vlbench.probes.generalization import transfer as module
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.linear import LinearTraining, train_linear_probe
-from vlbench.probes.generalization.transfer import augment_images, augmented_features, transfer
+from vlbench.probes.generalization.transfer import augment_images, augmented_features
+
+transfer = with_scores(transfer_probe.transfer)
 
 FAST = {"learning_rate": 0.1, "epochs": 30}
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 from attack_fakes import Brightness, SmallNet, greys, noise
 from fakes import ReadsTheLabel, labelled_images
+from scoring import with_scores
 from torch import nn
 
 from vlbench.data.records import Data, labels
@@ -9,8 +10,8 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.rpgd import Attack, Descent
-from vlbench.probes.generalization.transfer import transfer
 from vlbench.probes.generalization.victims import (
     AttackRun,
     Batch,
@@ -18,6 +19,8 @@ from vlbench.probes.generalization.victims import (
     find_victim,
     pixels_of,
 )
+
+transfer = with_scores(transfer_probe.transfer)
 
 PIXELS = torch.rand(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
 

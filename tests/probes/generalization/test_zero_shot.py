@@ -461,7 +461,7 @@ def test_models_that_generate_are_asked_for_the_class(way):
 
 
 def test_a_model_that_never_names_a_class_is_an_error():
-    with pytest.raises(DataError, match="no reply names an option: 9 of 9 without exactly one of"):
+    with pytest.raises(DataError, match="no reply names an option: 9 of 9 name no single option"):
         zero_shot(Names(looks=False), labelled_images(1, 1, 1), Engine.for_tests(), asked="letter")
 
 

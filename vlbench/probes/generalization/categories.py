@@ -16,13 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.intervals import mean_of_seeds, wilson
-from vlbench.metrics.items import Answers, Measured, join_items, trials, under
+from vlbench.metrics.items import Answers, Items, Measured, class_options, join_items, under
 from vlbench.metrics.ranking import Choice
 from vlbench.metrics.scores import scored
 from vlbench.probes.by_layer import with_option
@@ -115,32 +113,25 @@ def _require_once(names: Sequence[str]) -> None:
         raise ValueError(f"categories: class '{twice[0]}' is named twice; name it once")
 
 
-def measured_accuracy(
+def class_items(
     metric: str,
     choices: Sequence[Choice],
-    data: Data,
-    split: str,
+    rows: Split,
+    classes: Sequence[str],
     *,
     at: At | None = None,
     floors: Mapping[str, float] | None = None,
-) -> Measured:
-    """Return the mean accuracy of several trainings' choices for the images of a split.
+) -> Items:
+    """Return the items of choices of classes for the images of rows, one choice for each training.
 
-    `floors` are added.
+    A single choice may be deterministic: its interval is over the images.
     """
-    rows = data.splits[split]
-    label = torch.from_numpy(labels(rows))
-    credit, chosen = (torch.stack([one[i] for one in choices]) for i in (0, 2))
-    score = Score(
-        metric=metric,
-        at=at or {},
-        n=len(label),
-        chance=1 / len(data.classes),
-        floors={"majority_class": int(label.bincount().amax()) / len(label), **(floors or {})},
-        draws=credit.mean(1).tolist() if len(credit) > 1 else [],
-        **mean_of_seeds(credit.numpy())._asdict(),
-    )
-    return measured_images(score, trials(credit), trials(chosen), rows, data.classes)
+    options = class_options(classes, labels(rows))
+    examples, known = rows["image"].examples(), floors or {}
+    if len(choices) == 1:
+        return Items(metric, choices[0], examples, options, known, at or {})
+    joined = Choice(*(torch.stack(parts) for parts in zip(*choices, strict=True)))
+    return Items(metric, joined, examples, options, known, at or {}, "seeds")
 
 
 def measured_images(
@@ -149,51 +140,3 @@ def measured_images(
     """Return a score with the credit, and the chosen class, of each image of rows."""
     answers = Answers(classes, chosen, labels(rows))
     return Measured(score, rows["image"].examples(), credit, answers)
-
-
-def measured_choice(
-    metric: str,
-    choice: Choice,
-    rows: Split,
-    classes: Sequence[str],
-    *,
-    at: At | None = None,
-    floors: Mapping[str, float] | None = None,
-) -> Measured:
-    """Return the accuracy of a choice of classes for the images of rows; `floors` are added."""
-    score = guess_score(metric, choice.credit, torch.from_numpy(labels(rows)), len(classes))
-    score = replace(score, at=at or {}, floors={**score.floors, **(floors or {})})
-    return measured_images(score, choice.credit, choice.chosen, rows, classes)
-
-
-def measured_guesses(
-    choices: Mapping[str, Choice], top5: Tensor, rows: Split, classes: Sequence[str]
-) -> list[Measured]:
-    """Return the accuracy of choices by metric, and of five guesses if there are more classes.
-
-    `top5` [N] is the credit of five guesses.
-    """
-    measured = [measured_choice(name, one, rows, classes) for name, one in choices.items()]
-    if len(classes) > GUESSES:
-        right = torch.from_numpy(labels(rows))
-        score = guess_score("accuracy_top5", top5, right, len(classes), GUESSES)
-        measured.append(Measured(score, rows["image"].examples(), top5))
-    return measured
-
-
-def guess_score(
-    metric: str, credit: Tensor, right: Tensor, classes: int, guesses: int = 1
-) -> Score:
-    """Return the mean credit [N] of `guesses` guesses each; `right` int64 [N] are right classes.
-
-    The floor is the score of always guessing the most common classes.
-    """
-    n, common = len(right), right.bincount(minlength=classes).topk(guesses).values
-    floor = "majority_class" if guesses == 1 else "majority_classes"
-    return Score(
-        metric=metric,
-        n=n,
-        chance=guesses / classes,
-        floors={floor: int(common.sum()) / n},
-        **wilson(float(credit.sum()), n)._asdict(),
-    )

@@ -40,8 +40,9 @@ from vlbench.metrics.probe_worth import (
     selectivity,
 )
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, require_finite
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.by_layer import layered
-from vlbench.probes.generalization.categories import measured_accuracy, parted
+from vlbench.probes.generalization.categories import class_items, parted
 from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
@@ -205,6 +206,7 @@ def _ends(n: int, percent: Sequence[float], classes: int) -> list[int]:
 def _measure(
     problem: Problem, data: Data, ends: Sequence[int], types: str | None, seeds: Sequence[int]
 ) -> list[Measured]:
+    test = data.splits["test"]
     sent = [_send(problem, ends, np.random.default_rng(seed)) for seed in seeds]
     # The probe trained on all images does not depend on the order.
     whole = problem.fit(problem.train, problem.label)
@@ -213,7 +215,9 @@ def _measure(
     return [
         *_code_lengths(sent, problem.classes, data, _clusters(problem, data, types)),
         *(
-            measured_accuracy("accuracy", of_end, data, "test", at={"train_images": end})
+            measure_items(
+                class_items("accuracy", of_end, test, data.classes, at={"train_images": end})
+            )
             for end, of_end in zip(ends, by_end, strict=True)
         ),
         *([_selectivity(problem, whole, data, types, seeds)] if types is not None else []),

@@ -80,9 +80,9 @@ from vlbench.metrics.gains import gain, gain_over_draws
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Examples, Items, Measured, join_items, outcome_of
 from vlbench.metrics.ranking import Choice, choose
-from vlbench.metrics.scores import scored
+from vlbench.metrics.scores import measure_items, scored
 from vlbench.probes.by_layer import FEW
-from vlbench.probes.generalization.categories import measured_choice
+from vlbench.probes.generalization.categories import class_items
 from vlbench.probes.generalization.knn import knn
 from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.readers import (
@@ -400,7 +400,7 @@ def _measure(
     def measure(
         metric: str, choice: Choice, own: Mapping[str, float] | None = None, **at: str
     ) -> Measured:
-        return measured_choice(metric, choice, test, data.classes, at=at, floors=own or {})
+        return measure_items(class_items(metric, [choice], test, data.classes, at=at, floors=own))
 
     return [
         measure("said", said),

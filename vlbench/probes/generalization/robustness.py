@@ -32,7 +32,9 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows, counted
 from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Measured, outcome_of
-from vlbench.probes.generalization.categories import guess_score, measured_images, of_classes
+from vlbench.metrics.ranking import Choice
+from vlbench.metrics.scores import measure_items
+from vlbench.probes.generalization.categories import class_items, measured_images, of_classes
 from vlbench.probes.generalization.rpgd import (
     ATTACKS,
     GOALS,
@@ -125,12 +127,11 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
             "attack"
         )
     predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
-    right = torch.from_numpy(labels(test))
-    accuracy = guess_score("clean_accuracy", clean.right, right, classes)
-    measured = [measured_images(accuracy, clean.right, clean.chosen, test, data.classes)]
+    own = Choice(clean.right, clean.tied, clean.chosen)
+    scores = [measure_items(class_items("clean_accuracy", [own], test, data.classes))]
     for one in attacks:
         after = predictions[one if one.epsilon else None]
-        measured += _successes(one, after, clean, test, data.classes)
+        scores += _successes(one, after, clean, test, data.classes)
     notes = victim.notes + ([] if has_gradient else [BLIND_NOTE.format(len(first))])
     tied = [one.tied for one in predictions.values()]
     counts = {
@@ -138,7 +139,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         "ties": sum(int(one.sum()) for one in tied),
         "choices": sum(map(len, tied)),
     }
-    return outcome_of(measured, counts, notes)
+    return outcome_of(scores, counts, notes)
 
 
 def _draw_sample(test: Split, sample: Sample | None) -> Split:

@@ -13,7 +13,7 @@ trained on shuffled labels, which can only memorise. Departure from the code: ev
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -28,11 +28,10 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.errors import require_known
-from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import all_equal
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.blind import blind_features
-from vlbench.probes.generalization.categories import measured_accuracy, parted
+from vlbench.probes.generalization.categories import class_items, parted
 from vlbench.probes.generalization.linear import (
     PAPER_TRAINING,
     LinearProbe,
@@ -163,7 +162,8 @@ def transfer(
         for name, column in (floors or {}).items()
     }
     name = "accuracy_augmented" if augment else "accuracy"
-    measured = [measured_accuracy(name, choices, data, "test", floors=blind)]
+    splits, classes = data.splits, data.classes
+    metrics = [class_items(name, choices, splits["test"], classes, floors=blind)]
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
         # A probe memorises, so that chance is no reference for accuracy on its training images.
@@ -174,14 +174,13 @@ def transfer(
             for one, label in zip(seeds, shuffled, strict=True)
         ]
         memory = {"shuffled_labels": float(torch.stack(remembered).mean())}
-        own = measured_accuracy("train_accuracy", fitted, data, "train", floors=memory)
-        measured.append(own._replace(score=replace(own.score, chance=None)))
+        own = class_items("train_accuracy", fitted, splits["train"], classes, floors=memory)
+        metrics.append(own._replace(options=own.options._replace(chance=None)))
     one = not equal and training.seeds == 1 and training.optimizer == "adam"
     short = not all(probe.get("converged", True) for probe in probes)
     notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, one), (NOT_CONVERGED, short)]
-    ties = sum(int(choice.tied.sum()) for choice in choices)
-    counts = {"n": len(test_label), "choices": len(choices) * len(test_label), "ties": ties}
-    return outcome_of(measured, counts, [note for note, holds in notes if holds])
+    counts = {"choices": len(choices) * len(test_label)}
+    return Outcome(metrics=metrics, counts=counts, notes=[note for note, holds in notes if holds])
 
 
 def _blind_accuracy(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -29,10 +28,8 @@ from vlbench.data.records import Data, labels
 from vlbench.data.word_files import read_pairs, read_questions
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
-from vlbench.metrics.items import Answers as ItemAnswers
-from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.ranking import Choice
-from vlbench.probes.generalization.categories import guess_score
+from vlbench.metrics.items import Items, Measured, class_options, outcome_of
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
     FrozenVectors,
@@ -105,10 +102,12 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     without, _ = _evaluate(keyed_vectors(read.words, unconstrained), tests, "_unconstrained")
     choice = nearest_words(visual.images, visual.vectors, visual.right)
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
-    score = _visual_word_accuracy(choice, shuffled, visual)
+    options = class_options(visual.words, visual.right)
+    options = options._replace(majority={"majority_word": options.majority["majority_class"]})
     named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
-    answers = ItemAnswers(visual.words, choice.chosen, visual.right)
-    measured += [*without, Measured(score, named, choice.credit, answers)]
+    floors = {"shuffled_labels": shuffled}
+    own = Items("visual_word_accuracy", choice, named, options, floors)
+    measured += [*without, measure_items(own)]
     sizes = _sizes(read, visual) | {
         "classes_without_word": len(
             {y for y, one in zip(label.tolist(), word, strict=True) if not one}
@@ -228,9 +227,3 @@ def _agreement(found: Agreement, suffix: str, pairs: str) -> list[Score]:
         for name, estimate in estimates.items()
         if estimate
     ]
-
-
-def _visual_word_accuracy(choice: Choice, shuffled: Choice, visual: VisualWords) -> Score:
-    score = guess_score("visual_word_accuracy", choice.credit, visual.right, len(visual.words))
-    majority, of_shuffled = score.floors["majority_class"], float(shuffled.credit.mean())
-    return replace(score, floors={"majority_word": majority, "shuffled_labels": of_shuffled})

@@ -47,11 +47,20 @@ from vlbench.engine.pair_scores import other_images
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import outcome_of
-from vlbench.metrics.ranking import TIED, Choice, all_equal, choose, credit_among, join_choices
+from vlbench.metrics.items import Items, class_options, outcome_of
+from vlbench.metrics.ranking import (
+    TIED,
+    Choice,
+    all_equal,
+    choose,
+    credit_among,
+    join_choices,
+    without_answer,
+)
 from vlbench.metrics.replies import judge
+from vlbench.metrics.scores import measure_items, scored
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
-from vlbench.probes.generalization.categories import GUESSES, measured_choice, measured_guesses
+from vlbench.probes.generalization.categories import GUESSES, class_items
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
 from vlbench.threads import threads_for
@@ -104,7 +113,7 @@ def zero_shot(
     if asked or not isinstance(model, DualEncoder | ImageTextScorer):
         outcome = _ask(model, data, engine, prompts, class_names, question, way_of(model, asked))
     else:
-        outcome = _zero_shot(model, data, engine, prompts, class_names)
+        outcome = scored(_zero_shot(model, data, engine, prompts, class_names))
     blind = {
         name: nearest_mean_accuracy(data.splits["test"], column, engine)
         for name, column in (floors or {}).items()
@@ -140,10 +149,14 @@ def _zero_shot(
         both = choose(scores, right, log_odds=log_odds), top5
         ranked = dict.fromkeys(("accuracy", "accuracy_scored"), both)
     choices = {metric: choice for metric, (choice, _) in ranked.items()}
-    measured = measured_guesses(choices, ranked["accuracy"][1], test, names)
-    counts = {"n": len(right), "ties": int(choices["accuracy"].tied.sum())}
-    found = outcome_of(measured, counts | count_truncated(model, texts), notes)
-    return replace(found, asked_by="similarity" if isinstance(model, DualEncoder) else "score")
+    metrics = [class_items(metric, [choice], test, names) for metric, choice in choices.items()]
+    if len(names) > GUESSES:
+        five, options = ranked["accuracy"][1], class_options(names, right, GUESSES)
+        several = without_answer(five)
+        metrics.append(Items("accuracy_top5", several, test["image"].examples(), options))
+    by = "similarity" if isinstance(model, DualEncoder) else "score"
+    counts = count_truncated(model, texts)
+    return Outcome(metrics=metrics, counts=counts, notes=notes, asked_by=by)
 
 
 def _vectors(
@@ -222,7 +235,7 @@ def _ask(
     own = judged.pop("")
     floors = {name: one.choice.credit for name, one in judged.items()}
     means = {name: float(floor.mean()) for name, floor in floors.items()}
-    said = measured_choice("accuracy", own.choice, test, names, floors=means)
+    said = measure_items(class_items("accuracy", [own.choice], test, names, floors=means))
     more = gains("accuracy", own.choice.credit, floors, test["image"].examples())
     counts = {"n": len(test), "ties": int(own.choice.tied.sum()), "unparsed": own.unparsed}
     notes = asker.notes_on(own) + ([] if asker.reads_text_alone else [CANNOT])

@@ -1,0 +1,88 @@
+"""Scores that the harness makes of items; values and floors by hand."""
+
+import pytest
+import torch
+
+from vlbench.metrics.intervals import clustered_mean, mean_of_seeds, mean_of_trials, wilson
+from vlbench.metrics.items import Examples, Items, class_options
+from vlbench.metrics.ranking import Choice, without_answer
+from vlbench.metrics.scores import measure_items, score_of, scored
+from vlbench.results import Outcome, Score
+
+RIGHT = [0, 0, 0, 1, 1, 2]
+EXAMPLES = Examples([*"abcdef"], [*"123456"])
+CREDIT = torch.tensor([1, 0.5, 0, 0, 0, 0], dtype=torch.float64)
+
+
+def choice(credit, chosen=None):
+    values = torch.as_tensor(credit, dtype=torch.float64)
+    said = torch.zeros(values.shape, dtype=torch.long) if chosen is None else torch.tensor(chosen)
+    return Choice(values, (values > 0) & (values < 1), said)
+
+
+def items(credit=CREDIT, guesses=1, **more):
+    return Items(
+        "accuracy", choice(credit), EXAMPLES, class_options([*"wxyz"], RIGHT, guesses), **more
+    )
+
+
+def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
+    one, two = (score_of(items(guesses=guesses)) for guesses in (1, 2))
+    assert (one.value, one.n, one.chance) == (pytest.approx(0.25), 6, 0.25)
+    assert one.floors == {"majority_class": pytest.approx(1 / 2)}
+    assert (two.chance, two.floors) == (0.5, {"majority_classes": pytest.approx(5 / 6)})
+
+
+def test_the_interval_is_over_what_is_random():
+    by_trial = torch.stack([CREDIT, CREDIT.flip(0), torch.ones(6, dtype=torch.float64)])
+    clustered = items()._replace(examples=EXAMPLES._replace(clusters=[*"aabbcc"]))
+    expected = {
+        "items": (items(), wilson(1.5, 6)),
+        "clusters": (clustered, clustered_mean(CREDIT.numpy(), [*"aabbcc"])),
+        "trials": (items(by_trial, random="trials"), mean_of_trials(by_trial.numpy())),
+        "seeds": (items(by_trial, random="seeds"), mean_of_seeds(by_trial.numpy())),
+    }
+    for name, (given, estimate) in expected.items():
+        score = score_of(given)
+        assert (score.value, score.stderr, score.ci95) == tuple(estimate), name
+
+
+def test_draws_are_the_means_of_trials_and_none_without_trials():
+    assert score_of(items()).draws == []
+    several = score_of(items(torch.stack([CREDIT, 1 - CREDIT]), random="trials"))
+    assert several.draws == pytest.approx([0.25, 0.75])
+
+
+def test_a_floor_is_a_number_or_the_choices_of_a_rule():
+    floors = {"number": 0.3, "rule": choice([1, 1, 0, 0, 0, 0])}
+    found = score_of(items(floors=floors)).floors
+    assert found == pytest.approx({"majority_class": 0.5, "number": 0.3, "rule": 1 / 3})
+
+
+def test_without_chance_a_score_has_none():
+    own = items()
+    assert score_of(own._replace(options=own.options._replace(chance=None))).chance is None
+
+
+def test_items_give_back_the_score_and_what_was_chosen():
+    own = Items("accuracy", choice([1, 0], [0, -1]), Examples(["a", "b"], ["1", "2"]),
+                class_options(["cat", "dog"], [0, 1]))  # fmt: skip
+    rows = measure_items(own).items.to_pylist()
+    assert [(row["credit"], row["prediction"], row["target"]) for row in rows] == [
+        (1.0, "cat", "cat"), (0.0, None, "dog"),
+    ]  # fmt: skip
+    none = own._replace(choice=without_answer(torch.tensor([1.0, 0.0])))
+    several = none._replace(options=class_options(["cat", "dog", "fox"], [0, 1], 2))
+    assert {row["target"] for row in measure_items(several).items.to_pylist()} == {None}
+
+
+def test_the_harness_scores_items_before_finished_scores_and_counts_ties():
+    more = items(torch.tensor([1, 0.5, 0.5, 0, 0, 0]), at={"k": 3})
+    last = Score("index", 0.5, 6)
+    found = scored(Outcome(metrics=[items(at={"k": 1}), more], scores=[last], counts={"odd": 1}))
+    assert [(s.metric, dict(s.at)) for s in found.scores] == [
+        ("accuracy", {"k": 1}), ("accuracy", {"k": 3}), ("index", {}),
+    ]  # fmt: skip
+    assert found.counts == {"n": 6, "ties": 3, "choices": 12, "odd": 1}
+    assert (found.metrics, len(found.items)) == ((), 12)
+    assert scored(found) == found
