@@ -229,7 +229,9 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
-        return log_odds(self._listed(content), *self._answers)
+        listed = self._listed(content)
+        self._tell_of_zeros(listed)
+        return log_odds(listed, *self._answers)
 
     def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
@@ -245,7 +247,6 @@ class OpenAiServer:
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
         self._known.keep(asked, listed)
-        self._tell_of_zeros(listed)
         return listed
 
     def _tell_of_zeros(self, listed: Sequence[tuple[str, float]]) -> None:

@@ -47,11 +47,11 @@ def as_vectors(features: Any) -> Tensor:
 
     Raises SpecError for complex numbers.
     """
-    if not isinstance(features, Tensor):
-        features = torch.from_numpy(np.asarray(features))
-    if features.is_complex():
+    is_tensor = isinstance(features, Tensor)
+    values: Tensor = features if is_tensor else torch.from_numpy(np.asarray(features))
+    if values.is_complex():
         raise SpecError("features must be real numbers, not complex")
-    return features.detach().to("cpu", torch.float32, copy=True)
+    return values.detach().to("cpu", torch.float32, copy=True)
 
 
 def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
