@@ -22,7 +22,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[1]
-TASKS = "few_shot_scenes,layers_few_shot_scenes,classification_scenes,transfer_scenes,zero_shot_scenes,robustness_digits"
+TASKS = (
+    "few_shot_scenes,layers_few_shot_scenes,classification_scenes,transfer_scenes,zero_shot_scenes,"
+    "robustness_digits"
+)
 MODELS = "raw-pixels,tiny-rn,tiny-clip,constant,random-scores"
 NEAR = 1e-9
 

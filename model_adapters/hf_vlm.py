@@ -26,9 +26,9 @@ from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
 from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, AskedImage, family
 from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
-from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
+from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts, TooLongError
 from vlbench.adapter_kit.vlm.stages import PROJECTED, Stages
-from vlbench.capabilities import OUTPUT, Cut, JointAttention, Parts, Picture
+from vlbench.capabilities import OUTPUT, Cut, JointAttention, NoAnswer, Parts, Picture
 from vlbench.errors import CannotDo, SpecError
 
 Implementation = Literal["auto", "eager", "sdpa", "flash_attention_2"]
@@ -77,7 +77,8 @@ class HfVlm(TextLayers):
         end_of_turn: whether the end of the turn counts as a token of an answer; if not, an
             answer is never less likely than a longer answer that begins with it.
         max_new_tokens: most tokens that `answer` writes.
-        text_limit: most tokens of a text; the rest is cut.
+        text_limit: most tokens of a text, whose rest is cut, and of a question, which is never cut:
+            a longer question is not answered, and its answers are not scored.
         size: side in pixels of the square that `preprocess` makes; None takes the vision
             encoder's, or 448 if it accepts any size.
         layer: layer of the language model that gives the vectors of texts: 0 the embeddings, -1 the
@@ -171,28 +172,36 @@ class HfVlm(TextLayers):
     ) -> Tensor:
         """Return the log-likelihood of each answer over the whole vocabulary, float32 [N].
 
-        It is the sum over its tokens, including the end of the turn with `end_of_turn`.
+        It is the sum over its tokens, including the end of the turn with `end_of_turn`. Raises
+        DataError for a question that is too long.
         """
         scores = torch.empty(len(answers), device=self._device)
         for image, prompts, places in self._by_picture(pictures):
             read = {answers[i]: prompts.answer(answers[i], ends=self._end_of_turn) for i in places}
-            asked = self._ask(prompts, image, [questions[i] for i in places])
-            asked.check_length(self._context, max(len(one.ids) for one in read.values()))
+            more = max(len(one.ids) for one in read.values())
+            asked = self._ask_whole(prompts, image, [questions[i] for i in places], more)
             logs = asked.answer_logs([(k, read[answers[i]]) for k, i in enumerate(places)])
             scores[places] = logs.float().to(self._device)
         return scores
 
     @torch.no_grad()
-    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
-        """Return the model's answer, decoded greedily, without special tokens."""
-        written: dict[int, list[int]] = {}
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str | NoAnswer]:
+        """Return the model's answer, decoded greedily, without special tokens.
+
+        A question that is too long has none.
+        """
+        answers: dict[int, str | NoAnswer] = {}
         for image, prompts, places in self._by_picture(pictures):
-            for i in places:
-                asked = self._ask(prompts, image, [questions[i]])
-                asked.check_length(self._context, self._max_new_tokens)
-                written[i] = asked.generate(self._max_new_tokens)
-        rows = [written[i] for i in range(len(questions))]
-        return list(self._prompts.tokenizer.batch_decode(rows, skip_special_tokens=True))
+            answers |= {i: self._write(prompts, image, questions[i]) for i in places}
+        return [answers[i] for i in range(len(questions))]
+
+    def _write(self, prompts: Prompts, image: Image | None, question: str) -> str | NoAnswer:
+        try:
+            asked = self._ask_whole(prompts, image, [question], self._max_new_tokens)
+        except TooLongError as error:
+            return NoAnswer("the question does not fit", str(error))
+        ids = asked.generate(self._max_new_tokens)
+        return str(prompts.tokenizer.decode(ids, skip_special_tokens=True))
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
         """Return the attention of each text token to each image token that has a position.
@@ -288,7 +297,8 @@ class HfVlm(TextLayers):
     ) -> Iterator[tuple[list[int], AskedImage]]:
         """Yield the indices of the texts of each image, and the image with these texts."""
         for image, _, places in self._by_picture(pictures, alone=False):
-            asked = self._ask(self._prompts, image, [texts[i] for i in places])
+            cut = [self._prompts.cut(texts[i], self.context_length) for i in places]
+            asked = self._ask(self._prompts, image, cut)
             asked.check_length(self._context, more)
             yield places, asked
 
@@ -308,11 +318,29 @@ class HfVlm(TextLayers):
         for places in of_image.values():
             yield images[shown.index(places[0])], self._asked, places
 
+    def _ask_whole(
+        self, prompts: Prompts, image: Image | None, questions: Sequence[str], more: int
+    ) -> AskedImage:
+        """Return an image with questions, which are never cut, since options stand at their end.
+
+        Raises TooLongError if a question, or a prompt and `more` tokens, are too long.
+        """
+        count, longest = max(zip(prompts.count(questions), questions, strict=True))
+        if count > self.context_length:
+            most = f"{self.context_length} may be read"
+            what = f"the question {longest!r:.60} has {count} tokens, {most}"
+            way = f"raise the limit with --model-args text_limit={count}"
+            if count > self._context:
+                way = f"the model reads {self._context} tokens at most; ask shorter questions"
+            raise TooLongError(f"{what}; {way}")
+        asked = self._ask(prompts, image, questions)
+        asked.check_length(self._context, more, f"shorten the question {longest!r:.60}")
+        return asked
+
     def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> AskedImage:
-        cut = [prompts.cut(text, self.context_length) for text in texts]
         if image is None:
-            return AskedAlone(self.model, prompts, cut, self._family.runner, self._cut)
-        return AskedImage(self.model, prompts, image, cut, self._family.runner, self._cut)
+            return AskedAlone(self.model, prompts, texts, self._family.runner, self._cut)
+        return AskedImage(self.model, prompts, image, texts, self._family.runner, self._cut)
 
     def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
         seen = TokenView(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import json
+import logging
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,12 +19,24 @@ from torch import Tensor
 
 from vlbench.adapter_kit.answers import Answers
 from vlbench.adapter_kit.images import images_of
-from vlbench.adapter_kit.servers import ABSENT, RefusedError, Server, require_reachable
-from vlbench.capabilities import ImageTextScorer, Picture, TextEncoder
+from vlbench.adapter_kit.servers import (
+    ABSENT,
+    OF_ONE,
+    FilteredError,
+    RefusedError,
+    Server,
+    TimeOverError,
+    require_reachable,
+)
+from vlbench.capabilities import ImageTextScorer, NoAnswer, Picture, TextEncoder
 from vlbench.errors import CannotDo, ServerError, SpecError
+
+LOGGER = logging.getLogger(__name__)
 
 # The question of hf_vlm, from VQAScore. Lin et al. 2024, arXiv:2404.01291, section 3.
 QUESTION = 'Does this figure show "{}"? Please answer Yes or No.'
+
+CHAT = "chat/completions"
 
 # Statuses for a path that a server does not have.
 NO_PATH = {404, 405, ABSENT}
@@ -28,8 +44,39 @@ NO_PATH = {404, 405, ABSENT}
 # The reason if there are no scores.
 NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer only in words"
 
+# The message if there are log-probabilities, but not as they should be.
+NO_FORM = f"{CHAT}: the answer has no log-probabilities of that form"
+
 # The most characters of an answer, and of a token in a message.
 MOST_TEXT, MOST_TOKEN = 100_000, 40
+
+# Reasons why there is no answer that are kept: nothing else was said to this question.
+REFUSED, FILTER = "refused", "content filter"
+
+# The reason if the server ended an answer by an error.
+BROKEN_OFF = "broken off by the server"
+
+# A task ends if this many requests in a row fail, since the next ones would fail, too.
+MOST_FAILURES = 5
+
+# Reasons why servers end an answer: by a filter (OpenAI, Gemini, Zhipu, Anthropic), at the limit of
+# tokens, or by an error of their own (OpenRouter, vLLM, DeepSeek).
+FILTER_ENDS = re.compile(
+    r"content_filter|safety|sensitive|refusal|prohibited|blocklist", re.IGNORECASE
+)
+LIMIT_ENDS, ERROR_ENDS = (
+    {"length", "max_tokens"},
+    {"error", "abort", "insufficient_system_resource"},
+)
+
+# How OpenAI, vLLM and llama.cpp state that a prompt is too long.
+TOO_LONG = re.compile(
+    r"context.length|context.size|context window|prompt .*too long|maximum model length",
+    re.IGNORECASE,
+)
+
+# The largest logarithm of servers whose other tokens have probability 0, as after sampling.
+ZERO = -9999.0
 
 # An unlisted answer is accepted if its probability is open by less than this.
 NEGLIGIBLE = 1e-3
@@ -45,8 +92,13 @@ class OpenAiServer:
     are summed over the listed tokens that differ from them only in case and blanks. The method
     `answer` uses a question unchanged, without `question`.
 
+    A question without an answer costs only itself: a refusal, a filter, an answer without text, a
+    prompt that is too long, and a request that fails after all retries, unless MOST_FAILURES fail
+    in a row. Statuses that concern every request, such as 401 and 404, end the task.
+
     Answers in words and scores are cached while the model is loaded, and for later runs under the
-    same `--name`, which asserts that the server's model does not change.
+    same `--name`, which asserts that the server's model does not change. Of questions without an
+    answer, only refusals and filters are cached.
 
     A picture is sent as PNG in its original size, once per text; the file may contain the
     location where it was taken. Requests are retried as in `vlbench.adapter_kit.servers.Server`.
@@ -103,6 +155,7 @@ class OpenAiServer:
         self._top_logprobs = top_logprobs
         self._temperature = {} if temperature is None else {"temperature": temperature}
         self._known = Answers()
+        self._failures, self._is_told = 0, False
         self._device = device
         self._server = Server(
             address,
@@ -115,7 +168,7 @@ class OpenAiServer:
 
     def keep_answers(self, file: Path) -> None:
         """Cache answers in a file, and use the answers of other runs in it."""
-        self._known = Answers(file)
+        self._known = Answers(file, lambda kept: _is_reply(kept) or _is_listing(kept))
 
     def lacks(self, capability: type) -> str:
         """Send one request; return why the server gives no scores or vectors, empty if it does."""
@@ -139,8 +192,11 @@ class OpenAiServer:
         scores = self._server.ask_each(self._score, pairs)
         return torch.tensor(scores, dtype=torch.float32, device=self._device)
 
-    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
-        """Return the model's answers; a picture that has no image is left out of the request."""
+    def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str | NoAnswer]:
+        """Return the model's answers; a picture that has no image is left out of the request.
+
+        Raises ServerError if a request fails for a reason that concerns the others, too.
+        """
         return self._server.ask_each(self._answer, self._content(pictures, questions))
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
@@ -173,30 +229,75 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
-        return log_odds(self._listed(content), *self._answers)
+        listed = self._listed(content)
+        self._tell_of_zeros(listed)
+        return log_odds(listed, *self._answers)
 
     def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
-        asked = {"logprobs": True, "top_logprobs": self._top_logprobs}
+        logs = {"logprobs": True, "top_logprobs": self._top_logprobs}
+        asked = self._request(content, 1) | logs
+        listed: list[tuple[str, float]] | None = self._known.find(asked, _is_listing)
+        if listed is not None:
+            return listed
         try:
-            listed: list[tuple[str, float]] = self._ask(content, 1, _list_tokens, **asked)
+            listed = _list_tokens(self._server.post(CHAT, asked))
         except RefusedError as error:
             if "logprobs" in str(error) and "support" in str(error):
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
+        self._known.keep(asked, listed)
         return listed
 
-    def _answer(self, content: list[Any]) -> str:
-        text: str = self._ask(content, self._max_new_tokens, _text_of)
-        return text
+    def _tell_of_zeros(self, listed: Sequence[tuple[str, float]]) -> None:
+        """Warn once if the listed probabilities are 1 and 0, which rank nothing."""
+        logs = sorted((log for _, log in listed), reverse=True)
+        if not self._is_told and len(logs) > 1 and logs[0] == 0 and logs[1] <= ZERO:
+            self._is_told = True
+            why = "1 for one token and 0 for the others, as after sampling: scores rank nothing"
+            LOGGER.warning("%s: the server lists probabilities of %s", self.served, why)
 
-    def _ask(self, content: list[Any], limit: int, read: Callable[[Any], Any], **more: Any) -> Any:
-        """Return what `read` finds in the answer to a message, which is sent only once."""
+    def _answer(self, content: list[Any]) -> str | NoAnswer:
+        """Return the answer in words, which is requested only once, or why there is none."""
+        asked = self._request(content, self._max_new_tokens)
+        kept = self._known.find(asked, _is_reply)
+        if kept is not None:
+            return kept if isinstance(kept, str) else NoAnswer(**kept)
+        try:
+            reply = _reply_of(self._server.post(CHAT, asked))
+        except ServerError as error:
+            reply = self._no_answer(error)
+        else:
+            self._failures = 0
+        if isinstance(reply, str):
+            self._known.keep(asked, reply)
+            return reply
+        reply = replace(reply, words=self._server.shorten(reply.words))
+        if reply.why in {REFUSED, FILTER}:
+            self._known.keep(asked, asdict(reply))
+        return reply
+
+    def _no_answer(self, error: ServerError) -> NoAnswer:
+        """Return what an error means for a question. Raises it if it concerns the others, too."""
+        if isinstance(error, FilteredError):
+            self._failures = 0
+            return NoAnswer(FILTER, str(error))
+        if isinstance(error, RefusedError):
+            if error.status not in OF_ONE:
+                raise error
+            if TOO_LONG.search(str(error)):
+                return NoAnswer("the question does not fit", str(error))
+        if not isinstance(error, TimeOverError):
+            self._failures += 1
+            if self._failures >= MOST_FAILURES:
+                raise error
+        return NoAnswer("the request failed", str(error), may_pass=True)
+
+    def _request(self, content: list[Any], limit: int) -> dict[str, Any]:
         newer = self._newer_limit
         limits = {"max_tokens": limit} if newer is None else {"max_completion_tokens": newer}
         messages = [{"role": "user", "content": content}]
-        asked = {"model": self.served, "messages": messages, **limits, **self._temperature, **more}
-        return self._known.get(asked, lambda: read(self._server.post("chat/completions", asked)))
+        return {"model": self.served, "messages": messages, **limits, **self._temperature}
 
 
 def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> float:
@@ -246,37 +347,73 @@ def _list_tokens(answer: Any) -> list[tuple[str, float]]:
     try:
         logs = answer["choices"][0].get("logprobs")
         tokens = logs["content"][0]["top_logprobs"] if logs and logs["content"] else []
-        listed = [(one["token"], float(one["logprob"])) for one in tokens]
-        are_logs = all(isinstance(token, str) and log <= 1e-3 for token, log in listed)
+        # A log-probability of minus infinity is a probability of 0.
+        listed = [(one["token"], max(float(one["logprob"]), -1e4)) for one in tokens]
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
-        are_logs = False
-    if not are_logs:
-        raise ServerError("chat/completions: the answer has no log-probabilities of that form")
+        raise ServerError(NO_FORM) from None
     if not listed:
         raise CannotDo(NO_LOGS)
-    # A log-probability of minus infinity is a probability of 0.
-    return [(token, max(log, -1e4)) for token, log in listed]
+    if not _is_listing(listed):
+        raise ServerError(NO_FORM)
+    return listed
 
 
-def _text_of(answer: Any) -> str:
-    """Return the text of an answer. Raises ServerError if there is none, or it is too long."""
+def _is_listing(kept: Any) -> bool:
+    """Return whether plain values are tokens with log-probabilities, at least one."""
     try:
-        text = answer["choices"][0]["message"]["content"]
-    except (KeyError, IndexError, TypeError):
-        text = None
-    if not isinstance(text, str):
-        why = "a model that reasons first may need more max_new_tokens"
-        raise ServerError(f"chat/completions: the answer has no text; {why}")
-    if len(text) > MOST_TEXT:
-        raise ServerError(f"chat/completions: the answer has {len(text):,} characters")
-    return text
+        fits = [isinstance(token, str) and -1e4 <= log <= 1e-3 for token, log in kept]
+    except (TypeError, ValueError):
+        return False
+    return bool(fits) and all(fits)
+
+
+def _is_reply(kept: Any) -> bool:
+    """Return whether plain values are an answer that may be kept: a text, refusal or filter."""
+    if isinstance(kept, str):
+        return bool(kept.strip()) and len(kept) <= MOST_TEXT
+    form = asdict(NoAnswer(""))
+    if not isinstance(kept, dict) or kept.keys() != form.keys():
+        return False
+    is_whole = isinstance(kept["words"], str) and kept["may_pass"] is False
+    return is_whole and kept["why"] in (REFUSED, FILTER)
+
+
+def _reply_of(answer: Any) -> str | NoAnswer:
+    """Return the text of an answer or, if it has none, the reason with the server's words."""
+    try:
+        choice = answer["choices"][0]
+        message = choice["message"]
+        text, refusal = message.get("content"), message.get("refusal")
+    except (LookupError, TypeError, AttributeError):
+        choice, message, text, refusal = {}, {}, None, None
+    end = str(choice.get("finish_reason"))
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    # An answer without text is shown as it is.
+    why, words = "no text", text or json.dumps(choice or answer)
+    if refusal:
+        why, words = REFUSED, refusal
+    elif FILTER_ENDS.search(end):
+        why = FILTER
+    elif end in ERROR_ENDS:
+        why = BROKEN_OFF
+    elif isinstance(text, str) and len(text) > MOST_TEXT:
+        why, words = "too long an answer", f"{len(text):,} characters: {text}"
+    elif isinstance(text, str) and text.strip():
+        return text
+    elif end in LIMIT_ENDS:
+        why = "cut off while thinking" if thought else "cut off before the first word"
+        words = f"it needs more max_new_tokens: {thought or words}"
+    return NoAnswer(why, str(words), may_pass=why == BROKEN_OFF)
 
 
 def _embeddings(answer: Any, count: int) -> list[list[float]]:
     """Return the vectors of an answer in the order of the texts. Raises ServerError."""
     asked = f"embeddings: {count} requested"
     try:
-        vectors = {one["index"]: one["embedding"] for one in answer["data"]}
+        rows = answer["data"]
+        if not any("index" in one for one in rows):
+            rows = [{**one, "index": i} for i, one in enumerate(rows)]
+        vectors = {one["index"]: one["embedding"] for one in rows}
         lengths = {len(vector) for vector in vectors.values()}
         numbers = [value for vector in vectors.values() for value in vector]
         whole = len(answer["data"]) == count

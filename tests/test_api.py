@@ -135,6 +135,37 @@ def test_a_probes_parameters_are_built_as_those_of_a_task():
         vlbench.probe("transfer", *arrays, training={"optimiser": "lbfgs"})
 
 
+REAL = {
+    "bfloat16": torch.Tensor.bfloat16,
+    "double": torch.Tensor.double,
+    "gradient": torch.Tensor.requires_grad_,
+    "negative": lambda x: torch.complex(x, -x).conj().imag,
+    "array": torch.Tensor.numpy,
+    "list": torch.Tensor.tolist,
+}
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_a_probe_takes_tensors_for_what_they_show(kind):
+    # Exact in bfloat16.
+    features, labels = (
+        torch.eye(4)[[0, 1, 3] * 4] * 8 + torch.arange(48).reshape(12, 4) / 8,
+        [*"xyz"] * 4,
+    )
+    given, few = REAL[kind](features.clone()), {"shots": [1], "trials": 2}
+    tests = [{}, {"test": given, "test_labels": labels}]
+    plain = [{}, {"test": features.numpy(), "test_labels": labels}]
+    for test, same in zip(tests, plain, strict=True):
+        found = vlbench.probe("few_shot", given, labels, **few, **test)
+        expected = vlbench.probe("few_shot", features.numpy(), labels, **few, **same)
+        assert found.scores == expected.scores
+
+
+def test_a_probe_refuses_complex_features():
+    with pytest.raises(SpecError, match="must be real numbers, not complex"):
+        vlbench.probe("few_shot", torch.ones(4, 2).cfloat(), [*"abab"], shots=[1])
+
+
 def test_a_class_of_one_example_has_no_halves():
     with pytest.raises(ValueError, match="class b has one example; two halves need two"):
         vlbench.probe("few_shot", np.eye(3), ["a", "a", "b"], shots=[1])

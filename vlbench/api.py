@@ -38,7 +38,13 @@ from vlbench.files import default_cache, temporary_folder, write_whole
 from vlbench.metrics.scores import scored
 from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.similarity import scores_of
-from vlbench.probes.given_features import VectorEngine, Vectors, halves_of_classes, vector_split
+from vlbench.probes.given_features import (
+    VectorEngine,
+    Vectors,
+    as_vectors,
+    halves_of_classes,
+    vector_split,
+)
 from vlbench.report.comparing import compare_models
 from vlbench.report.data_sets import data_names, row_of
 from vlbench.report.notes import notes_of
@@ -373,7 +379,7 @@ def probe(
         raise CannotDo(f"{name} needs more than features: arrays have no {gap}")
     names = np.array([normal_form(str(one)) for one in labels])
     if test is None:
-        whole = np.asarray(features)
+        whole = as_vectors(features)
         rows, other = halves_of_classes(names, seed)
         features, test, names, test_names = whole[rows], whole[other], names[rows], names[other]
     elif test_labels is None:

@@ -343,7 +343,8 @@ class AnswerScorer(Protocol):
         """Return the log-likelihood of each answer, float32 [N], at most 0.
 
         It is the sum over the tokens of the answer. An adapter that works without a picture has
-        `reads_text_alone = True`, and treats Picture(None, None) as no picture.
+        `reads_text_alone = True`, and treats Picture(None, None) as no picture. A question is never
+        cut: raises DataError if it does not fit.
         """
         ...
 
@@ -357,7 +358,8 @@ class Answerer(Protocol):
     ) -> Sequence[str | NoAnswer]:
         """Return the answer to each question, by greedy decoding, or why there is no answer.
 
-        `reads_text_alone` has the same meaning as in `AnswerScorer`.
+        A question is never cut: there is no answer if it does not fit. `reads_text_alone` has the
+        same meaning as in `AnswerScorer`.
         """
         ...
 

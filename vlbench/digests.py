@@ -132,7 +132,7 @@ def _array(value: Any) -> str:
 
 def _as_array(tensor: Any) -> np.ndarray[Any, Any]:
     """Return a tensor as an array; bfloat16, which NumPy does not have, as the equal float32."""
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     numbers = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
     return np.asarray(numbers.numpy())
 

@@ -364,7 +364,7 @@ def artifact_bytes(artifact: Any) -> tuple[str, bytes]:
     if hasattr(artifact, "detach"):
         from safetensors.torch import save  # noqa: PLC0415 - reading boards must not import torch
 
-        return ".safetensors", save({"data": artifact.detach().cpu().contiguous()})
+        return ".safetensors", save({"data": artifact.detach().cpu().resolve_neg().contiguous()})
     return ".parquet", _parquet(artifact)
 
 

@@ -110,6 +110,16 @@ def test_retry_after_may_be_a_date_and_no_pause_is_longer_than_the_cap(planted, 
     assert slept == [pytest.approx(40, abs=2), 120, 0.002 * 2, 0.001 * 8]
 
 
+@pytest.mark.parametrize(
+    "after",
+    ["9" * 400, "Fri, 31 Dec 9999 23:59:59 +99999999999999", "Mon, 01 Jan 0001 00:00:00 -0000"],
+)
+def test_an_absurd_retry_after_is_no_error(planted, slept, after):
+    planted.answers["/x"] = in_turn((503, {"Retry-After": after}, b""), {"a": 1})
+    assert server(planted).post("x", {}) == {"a": 1}
+    assert slept[0] in {120, 0.001}
+
+
 def test_pauses_double_and_outlast_a_limit_of_a_minute(planted, slept):
     planted.answers["/x"] = (429, {}, b"")
     with pytest.raises(ServerError, match="7 times"):

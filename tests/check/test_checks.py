@@ -4,7 +4,7 @@ import pytest
 import torch
 from honest import Honest, Reads, Words, broken, failures
 
-from vlbench.capabilities import JointAttention, Regions, TokenVectors
+from vlbench.capabilities import JointAttention, NoAnswer, Regions, TokenVectors
 from vlbench.check import checks
 from vlbench.check.samples import draw_samples
 from vlbench.errors import CannotDo
@@ -186,6 +186,11 @@ def test_names_that_nobody_knows_are_no_broken_promise():
         raise CannotDo("nobody knows")
 
     assert failures(broken(class_names=unknown)) == {}
+
+
+def test_no_answer_may_be_given_for_a_question():
+    silent = broken(answer=lambda *given: [NoAnswer("refused")] * len(given[2]))
+    assert failures(silent) == {}
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def test_a_row_of_a_batch_is_stored_without_the_batch(store):
     assert only_file(store).stat().st_size < 10_000
 
 
+@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: {"a": [one]}])
+def test_a_view_is_stored_as_what_it_shows(store, wrap):
+    numbers = torch.tensor([1.0, 2.0])
+    for view in (torch._neg_view(numbers), torch.complex(numbers, numbers).conj()):
+        store.save(KEY, "a", {"x": wrap(view)})
+        saved = store.load(KEY, "a")["x"]
+        assert torch.equal(saved["a"][0] if isinstance(saved, dict) else saved, view)
+
+
 def test_a_lock_is_held_by_one_until_it_is_unlocked(store):
     unlock = store.lock(KEY, "0")
     assert Store(store.root).lock(KEY, "0") is None

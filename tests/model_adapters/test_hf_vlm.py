@@ -14,7 +14,7 @@ from tiny_joint import CPU, adapter, noise
 from tiny_vlm import WRITERS
 
 from vlbench.adapter_kit.vlm.asked_images import family
-from vlbench.capabilities import Picture, Regions
+from vlbench.capabilities import NoAnswer, Picture, Regions
 from vlbench.errors import CannotDo, DataError, SpecError, WeightsError
 
 # PaliGemma's processor reads a tensor in a way that NumPy will no longer allow.
@@ -588,6 +588,33 @@ def test_texts_are_cut_and_counted(folder):
     cut = model.score_pairs(PICTURES[:1], ["a photo of a cat"])
     assert torch.equal(cut, model.score_pairs(PICTURES[:1], ["a photo of"]))
     assert len(model.attend(PICTURES[:1], ["a photo of a cat"])[0].spans) == 3
+
+
+@FAMILIES
+def test_a_question_that_does_not_fit_is_never_cut(made, monkeypatch):
+    monkeypatch.setattr(made.adapter, "context_length", 6)
+    begun = "a photo of a cat on the "
+    long, short = [f"{begun}mat A. cat", f"{begun}mat B. dog"], "a cat"
+    said = made.adapter.answer(PICTURES[:1] * 3, [long[0], short, long[1]])
+    assert [type(one) for one in said] == [NoAnswer, str, NoAnswer]
+    (count,) = made.adapter.count_tokens(long[:1])
+    way = f"has {count} tokens, 6 may be read; raise the limit with --model-args text_limit={count}"
+    assert said[0] == NoAnswer("the question does not fit", f"the question {long[0]!r} {way}")
+    with pytest.raises(DataError, match=rf"the question '{begun}mat .*' {way}"):
+        made.adapter.score_answers(PICTURES[:1] * 2, [short, long[0]], ["Yes", "No"])
+    monkeypatch.setattr(made.adapter, "context_length", count)
+    assert [type(one) for one in made.adapter.answer(PICTURES[:1], long[:1])] == [str]
+
+
+def test_a_question_longer_than_the_context_is_not_answered(gemma, monkeypatch):
+    monkeypatch.setattr(gemma, "_context", 60)
+    monkeypatch.setattr(gemma, "context_length", 60)
+    pictures, words = [*PICTURES[:1], Picture(None, None)], "a cat " * 40
+    for one in gemma.answer(pictures, [words] * 2):
+        assert (one.why, one.may_pass) == ("the question does not fit", False)
+        assert "the model reads 60 tokens at most; ask shorter questions" in one.words
+    (one,) = gemma.answer(pictures[:1], ["a cat " * 10])
+    assert "; shorten the question 'a cat a" in one.words
 
 
 def test_a_prompt_longer_than_the_context_is_refused(gemma, monkeypatch):

@@ -3,45 +3,68 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from vlbench.digests import digest
-from vlbench.errors import OutputError
+from vlbench.errors import OutputError, counted
+
+LOGGER = logging.getLogger(__name__)
+
+# States whether plain values are a valid answer.
+Check = Callable[[Any], bool]
 
 
 class Answers:
     """Answers under the digest of their request, and in a file if a path is given.
 
     A record is a line break and a line of JSON, appended in one write, so a torn record does not
-    damage other records.
+    damage other records. A record whose answer `is_valid` does not accept is left out, with a
+    warning.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, is_valid: Check = lambda _: True) -> None:
         self._file = file
         self._lines: dict[str, bytes] = {}
         if file and file.exists():
+            damaged = set[str]()
             with file.open("rb") as stream:
                 for line in stream:
-                    self._remember(line)
+                    self._remember(line, is_valid, damaged)
+            self._warn(len(damaged - self._lines.keys()))
 
-    def get(self, asked: Any, compute: Callable[[], Any]) -> Any:
-        """Return the cached answer as plain values, or call `compute` and cache its result.
+    def find(self, asked: Any, is_valid: Check) -> Any:
+        """Return the cached answer as plain values; None if there is no valid answer."""
+        line = self._lines.get(digest(asked))
+        if line is None:
+            return None
+        answer = json.loads(line)[1]
+        if is_valid(answer):
+            return answer
+        self._warn(1)
+        return None
 
-        Raises OutputError if the file cannot be written.
-        """
+    def keep(self, asked: Any, answer: Any) -> None:
+        """Cache an answer of plain values. Raises OutputError if the file cannot be written."""
         key = digest(asked)
-        if key not in self._lines:
-            self._lines[key] = json.dumps([key, compute()]).encode()
-            self._append(self._lines[key])
-        return json.loads(self._lines[key])[1]
+        self._lines[key] = json.dumps([key, answer]).encode()
+        self._append(self._lines[key])
 
-    def _remember(self, line: bytes) -> None:
+    def _remember(self, line: bytes, is_valid: Check, damaged: set[str]) -> None:
         with suppress(ValueError, TypeError, RecursionError):
-            key, _ = json.loads(line)
-            self._lines[key] = line.strip()
+            key, answer = json.loads(line)
+            if is_valid(answer):
+                self._lines[key] = line.strip()
+            else:
+                damaged.add(key)
+
+    def _warn(self, count: int) -> None:
+        if count:
+            what = f"{counted(count, 'kept answer')} of another form"
+            LOGGER.warning("%s: %s; requested again", self._file, what)
 
     def _append(self, line: bytes) -> None:
         if self._file is None:

@@ -35,8 +35,25 @@ KEY = "OPENAI_API_KEY"
 # status from 500 on except 501, which means that the server does not support the request.
 PASSING, ABSENT = {408, 409, 429}, 501
 
-# The most bytes of an answer that are read, and the most characters of an error that are shown.
-MOST_BYTES, MOST_SHOWN = 1 << 28, 200
+# Statuses that may concern one request only: bad, too large, of another type, unprocessable, or not
+# available for legal reasons. A filter may also answer that a request is forbidden.
+OF_ONE, FORBIDDEN = {400, 413, 415, 422, 451}, 403
+
+# The most bytes of an answer that are read, the most of an error that are searched, and the most
+# characters of an error that are shown.
+MOST_BYTES, MOST_READ, MOST_SHOWN = 1 << 28, 4000, 200
+
+# How servers state in an error that a filter of contents stopped a request: OpenAI, Azure, LiteLLM,
+# OpenRouter, xAI, DashScope, DeepSeek, Moonshot and Zhipu (1301).
+_FILTERS = (
+    r"content[ _-]?(filter(?!_error)|policy|management|moderation|exists risk|violates)|"
+    r"responsibleaipolicy|data_?inspection_?failed|inappropriate content|requires moderation|"
+    r"(prompt|input|request|content) was flagged|safety system|considered high risk|\b1301\""
+)
+FILTERED = re.compile(
+    rf'"(code|type|message|error|detail|finish_reason)"\s*:\s*"(\\.|[^"\\])*?({_FILTERS})',
+    re.IGNORECASE,
+)
 
 # The longest pause before a retry, and the longest that is not logged, in seconds.
 LONGEST_PAUSE, UNLOGGED_PAUSE = 120.0, 10.0
@@ -91,6 +108,14 @@ class RefusedError(ServerError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class FilteredError(RefusedError):
+    """A request that a filter of contents stopped."""
+
+
+class TimeOverError(ServerError):
+    """A request that is not sent, because the time of the run is over."""
 
 
 class Server:
@@ -162,7 +187,7 @@ class Server:
         for attempt in range(self._retries + 1):
             if time.monotonic() > self._end:
                 why = f"the run_timeout of {self._run_timeout:g} s is over"
-                raise ServerError(f"{path}: {why}; with --name, the next run resumes here")
+                raise TimeOverError(f"{path}: {why}; with --name, the next run resumes here")
             try:
                 return self._send(path, body)
             except _RetryableError as error:
@@ -206,8 +231,11 @@ class Server:
             if answer is None:
                 raise ServerError(f"{path}: the answer is not JSON")
             return answer
-        says = self._without_address(_message_of(answer, content))[:MOST_SHOWN]
+        says = self.shorten(_message_of(answer, content))
         why = f"the server answered {status}{says and f': {says}'}"
+        is_own = status < 300 or status in OF_ONE or status == FORBIDDEN
+        if is_own and FILTERED.search(content[:MOST_READ].decode(errors="replace")):
+            raise FilteredError(f"{path}: {why}", status)
         if status < 300 or status in PASSING or (status >= 500 and status != ABSENT):
             raise _RetryableError(why, _seconds_of(retry_after))
         raise RefusedError(f"{path}: {why}", status)
@@ -229,6 +257,10 @@ class Server:
             if answer.length:
                 raise ConnectionError("the answer is cut off")
             return answer.status, answer.headers.get("Retry-After", ""), bytes(content)
+
+    def shorten(self, text: str) -> str:
+        """Return the beginning of a text of the server, in one line, without address and key."""
+        return self._without_address(" ".join(text.split()))[:MOST_SHOWN]
 
     def _without_address(self, text: str) -> str:
         """Return a text of the server with its address and the key hidden."""
@@ -288,15 +320,12 @@ def _message_of(answer: Any, content: bytes) -> str:
     """Return the error message, in any of the servers' formats, else the whole text."""
     for key in ("error", "message"):
         answer = answer.get(key, answer) if isinstance(answer, dict) else answer
-    text = (
-        answer if isinstance(answer, str) else content[: MOST_SHOWN * 20].decode(errors="replace")
-    )
-    return " ".join(text.split())
+    return answer if isinstance(answer, str) else content[:MOST_READ].decode(errors="replace")
 
 
 def _seconds_of(retry_after: str) -> float:
     """Return the seconds from now that Retry-After gives, as a number or a date; else 0."""
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         if retry_after.isdigit():
             return int(retry_after)
         return parsedate_to_datetime(retry_after).timestamp() - time.time()

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.capabilities import OUTPUT, Asked, Picture
+from vlbench.capabilities import OUTPUT, Asked, NoAnswer, Picture
 from vlbench.check.samples import ANSWERS, SENTENCES, Samples
 from vlbench.engine.pass_checks import (
     CHANGES_PIXELS,
@@ -290,7 +290,7 @@ def answers(adapter: Any, samples: Samples) -> str:
     """Describe an answer that is no text, or that differs if its question is asked separately."""
     questions = samples.texts[:3]
     said = adapter.answer(samples.pictures[:3], questions)
-    if [type(one) for one in said] != [str] * 3:
+    if len(said) != 3 or not all(isinstance(one, str | NoAnswer) for one in said):
         return f"3 questions gave {said!r:.80}; return a list of 3 texts"
     for picture, question, expected in zip(samples.pictures, questions, said, strict=False):
         (alone,) = adapter.answer([picture], [question])

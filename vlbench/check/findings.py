@@ -35,7 +35,15 @@ from vlbench.capabilities import (
 )
 from vlbench.check import checks
 from vlbench.check.checks import Check
-from vlbench.check.samples import ANSWERS, ODD_IMAGES, ODD_PAIRS, ODD_TEXTS, Samples, draw_samples
+from vlbench.check.samples import (
+    ANSWERS,
+    ODD_IMAGES,
+    ODD_PAIRS,
+    ODD_QUESTIONS,
+    ODD_TEXTS,
+    Samples,
+    draw_samples,
+)
 from vlbench.engine.pass_checks import difference, first_outside, tensors, tolerance
 from vlbench.errors import CannotDo, SpecError, described, exits_as_errors, place_of
 
@@ -341,7 +349,7 @@ PROMISES: dict[type, Promises] = {
         Pass(
             lambda a, s, i: a.score_answers(*_pairs(s, i), _some(ANSWERS, i)),
             0,
-            ODD_PAIRS,
+            ODD_QUESTIONS,
         ),
         {"log-likelihoods, also without a picture if declared": checks.answer_scores},
     ),

@@ -25,6 +25,8 @@ SENTENCES = 500
 ODD_IMAGES = {4: "a grayscale image", 5: "an image once transparent", 6: "an image of one pixel"}
 ODD_TEXTS = {4: "empty text", 5: "very long text", 6: "text beyond ASCII"}
 ODD_PAIRS = {i: f"{ODD_IMAGES[i]} with {ODD_TEXTS[i]}" for i in ODD_IMAGES}
+# A very long question is refused if it does not fit.
+ODD_QUESTIONS = {i: odd for i, odd in ODD_PAIRS.items() if i != 5}
 
 
 class Samples(NamedTuple):

@@ -198,9 +198,11 @@ def _unlock(file: Path, lock: BaseFileLock) -> None:
 def copy_views(value: Any) -> Any:
     """Return a value whose tensors own their memory: torch stores a view with its whole base.
 
+    Negative and conjugate views, whose memory differs from their values, are copied, too.
     Raises TypeError unless the value consists of tensors and plain values.
     """
     if isinstance(value, torch.Tensor):
+        value = value.resolve_conj().resolve_neg()
         whole = value.untyped_storage().nbytes() == value.nbytes
         return value if whole else value.clone()
     if type(value) is dict:

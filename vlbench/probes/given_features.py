@@ -14,7 +14,7 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import check_features
-from vlbench.errors import CannotDo
+from vlbench.errors import CannotDo, SpecError
 from vlbench.threads import single_thread
 
 
@@ -42,9 +42,21 @@ class VectorEngine(Engine):
         return check_features("features", column.rows, torch.stack(list(column)))
 
 
+def as_vectors(features: Any) -> Tensor:
+    """Return arrays, lists or tensors of any precision and device as float32 on the CPU.
+
+    Raises SpecError for complex numbers.
+    """
+    is_tensor = isinstance(features, Tensor)
+    values: Tensor = features if is_tensor else torch.from_numpy(np.asarray(features))
+    if values.is_complex():
+        raise SpecError("features must be real numbers, not complex")
+    return values.detach().to("cpu", torch.float32, copy=True)
+
+
 def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
     """Return features [N, D] and labels [N], which are names in `classes`, as a split."""
-    vectors = torch.as_tensor(np.asarray(features), dtype=torch.float32)
+    vectors = as_vectors(features)
     if vectors.ndim != 2 or len(vectors) != len(labels):
         shape = list(vectors.shape)
         raise ValueError(f"features {shape} for {len(labels)} labels; they must be [N, D] and [N]")

@@ -31,10 +31,11 @@ from vlbench.adapter_kit.vlm.prompts import (
     Prompt,
     Prompts,
     Tail,
+    TooLongError,
     common_run,
 )
 from vlbench.capabilities import Cut
-from vlbench.errors import CannotDo, DataError
+from vlbench.errors import CannotDo
 
 # Model types that attend to a prompt in both directions.
 PREFIX_LM = frozenset({"paligemma"})
@@ -107,16 +108,18 @@ class AskedImage:
         self._model, self._cut = model, cut
         self.runner = runner(model, self.head, self._around)
 
-    def check_length(self, context: int, more: int = 0) -> None:
-        """Raise DataError if a prompt and `more` ids are longer than `context` ids."""
+    def check_length(self, context: int, more: int = 0, way: str = "") -> None:
+        """Raise TooLongError if a prompt and `more` ids are longer than `context` ids.
+
+        `way` is what to do; the default is to cut the texts.
+        """
         begun, longest = len(self.head.ids), max(len(tail.ids) for tail in self.tails) + more
         excess = begun + longest - context
         if excess > 0:
             given = f"{begun} up to the end of the image and {longest} after it"
-            way = f"cut texts by {excess} tokens with --model-args text_limit=N"
-            name = self.head.name
-            raise DataError(
-                f"{name} reads {context} tokens, not {given}; {way}, or use smaller images"
+            way = way or f"cut texts by {excess} tokens with --model-args text_limit=N"
+            raise TooLongError(
+                f"the model reads {context} tokens, not {given}; {way}, or use smaller images"
             )
 
     def mean_logs(self, answers: Sequence[Answer]) -> Tensor:

@@ -30,6 +30,10 @@ QUESTION = '"vLBench\'s  QUESTIon" <1 & 2>'
 ANSWER = "Yes"
 
 
+class TooLongError(DataError):
+    """A prompt that has more tokens than may be read."""
+
+
 class Prompt(NamedTuple):
     """A question about an image, ready for an answer.
 

@@ -35,8 +35,10 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
 
 
 def thumbnail(image: Image, side: int = SIDE) -> str:
-    """Return an image, its longer side at most `side` pixels, as a data address."""
+    """Return an image's pixels, the longer side at most `side`, as a data address."""
     small, content = image.convert("RGB"), BytesIO()
+    # A JPEG's comment would be saved, too.
+    small.info.clear()
     small.thumbnail((side, side), Resampling.LANCZOS)
     kind = "png" if max(small.size) <= EXACT else "jpeg"
     small.save(content, kind, quality=QUALITY)
