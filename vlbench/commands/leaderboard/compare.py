@@ -21,7 +21,7 @@ from vlbench.report.comparing import Compared, Report, compare_models
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
-from vlbench.report.texts import number, plain_table, score_name
+from vlbench.report.texts import plain_table, score_name, value
 
 HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
         "items in clusters")  # fmt: skip
@@ -136,19 +136,18 @@ def _detectable(compared: Sequence[Compared]) -> str:
 
 def _cells(one: Compared) -> list[str]:
     (first, second), test = one.scores, one.comparison
-    worse = {True: "", False: ", lower is better", None: ", neither is better"}[
-        first.higher_is_better
-    ]
+    worse = {True: "", False: ", lower is better", None: ", no direction"}[first.higher_is_better]
+    outcomes = () if first.higher_is_better is None else test.outcomes or ()
     low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
     clusters = f" in {test.clusters}" if test.clusters < test.items else ""
     return [
         spaced(f"{one.task}: {score_name(first.metric, first.at)}{worse}"),
-        number(first.value, first.unit),
-        number(second.value, second.unit),
+        value(first),
+        value(second),
         _with_sign(test.difference, first.unit),
         f"{low} to {high}",
         f"{_p(test.p)} ({_p(one.p_holm)})",
-        ", ".join(map(str, test.outcomes)) if test.outcomes else "-",
+        ", ".join(map(str, outcomes)) or "-",
         f"{test.items}{clusters}",
     ]
 
