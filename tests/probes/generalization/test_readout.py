@@ -117,6 +117,7 @@ def test_a_head_that_ignores_part_of_its_state_leaves_a_gap():
         ),
         "layer, chosen on 150 held-out train images: output",
     ]
+    assert found(outcome, "gap_beyond_random").verdict == "finding"
 
 
 def test_a_network_with_random_weights_has_a_gap_and_no_finding():
@@ -138,6 +139,7 @@ def test_a_network_with_random_weights_has_a_gap_and_no_finding():
     assert outcome.notes[0] == (
         "no finding: the gap beyond 5 networks with random weights is not above 0"
     )
+    assert [gap.verdict, beyond.verdict] == ["no finding"] * 2
 
 
 def test_a_layer_that_is_a_function_of_the_scores_has_no_gap():
