@@ -179,6 +179,7 @@ def test_where_reading_is_lost_is_named_by_the_layer_before():
     model = Stages(nothing[:, :CLASSES], early=states(noise=1.0), late=state, output=nothing)
     outcome = run(model)
     lost = found(outcome, "read_lost")
+    assert lost.higher_is_better is None
     assert lost.at == {"layer": "late"}
     assert lost.ci95[0] > 0.5
     read = [value(outcome, "read", layer=name) for name in ("late", "output")]

@@ -483,7 +483,8 @@ def _lost(
         return []
     choices = {**read_at, SCORES: setting.read(setting.scores, linear).choice}
     credit = choices[layer].credit, choices[following].credit
-    return [gain("read_lost", *credit, examples, {"layer": layer})]
+    lost = gain("read_lost", *credit, examples, {"layer": layer})
+    return [lost._replace(score=replace(lost.score, higher_is_better=None))]
 
 
 def _read_knn(outcome: Outcome, layer: str) -> Outcome:
