@@ -560,6 +560,15 @@ def planted_nulls() -> Iterator[Planted]:
         sums = np.stack([np.bincount(types, less), np.bincount(types).astype(float)], 1)
         return not_above(intervals.estimate_of_sums(sums, intervals.ratio, by_seed=by_seed))
 
+    def selective_once(rng: Random) -> float:
+        # As in object_label_alignment: 3 networks, one control task, and images as units.
+        classes = np.arange(300) % 30
+        task, control = chances(rng, 0.5, 1, (2, 30))[:, classes]
+        less = (rng.random((3, 300)) < task) * 1.0 - (rng.random((3, 300)) < control)
+        value = over_seeds(with_ones(less), intervals.ratio)
+        assert value
+        return not_above(value.estimate)
+
     def similar(rng: Random, place: int) -> float:
         x, y = (torch.from_numpy(rng.normal(size=(100, width))) for width in (30, 20))
         return not_above(scores_of(x, y, 5, 20, int(rng.integers(1 << 31)))[place])
@@ -567,6 +576,8 @@ def planted_nulls() -> Iterator[Planted]:
     yield Planted("gain above 0: 300 questions about 60 images that a model ignores", gained)
     yield Planted("match_score_gain above 0: 3 seeds that learn nothing, 100 images", rewarded)
     yield Planted("selectivity above 0: 5 control tasks, 30 types alike hard", selective)
+    name = "selectivity above 0: one control task for 3 networks, 30 classes alike hard"
+    yield Planted(name, selective_once)
     for place, name in (
         (0, "debiased CKA"),
         (1, "correlation of distances"),
@@ -615,6 +626,10 @@ def planted_tests() -> Iterator[Planted]:
     yield from planted_floors()
     yield Planted("McNemar, mid-p: 100 items", lambda rng: mcnemar(rng, 100))
     yield Planted("McNemar, mid-p: 1,000 items", lambda rng: mcnemar(rng, 1000))
+    yield Planted(
+        "McNemar, mid-p, Holm's rule over 10 tasks: 100 items",
+        lambda rng: min(holm([mcnemar(rng, 100) for _ in range(10)])),
+    )
     yield Planted("sign flips: 60 clusters of 1 to 11 items", lambda rng: flips(rng, clustered))
     yield Planted("sign flips: 60 clusters of very uneven sizes", lambda rng: flips(rng, uneven))
     for count, seeds in ((10, 0.0), (5, 0.2), (5, 1.0), (3, 0.5)):

@@ -77,7 +77,8 @@ def _in_brief(score: Score | None) -> str:
     at = "".join(f", {key} {value}" for key, value in score.at.items())
     low, high = score.ci95 or (None, None)
     around = f" [{low:.4g}, {high:.4g}]" if score.ci95 else ""
-    return f"{score.metric}{at}: {score.value:.4g}{around}, n {score.n}"
+    verdict = f", {score.verdict}" if score.verdict else ""
+    return f"{score.metric}{at}: {score.value:.4g}{around}, n {score.n}{verdict}"
 
 
 @dataclass(frozen=True, repr=False)

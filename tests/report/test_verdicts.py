@@ -6,6 +6,7 @@ from pkgutil import iter_modules
 import pytest
 from planted_boards import PRIMARY, board, measured, score, write
 
+from vlbench.api import Results
 from vlbench.cli import main
 from vlbench.commands.leaderboard.export import PIVOTS
 from vlbench.report import export
@@ -94,6 +95,12 @@ def test_a_comparison_counts_no_items_as_better(printed):
     assert line.split()[-2:] == ["-", "30"]
 
 
+def test_python_prints_the_verdict_too(tmp_path):
+    found = row(tmp_path, "a", 20)
+    assert "accuracy 0.667 (no finding)" in Results([found])._repr_html_()
+    assert repr(found).endswith("n 30, no finding>")
+
+
 def test_nobody_is_first_by_a_score_without_a_direction():
     assert {cost(score(value, higher_is_better=None)) for value in (0.1, 0.9)} == {0.0}
 
@@ -103,7 +110,7 @@ def test_many_scores_of_a_kind_are_counted_and_not_listed(tmp_path):
     first = row(tmp_path, "a", 20)
     many = replace(first, scores=[*first.scores, *drops[: MOST_OF_KIND + 1]])
     (_, *rows) = directionless(table_of("t", first.primary, [many]))
-    assert rows[2:] == [["a", "drop by head", "25 scores", "", ""]]
+    assert rows[2:] == [["a", "drop by head", f"{MOST_OF_KIND + 1} scores", "", ""]]
 
 
 def test_a_table_of_scores_with_a_direction_has_no_further_table(tmp_path):

@@ -30,7 +30,7 @@ HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
 
 # The scores of `directionless`, and the most scores of a kind that it lists for a model.
 WITHOUT_DIRECTION = "neither higher nor lower is better"
-MOST_OF_KIND = 24
+MOST_OF_KIND = 48
 
 
 class Entry(NamedTuple):
