@@ -113,5 +113,11 @@ def test_many_scores_of_a_kind_are_counted_and_not_listed(tmp_path):
     assert rows[2:] == [["a", "drop by head", f"{MOST_OF_KIND + 1} scores", "", ""]]
 
 
+def test_scores_without_a_direction_are_listed_beside_an_accuracy(tmp_path):
+    one = measured(tmp_path, "m", [1, 0])
+    table = table_of("t", PRIMARY, [replace(one, scores=[*one.scores, GAP])])
+    assert [line[1] for line in directionless(table)] == ["score", "gap (shots 5)"]
+
+
 def test_a_table_of_scores_with_a_direction_has_no_further_table(tmp_path):
     assert directionless(table_of("t", PRIMARY, [measured(tmp_path, "m", [1, 0])])) == []

@@ -283,11 +283,9 @@ def _published_number(paper: Published | None, unit: str, number: Number) -> str
 def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]:
     """Return the head and rows of a table of scores without a direction, primary scores first.
 
-    It is empty if the primary score has a direction. If a model has more than MOST_OF_KIND scores
-    of a metric under the same kinds of conditions, only their number is listed.
+    It is empty if there are no such scores. Of more than MOST_OF_KIND scores of a model, of a metric
+    under the same kinds of conditions, only the number is listed.
     """
-    if not table.scores or table.scores[0].higher_is_better is not None:
-        return []
     rows = [["model", "score", "value", "95 % interval", "floor"]]
     for entry in table.entries:
         own = [score for score in entry.row.scores if score.higher_is_better is None]
@@ -301,7 +299,7 @@ def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]
             if count > MOST_OF_KIND:
                 name = f"{spaced(metric)} by {', '.join(conditions)}"
                 rows.append([entry.row.label, name, f"{count:,} scores", "", ""])
-    return rows
+    return rows if len(rows) > 1 else []
 
 
 def key_of(score: Score) -> Hashable:

@@ -34,8 +34,8 @@ def board_tables(
 ) -> list[Table | str]:
     """Return a table for each set of comparable rows, and one for the rows without scores.
 
-    A table whose primary score has no direction is followed by a table of such scores, and a table
-    whose rows have notes by a text of them.
+    A table is followed by a table of the scores without a direction, and by a text of the notes of
+    its rows, if there are any.
     """
     tables: list[Table | str] = []
     for table in tables_of(board, leaders, spec):
