@@ -283,8 +283,8 @@ def _published_number(paper: Published | None, unit: str, number: Number) -> str
 def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]:
     """Return the head and rows of a table of scores without a direction, primary scores first.
 
-    It is empty if there are no such scores. Of more than MOST_OF_KIND scores of a model, of a metric
-    under the same kinds of conditions, only the number is listed.
+    It is empty if there are no such scores. If a model has more than MOST_OF_KIND scores of a
+    metric under the same kinds of conditions, only their number is listed.
     """
     rows = [["model", "score", "value", "95 % interval", "floor"]]
     for entry in table.entries:
