@@ -15,6 +15,7 @@ import argparse
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from vlbench.errors import counted
 from vlbench.metrics import intervals, rdm_correlation
 from vlbench.metrics.best_of_halves import KEPT, best_of_halves
 from vlbench.metrics.corpus import CORPORA
+from vlbench.metrics.gains import gain
 from vlbench.metrics.items import Examples
 from vlbench.metrics.paired import (
     among_all_pairs,
@@ -36,6 +38,7 @@ from vlbench.metrics.paired import (
     holm,
 )
 from vlbench.metrics.ranking import right_ranks
+from vlbench.probes.captioning.caption_statistics import over_seeds, with_ones
 from vlbench.probes.generalization import clustering
 from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.generalization.word_similarity import agreement
@@ -459,6 +462,13 @@ def word_pairs(rng: Random, pairs: int, words: int, effect: float) -> intervals.
     return agreement(alike, human, places)
 
 
+def unrelated_pairs(rng: Random, pairs: int, words: int) -> intervals.Estimate:
+    """Return Spearman's correlation of unrelated similarities of pairs of words."""
+    places = np.stack([rng.permutation(words)[:2] for _ in range(pairs)])
+    alike, human = rng.normal(size=(2, words))[:, places].sum(2) + rng.normal(size=(2, pairs))
+    return agreement(alike, human, places)
+
+
 # How vectors of images are planted: as Gaussian points, in six classes, or of heavy-tailed length.
 VECTORS = ("Gaussian vectors", "vectors in 6 classes", "vectors of heavy-tailed length")
 
@@ -515,6 +525,75 @@ def planted_floors() -> Iterator[Planted]:
 
     yield Planted("interval without the floor: 300 images of 1 to 17 guessed phrases", phrases)
     yield Planted("interval without chance: 600 guessed captions", chosen)
+    yield from planted_nulls()
+
+
+def not_above(estimate: Any) -> float:
+    """Return 0 if an interval of an estimate or a score is above 0, else 1, as a p-value."""
+    return float(estimate.ci95[0] <= 0)
+
+
+def planted_nulls() -> Iterator[Planted]:
+    """Yield judgements by an interval above 0 of models that do not have what is asked."""
+
+    def gained(rng: Random) -> float:
+        names = [str(i) for i in range(300)]
+        examples = Examples(names, [str(i // 5) for i in range(300)])
+        credit, other = rng.random((2, 300)) < chances(rng, 0.5, 1, 300)
+        return not_above(gain("gain", credit, other, examples).score)
+
+    def rewarded(rng: Random) -> float:
+        images, seeds = rng.normal(size=100), 0.1 * rng.normal(size=(3, 1))
+        after = images + seeds + rng.normal(size=(3, 100))
+        before = with_ones(images + rng.normal(size=100))
+        value = over_seeds(with_ones(after), intervals.ratio, less=before)
+        assert value
+        return not_above(value.estimate)
+
+    def selective(rng: Random) -> float:
+        # The probe reads the labels of a type as often as labels drawn for each type.
+        types = np.arange(300) % 30
+        right = chances(rng, 0.5, 1, (6, 30))[:, types]
+        task, *controls = (rng.random((6, 300)) < right).astype(float)
+        by_seed = [float(task.mean() - one.mean()) for one in controls]
+        less = task - np.mean(controls, 0)
+        sums = np.stack([np.bincount(types, less), np.bincount(types).astype(float)], 1)
+        return not_above(intervals.estimate_of_sums(sums, intervals.ratio, by_seed=by_seed))
+
+    def selective_once(rng: Random) -> float:
+        # As in object_label_alignment: 3 networks, one control task, and images as units.
+        classes = np.arange(300) % 30
+        task, control = chances(rng, 0.5, 1, (2, 30))[:, classes]
+        less = (rng.random((3, 300)) < task) * 1.0 - (rng.random((3, 300)) < control)
+        value = over_seeds(with_ones(less), intervals.ratio)
+        assert value
+        return not_above(value.estimate)
+
+    def similar(rng: Random, place: int) -> float:
+        x, y = (torch.from_numpy(rng.normal(size=(100, width))) for width in (30, 20))
+        return not_above(scores_of(x, y, 5, 20, int(rng.integers(1 << 31)))[place])
+
+    yield Planted("gain above 0: 300 questions about 60 images that a model ignores", gained)
+    yield Planted("match_score_gain above 0: 3 seeds that learn nothing, 100 images", rewarded)
+    yield Planted("selectivity above 0: 5 control tasks, 30 types alike hard", selective)
+    name = "selectivity above 0: one control task for 3 networks, 30 classes alike hard"
+    yield Planted(name, selective_once)
+    for place, name in (
+        (0, "debiased CKA"),
+        (1, "correlation of distances"),
+        (3, "calibrated 5-NN"),
+    ):
+        named = f"{name} above 0: 100 images, unrelated vectors"
+        yield Planted(named, partial(similar, place=place), slower=2)
+    yield Planted(
+        "correlation of matrices above 0: 40 classes, unrelated",
+        lambda rng: not_above(rdm_estimate(rng, GROUPS["40 classes"], 1e6)),
+    )
+    yield Planted(
+        "correlation of judged pairs above 0: 200 of 400 words, unrelated",
+        lambda rng: not_above(unrelated_pairs(rng, 200, 400)),
+        slower=4,
+    )
 
 
 def planted_tests() -> Iterator[Planted]:
@@ -547,6 +626,10 @@ def planted_tests() -> Iterator[Planted]:
     yield from planted_floors()
     yield Planted("McNemar, mid-p: 100 items", lambda rng: mcnemar(rng, 100))
     yield Planted("McNemar, mid-p: 1,000 items", lambda rng: mcnemar(rng, 1000))
+    yield Planted(
+        "McNemar, mid-p, Holm's rule over 10 tasks: 100 items",
+        lambda rng: min(holm([mcnemar(rng, 100) for _ in range(10)])),
+    )
     yield Planted("sign flips: 60 clusters of 1 to 11 items", lambda rng: flips(rng, clustered))
     yield Planted("sign flips: 60 clusters of very uneven sizes", lambda rng: flips(rng, uneven))
     for count, seeds in ((10, 0.0), (5, 0.2), (5, 1.0), (3, 0.5)):

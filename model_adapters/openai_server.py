@@ -431,5 +431,6 @@ def _embeddings(answer: Any, count: int) -> list[list[float]]:
 
 def _data_url(image: Image) -> str:
     file = BytesIO()
-    image.save(file, "PNG")
+    # Pixels only: a profile of colours may contain texts.
+    image.save(file, "PNG", icc_profile=None)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

@@ -215,6 +215,12 @@ def test_a_row_has_halves_only_where_the_score_does():
     assert "halves" not in score_row(Score("accuracy", 0.5, 4, chance=0.1))
 
 
+def test_a_row_has_a_verdict_only_where_the_score_does():
+    row = score_row(Score("gap", 0.5, 4, verdict="no finding", higher_is_better=None))
+    assert read(Score, json.loads(json.dumps(row))).verdict == "no finding"
+    assert "verdict" not in score_row(Score("gap", 0.5, 4))
+
+
 def test_a_row_says_why_a_score_has_no_chance_only_where_it_does():
     row = score_row(Score("length", 8, 4, unit="words", no_chance="describes"))
     assert row["no_chance"] == "describes"

@@ -50,7 +50,7 @@ from vlbench.report.data_sets import data_names, row_of
 from vlbench.report.notes import notes_of
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
-from vlbench.report.texts import score_name
+from vlbench.report.texts import score_name, value
 from vlbench.results import Outcome, Result, Score, matching
 from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
 from vlbench.run.item_images import cards_of, data_of, image_at, places_of, questions_of
@@ -628,8 +628,8 @@ def _cells(result: Result, data: str) -> list[str]:
         return [*head, result.reason, "", "", notes]
     low, high = score.ci95 or (float("nan"), float("nan"))
     around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
-    value = f"{score.metric} {score.value:.3f}"
-    return [*head, value, around, str(score.n), notes]
+    shown = value(score, lambda number, _: f"{score.metric} {number:.3f}")
+    return [*head, shown, around, str(score.n), notes]
 
 
 def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

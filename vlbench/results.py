@@ -79,7 +79,8 @@ def _in_brief(score: Score | None) -> str:
     at = "".join(f", {key} {value}" for key, value in score.at.items())
     low, high = score.ci95 or (None, None)
     around = f" [{low:.4g}, {high:.4g}]" if score.ci95 else ""
-    return f"{score.metric}{at}: {score.value:.4g}{around}, n {score.n}"
+    verdict = f", {score.verdict}" if score.verdict else ""
+    return f"{score.metric}{at}: {score.value:.4g}{around}, n {score.n}{verdict}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,15 +88,15 @@ class Score:
     """A metric's value under the conditions `at`, with what a reader needs to judge it.
 
     `n` counts the independent items. `chance` is the score of guessing. `floors` are scores that a
-    working model should beat; `no_chance` is the reason if there is neither.
-    `higher_is_better` is None if neither is: no model leads by such a score, and its cells have no
-    shade. `draws` has the value
-    of each trial of a mean. `halves` has the values on random halves of the items, or on bootstrap
-    samples, the same for all models, if items depend on each other or determine what is scored:
-    they vary as much as the score would with other items. `range` is given if it differs from the
-    range of the unit, as for a difference of two fractions. Your probe should set `unit="fraction"`
-    if a score without chance is a fraction. Raises ValueError if a number is not finite, and
-    TypeError for values that a board cannot contain.
+    working model should beat; `no_chance` is the reason if there is neither. `higher_is_better` is
+    None if neither is: no model leads by such a score, and its cells have no shade. `verdict`
+    states in a few words whether the score is a finding by the test of its probe; every view prints
+    it beside the value. `draws` has the value of each trial of a mean. `halves` has the values on
+    random halves of the items, or on bootstrap samples, the same for all models, if items depend on
+    each other or determine what is scored: they vary as much as the score would with other items.
+    `range` is given if it differs from the range of the unit, as for a difference of two fractions.
+    Your probe should set `unit="fraction"` if a score without chance is a fraction. Raises
+    ValueError if a number is not finite, and TypeError for values that a board cannot contain.
     """
 
     metric: str
@@ -112,6 +113,7 @@ class Score:
     range: Range | None = None
     no_chance: str = ""
     halves: Sequence[Number] = ()
+    verdict: str = ""
 
     def __post_init__(self) -> None:
         """Reject values that a board cannot contain."""
@@ -124,7 +126,8 @@ class Score:
         _require_types([self.n], int)
         _require_types([self.higher_is_better], bool, type(None))
         words = [x for x in self.at.values() if isinstance(x, str)]
-        _require_texts([self.metric, self.unit, self.no_chance, *self.at, *words, *self.floors])
+        _require_texts([self.metric, self.unit, self.no_chance, self.verdict])
+        _require_texts([*self.at, *words, *self.floors])
         if self.ci95 is not None and len(self.ci95) != 2:
             message = f"{self.metric} at {dict(self.at)} has a ci95 of {len(self.ci95)} numbers"
             raise ValueError(message)
@@ -185,11 +188,11 @@ class Score:
 def score_row(score: Score) -> dict[str, Any]:
     """Return a score as in a board's file.
 
-    The range is included only if it differs from the range of the unit; `halves` and `no_chance`
-    only if the score has them.
+    The range is included only if it differs from the range of the unit; `halves`, `no_chance` and
+    `verdict` only if the score has them.
     """
-    row = asdict(score)
-    return {key: row[key] for key in row if row[key] or key not in {"range", "no_chance", "halves"}}
+    row, optional = asdict(score), {"range", "no_chance", "halves", "verdict"}
+    return {key: row[key] for key in row if row[key] or key not in optional}
 
 
 def gain_range(limits: Range) -> Range:

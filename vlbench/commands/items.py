@@ -134,7 +134,8 @@ def _beside_another(
     ranked = best_first(joined(row, rival, items, theirs), higher_is_better=higher)
     pairs = [(a, b) for a, b in ranked if a.credit != b.credit and (a.credit > b.credit) == higher]
     of = f"{len(pairs):,} of {counted(len(ranked), 'item')}"
-    title = printed(f"{_title(row, score)}: better than {other} at {of}")
+    better = "higher" if score.higher_is_better is None else "better"
+    title = printed(f"{_title(row, score)}: {better} than {other} at {of}")
     if arguments.json:
         lines = [{row.model: a._asdict(), other: b._asdict()} for a, b in pairs]
         return Answer([json.dumps(lines, indent=1)], notes)

@@ -31,10 +31,10 @@ CANNOT = "the model cannot be asked without an image, so its priors are not meas
 
 ASK_FOR_LETTER = "Answer with the letter of the right option only."
 
-# What to do if no reply names an option.
 # The largest fraction of answers that may be lacking for reasons that may pass.
 MOST_LACKING = 0.01
 
+# What to do if no reply names an option.
 LABELS_OF_RECORDING = (
     "the recording was read with --model-args labels={}; if its answers name options otherwise, "
     f"give another of {', '.join(LABELS)}"

@@ -16,7 +16,7 @@ from vlbench.report.leaders import Leaders
 from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
-from vlbench.report.texts import lead, number, score_name
+from vlbench.report.texts import lead, number, score_name, value
 
 # The table of data sets with a single column, and of tasks whose titles name no data.
 OTHER_DATA = "Other data"
@@ -35,7 +35,8 @@ CHANCE = "chance"
 # The number of steps from chance to the best score of a column.
 SHADES = 5
 COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
-           "ci95_high", "n", "unit", "chance", "best", "apart", "trained_on", "notes")  # fmt: skip
+           "ci95_high", "n", "unit", "chance", "verdict", "best", "apart", "trained_on",
+           "notes")  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -77,13 +78,13 @@ class Cell(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The score with its unit and marks."""
+        """The score with its unit, verdict and marks."""
         score = self.entry.primary
         if score is None:
             return ""
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
         noted = NOTE_MARK * self.has_notes
-        return f"{number(score.value, score.unit)}{best}{apart}{noted}{''.join(self.marks)}"
+        return f"{value(score)}{best}{apart}{noted}{''.join(self.marks)}"
 
     @property
     def has_notes(self) -> bool:
@@ -398,6 +399,7 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                     "n": score.n,
                     "unit": score.unit,
                     "chance": score.chance,
+                    "verdict": score.verdict,
                     "best": cell.entry.is_best,
                     "apart": cell.is_apart,
                     "trained_on": cell.trained_on,

@@ -69,7 +69,9 @@ def ranked(rows: Sequence[Result], primary: Mapping[str, Any]) -> list[tuple[Res
 
 
 def cost(score: Score) -> float:
-    """Return a number that is lower for a better score."""
+    """Return a number that is lower for a better score, and 0 for a score without a direction."""
+    if score.higher_is_better is None:
+        return 0.0
     return score.value if score.lower_is_better else -score.value
 
 

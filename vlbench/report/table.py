@@ -6,6 +6,7 @@ content of the cells are decided only here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
 from vlbench.report.notes import joined_notes
 from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
-from vlbench.report.texts import few, hardest_floor, lead, number, probability, score_name
+from vlbench.report.texts import few, hardest_floor, lead, number, probability, score_name, value
 from vlbench.results import Result, Score
 
 # Formats a number, with its unit, or without it if the head of the column contains the unit.
@@ -26,6 +27,10 @@ Number = Callable[[float, str], str]
 STANDING, PUBLISHED = "against the leader", "published"
 APART = "not comparable"
 HEADS = ("95 % interval", "n", "chance", "highest floor", STANDING, PUBLISHED)
+
+# The scores of `directionless`, and the most scores of a kind that it lists for a model.
+WITHOUT_DIRECTION = "neither higher nor lower is better"
+MOST_OF_KIND = 48
 
 
 class Entry(NamedTuple):
@@ -273,6 +278,28 @@ def _published_number(paper: Published | None, unit: str, number: Number) -> str
     errors = "" if paper.in_stderr is None else f", {paper.in_stderr:+.1f} SE"
     ours = f"ours {lead(paper.difference, unit)}{errors}"
     return f"{number(paper.value, unit)}, {paper.where} ({ours})"
+
+
+def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]:
+    """Return the head and rows of a table of scores without a direction, primary scores first.
+
+    It is empty if there are no such scores. If a model has more than MOST_OF_KIND scores of a
+    metric under the same kinds of conditions, only their number is listed.
+    """
+    rows = [["model", "score", "value", "95 % interval", "floor"]]
+    for entry in table.entries:
+        own = [score for score in entry.row.scores if score.higher_is_better is None]
+        kinds = Counter((score.metric, *score.at) for score in own)
+        for score in sorted(own, key=lambda score: score is not entry.primary):
+            if kinds[score.metric, *score.at] <= MOST_OF_KIND:
+                name = score_name(spaced(score.metric), score.at)
+                context = value(score, number), interval(score), _floor(score, number)
+                rows.append([entry.row.label, name, *context])
+        for (metric, *conditions), count in kinds.items():
+            if count > MOST_OF_KIND:
+                name = f"{spaced(metric)} by {', '.join(conditions)}"
+                rows.append([entry.row.label, name, f"{count:,} scores", "", ""])
+    return rows if len(rows) > 1 else []
 
 
 def key_of(score: Score) -> Hashable:

@@ -11,8 +11,16 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.leaders import Leaders
 from vlbench.report.rows import ties_mark
-from vlbench.report.table import Entry, ScoreTable, cells, key_of, other_scores, tables_of
-from vlbench.report.texts import number, plain_table
+from vlbench.report.table import (
+    Entry,
+    ScoreTable,
+    cells,
+    directionless,
+    key_of,
+    other_scores,
+    tables_of,
+)
+from vlbench.report.texts import plain_table, value
 from vlbench.results import Result
 
 # The columns that a narrow terminal keeps beside a score.
@@ -26,11 +34,15 @@ def board_tables(
 ) -> list[Table | str]:
     """Return a table for each set of comparable rows, and one for the rows without scores.
 
-    A table whose rows have notes is followed by a text of them.
+    A table is followed by a table of the scores without a direction, and by a text of the notes of
+    its rows, if there are any.
     """
     tables: list[Table | str] = []
     for table in tables_of(board, leaders, spec):
-        tables += [score_table(table), *note_texts(table.notes)]
+        tables.append(score_table(table))
+        if grid := directionless(table):
+            tables.append(plain_table(grid[0], grid[1:]))
+        tables += note_texts(table.notes)
     rest = [row for row in board.results if row.status != "ok"]
     title = f"{board.task} (version {board.version})"
     return [*tables, *([reason_table(title, rest)] if rest else [])]
@@ -45,7 +57,7 @@ def score_table(table: ScoreTable) -> Table:
     for entry in table.entries:
         beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
         matches = [own.get(key_of(score)) for score in others]
-        values = [number(score.value, score.unit) if score else "" for score in matches]
+        values = [value(score) if score else "" for score in matches]
         rows.append([entry.row.label, _value(entry), *(beside[head] for head in heads), *values])
     rows = [[cell or "-" for cell in row] for row in rows]
     optional = [name for name in columns[2:] if name not in KEPT]
@@ -68,4 +80,4 @@ def _value(entry: Entry) -> str:
     if score is None:
         return ""
     partial = " (partial)" if row.is_partial else ""
-    return number(score.value, score.unit) + ties_mark(row) + partial
+    return value(score) + ties_mark(row) + partial

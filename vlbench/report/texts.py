@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from textwrap import TextWrapper
@@ -161,6 +161,12 @@ def number(value: float | None, unit: str = "fraction") -> str:
     if unit == "fraction":
         return f"{100.0 * value:.1f} %"
     return f"{value:z.3f}" if unit == "correlation" else f"{value:.4g}"
+
+
+def value(score: Score, form: Callable[[float, str], str] = number) -> str:
+    """Return the value of a score for a table, and its verdict in brackets, if it has one."""
+    text = form(score.value, score.unit)
+    return f"{text} ({score.verdict})" if score.verdict else text
 
 
 def bare_number(value: float, unit: str = "fraction") -> str:

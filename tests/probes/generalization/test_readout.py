@@ -121,6 +121,7 @@ def test_a_head_that_ignores_part_of_its_state_leaves_a_gap():
         ),
         "layer, chosen on 150 held-out train images: output",
     ]
+    assert found(outcome, "gap_beyond_random").verdict == "finding"
 
 
 def test_a_network_with_random_weights_has_a_gap_and_no_finding():
@@ -142,6 +143,7 @@ def test_a_network_with_random_weights_has_a_gap_and_no_finding():
     assert outcome.notes[0] == (
         "no finding: the gap beyond 5 networks with random weights is not above 0"
     )
+    assert [gap.verdict, beyond.verdict] == ["no finding"] * 2
 
 
 def test_a_layer_that_is_a_function_of_the_scores_has_no_gap():
@@ -181,6 +183,7 @@ def test_where_reading_is_lost_is_named_by_the_layer_before():
     model = Stages(nothing[:, :CLASSES], early=states(noise=1.0), late=state, output=nothing)
     outcome = run(model)
     lost = found(outcome, "read_lost")
+    assert lost.higher_is_better is None
     assert lost.at == {"layer": "late"}
     assert lost.ci95[0] > 0.5
     read = [value(outcome, "read", layer=name) for name in ("late", "output")]

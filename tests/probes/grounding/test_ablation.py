@@ -21,6 +21,7 @@ from vlbench.probes.grounding.ablation import (
     layers_test,
     other_draws,
     verdicts,
+    verdicts_by_cut,
 )
 
 SEEN = (1, 2)
@@ -291,9 +292,27 @@ def test_too_few_draws_for_two_tests_give_no_verdict():
     )
 
 
+def test_drops_have_no_direction_and_those_that_are_tested_have_a_verdict_and_p():
+    outcome = ablate(Needs(SEEN))
+    assert {score.higher_is_better for score in outcome.scores} == {True, None}
+    drops = scores(outcome, "drop")
+    assert drops["best heads",].verdict == "no verdict, p 0.333"
+    assert {score.verdict for at, score in drops.items() if at != ("best heads",)} == {""}
+    assert scores(outcome, "p_of_drop")["best heads",].verdict == "no verdict"
+
+
+@pytest.mark.parametrize(
+    ("random", "verdict"),
+    [([0.1] * 39, "finding"), ([0.3] * 39, "no finding"), ([0.1], "no verdict")],
+)
+def test_a_verdict_is_a_finding_only_by_p(random, verdict):
+    assert verdicts_by_cut([Ranked("a", 0.2, random)]) == {"a": verdict}
+
+
 def test_without_draws_there_is_no_p():
     outcome = ablate(Needs(SEEN), draws=0)
     assert values(outcome, "p_of_drop") == {}
+    assert scores(outcome, "drop")["best heads",].verdict == "no verdict"
     assert any("best heads: compared with no random heads" in note for note in outcome.notes)
 
 

@@ -21,10 +21,11 @@ from vlbench.report.comparing import Compared, Report, compare_models
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
-from vlbench.report.texts import number, plain_table, score_name
+from vlbench.report.texts import plain_table, score_name, value
 
 HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
         "items in clusters")  # fmt: skip
+OUTCOMES = 6
 COLUMNS = ("task", "metric", "at", "a", "b", "value_a", "value_b", "difference", "ci95_low",
            "ci95_high", "unit", "higher_is_better", "p", "p_holm", "detectable", "items",
            "clusters")  # fmt: skip
@@ -83,9 +84,9 @@ def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequenc
     tables = []
     for compared in of_pairs:
         a, b = compared[0].models
-        rows = [[form.escaped(cell) for cell in row] for row in (HEAD, *map(_cells, compared))]
+        rows = [[form.escaped(cell) for cell in row] for row in _grid(compared)]
         below = ". ".join([_detectable(compared), *notes]) + "."
-        columns = "l" + "r" * (len(HEAD) - 1)
+        columns = "l" + "r" * (len(rows[0]) - 1)
         tables.append(form.grid(f"A: {a}, B: {b}", columns, rows, below))
     return "\n".join(tables).removesuffix("\n")
 
@@ -117,12 +118,20 @@ def _line(one: Compared) -> dict[str, Any]:
 def _table(compared: Sequence[Compared]) -> Table:
     """Return the comparisons of two models; a narrow terminal breaks long cells between words."""
     a, b = compared[0].models
-    rows = [_cells(one) for one in compared]
-    table = plain_table(HEAD, rows, f"A: {a}\nB: {b}")
+    head, *rows = _grid(compared)
+    table = plain_table(head, rows, f"A: {a}\nB: {b}")
     table.columns[0].no_wrap, table.columns[0].min_width = False, 12
     table.caption = Text(f"{_detectable(compared)}\n", "table.caption")
     table.caption_justify = "left"
     return table
+
+
+def _grid(compared: Sequence[Compared]) -> list[list[str]]:
+    """Return the head and cells of comparisons, without outcomes if no score has a direction."""
+    rows = [[*HEAD], *map(_cells, compared)]
+    if any(one.scores[0].higher_is_better is not None for one in compared):
+        return rows
+    return [[*row[:OUTCOMES], *row[OUTCOMES + 1 :]] for row in rows]
 
 
 def _detectable(compared: Sequence[Compared]) -> str:
@@ -136,19 +145,18 @@ def _detectable(compared: Sequence[Compared]) -> str:
 
 def _cells(one: Compared) -> list[str]:
     (first, second), test = one.scores, one.comparison
-    worse = {True: "", False: ", lower is better", None: ", neither is better"}[
-        first.higher_is_better
-    ]
+    worse = {True: "", False: ", lower is better", None: ", no direction"}[first.higher_is_better]
+    outcomes = () if first.higher_is_better is None else test.outcomes or ()
     low, high = (_with_sign(bound, first.unit) for bound in test.ci95)
     clusters = f" in {test.clusters}" if test.clusters < test.items else ""
     return [
         spaced(f"{one.task}: {score_name(first.metric, first.at)}{worse}"),
-        number(first.value, first.unit),
-        number(second.value, second.unit),
+        value(first),
+        value(second),
         _with_sign(test.difference, first.unit),
         f"{low} to {high}",
         f"{_p(test.p)} ({_p(one.p_holm)})",
-        ", ".join(map(str, test.outcomes)) if test.outcomes else "-",
+        ", ".join(map(str, outcomes)) or "-",
         f"{test.items}{clusters}",
     ]
 

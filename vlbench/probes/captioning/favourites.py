@@ -14,8 +14,9 @@ SCST: with several budgets, each has its scores and the number of distinct favou
 other scores use the largest budget.
 
 A run of SCST has collapsed if it has fewer distinct favourites than a tenth of the images; the row
-counts such runs (`collapsed_runs`). Only the gain of test scores over the last epochs shows whether
-SCST has converged (`late_match_score_gain`).
+counts such runs (`collapsed_runs`). If the gain of test scores over the last epochs is above 0
+(`late_match_score_gain`), SCST has not converged; an interval that includes 0 does not show that it
+has.
 
 `caption_cross` (the square of table 2): the model's favourites are scored by every scorer, which
 gives the model's row of the square. `win_rate_vs_cross_entropy` is the fraction of images whose

@@ -176,7 +176,8 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
     """Return how much the reward of the test images rose over the last epochs of SCST.
 
     Also return a note if the interval is above 0, so that the reward was still rising. `last` are
-    the published scores [seeds, N] of favourites. No other score shows whether SCST has converged.
+    the published scores [seeds, N] of favourites. No other score shows that SCST has not
+    converged.
     """
     rows, unit = range(len(subjects.before)), published_kind(scorer.kind)
     scores = match_scores(scorer, {FAVOURITES: subjects.before_last}, rows)

@@ -312,7 +312,8 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     gap = conditional.gap("gap", conditional.scores, examples)
     beyond = conditional.gap_beyond_random(examples)
     measured = [
-        *(gap, beyond, conditional.gap("gap_to_said", said, examples)),
+        *_with_verdict(gap, beyond),
+        conditional.gap("gap_to_said", said, examples),
         *_measure(data, said, read_at, conditional, floors),
         *_lost(setting, network, read_at, examples),
     ]
@@ -323,7 +324,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
         scores=[*outcome.scores, *near.scores],
         items=join_items([own.items for own in (outcome, near) if own.items is not None]),
         notes=[
-            _verdict(gap.score, beyond.score, conditional.layer),
+            _note_of_verdict(gap.score, beyond.score, conditional.layer),
             *_notes(conditional, by_layer, setting),
             *_notes_of_floors(read_at, floors, examples),
         ],
@@ -483,7 +484,8 @@ def _lost(
         return []
     choices = {**read_at, SCORES: setting.read(setting.scores, linear).choice}
     credit = choices[layer].credit, choices[following].credit
-    return [gain("read_lost", *credit, examples, {"layer": layer})]
+    lost = gain("read_lost", *credit, examples, {"layer": layer})
+    return [lost._replace(score=replace(lost.score, higher_is_better=None))]
 
 
 def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iterator[Items]:
@@ -493,7 +495,13 @@ def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iter
             yield one._replace(metric="read_knn", at={"layer": layer, **one.at})
 
 
-def _verdict(gap: Score, beyond: Score, layer: str) -> str:
+def _with_verdict(gap: Measured, beyond: Measured) -> list[Measured]:
+    """Return a gap and the gap beyond random weights with the verdict, which both decide."""
+    verdict = "finding" if is_finding(gap.score, beyond.score) else "no finding"
+    return [one._replace(score=replace(one.score, verdict=verdict)) for one in (gap, beyond)]
+
+
+def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
     """Return a note that states whether the gap is a finding, from the intervals."""
     random = f"{len(beyond.draws)} networks with random weights"
     if is_finding(gap, beyond):

@@ -236,6 +236,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
 
     ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
     p_values = _p_scores(ranked, examples)
+    measured = [measured[0], *_with_verdicts(measured[1:], ranked)]
     drops = [one.score for one in measured[1:]]
     counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
     counts |= {"clusters": clusters}
@@ -385,6 +386,27 @@ def adjusted(ranked: Sequence[Ranked]) -> list[float]:
     return [by_cut.get(one.cut, one.p) for one in ranked]
 
 
+def verdicts_by_cut(ranked: Sequence[Ranked]) -> dict[str, str]:
+    """Return the verdict of each test: finding, no finding or no verdict."""
+    family, named = sum(one.enough for one in ranked), dict[str, str]()
+    for one, p in zip(ranked, adjusted(ranked), strict=True):
+        is_open = one.least_p * (family if one.enough else 1) > LEVEL
+        named[one.cut] = "no verdict" if is_open else "finding" if p <= LEVEL else "no finding"
+    return named
+
+
+def _with_verdicts(drops: Sequence[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
+    """Return drops without a direction, and with the verdict and p of the test of their part."""
+    named, told = verdicts_by_cut(ranked), dict[Any, str]()
+    for one, p in zip(ranked, adjusted(ranked), strict=True):
+        told[one.cut] = f"{named[one.cut]}, p {p:.3f}" if one.random else named[one.cut]
+
+    def tell(score: Score) -> Score:
+        return replace(score, higher_is_better=None, verdict=told.get(score.at["cut"], ""))
+
+    return [one._replace(score=tell(one.score)) for one in drops]
+
+
 def verdicts(ranked: Sequence[Ranked]) -> list[str]:
     """Return a note of each test: the drop, the drops of random draws, p, and the verdict."""
     family, notes = sum(one.enough for one in ranked), []
@@ -424,6 +446,7 @@ def _curves(drops: Sequence[Score]) -> list[str]:
 
 def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
     """Return the adjusted p of each test that has draws."""
+    named = verdicts_by_cut(ranked)
     return [
         Score(
             "p_of_drop",
@@ -431,8 +454,9 @@ def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
             len(examples.ids),
             {"cut": one.cut},
             unit="probability",
-            higher_is_better=False,
-            no_chance="a p-value: evidence against random heads is p <= 0.05",
+            higher_is_better=None,
+            no_chance="a p-value: a drop with p <= 0.05 is a finding",
+            verdict=named[one.cut],
         )
         for one, p in zip(ranked, adjusted(ranked), strict=True)
         if one.random

@@ -81,9 +81,9 @@ def object_label_alignment(  # noqa: PLR0913 - the YAML fills all but three
 
     Networks are trained on images of one object, and tested on the others. For each of the
     `layers`, networks are trained separately, after a pass over the captions. The interval of
-    `selectivity` does not include the draw of the control task, which is the same for all seeds.
-    Raises TooFewRows if a set of images is empty, and CannotDo if the model has no vector for any
-    word.
+    `selectivity` does not include the draw of the control task, which is the same for all seeds,
+    nor of the classes: an interval above 0 is no finding (see docs/statistics.md). Raises
+    TooFewRows if a set of images is empty, and CannotDo if the model has no vector for any word.
 
     Args:
         regions: detector or region encoder that computes region vectors; None: the data have region

@@ -19,7 +19,7 @@ from vlbench.catalog.specs import ModelSpec
 from vlbench.report.leaders import leaders_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
-from vlbench.report.texts import number, one_line
+from vlbench.report.texts import one_line, value
 from vlbench.results import Result
 
 # The note below a table that has a model in bold.
@@ -98,8 +98,8 @@ def heads(table: ScoreTable) -> list[str]:
 def texts(entry: Entry) -> list[str]:
     """Return the cells of a printed row; a dash if a value is unknown."""
     score = entry.primary
-    value = number(score.value, score.unit) + ties_mark(entry.row) if score else ""
-    return [one_line(cell) or "-" for cell in (entry.row.label, value, *cells(entry).values())]
+    first = value(score) + ties_mark(entry.row) if score else ""
+    return [one_line(cell) or "-" for cell in (entry.row.label, first, *cells(entry).values())]
 
 
 def higher_is_better(table: ScoreTable) -> bool | None:

@@ -14,14 +14,14 @@ from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
 
 COLUMNS = ("task", "version", "model", "metric", "at", "is_primary", "value", "stderr", "ci95_low",
-           "ci95_high", "n", "unit", "higher_is_better", "chance", "floors", "published",
+           "ci95_high", "n", "unit", "higher_is_better", "chance", "floors", "verdict", "published",
            "published_where", "difference", "difference_in_stderr", "against_leader", "comparable",
            "request", "weights", "adapter", "data", "data_name", "vlbench", "finished", "paper",
            "notes")  # fmt: skip
 # The columns with a fact of the row, of the row's provenance, and of the score, by its name.
 OF_ROW = ("task", "version", "model", "comparable", "request", "paper")
 OF_PROVENANCE = ("weights", "adapter", "data", "vlbench")
-OF_SCORE = ("metric", "value", "stderr", "n", "unit", "chance")
+OF_SCORE = ("metric", "value", "stderr", "n", "unit", "chance", "verdict")
 
 
 def text(selection: Selection) -> str:

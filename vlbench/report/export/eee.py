@@ -48,6 +48,7 @@ def result_of(entry: Entry, i: int) -> dict[str, Any]:
         "comparable": row.comparable,
         **({} if score.chance is None else {"chance": repr(score.chance)}),
         **{f"floor.{name}": repr(value) for name, value in score.floors.items()},
+        **({"verdict": score.verdict} if score.verdict else {}),
         **({"published": repr(given.value), "published_where": given.where} if given else {}),
         **{f"note.{k}": note for k, note in enumerate(notes_of(row))},
     }

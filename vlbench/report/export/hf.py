@@ -64,7 +64,7 @@ def _entry(entry: Entry, score: Score, data: HubSet) -> dict[str, Any]:
 
 
 def _notes(row: Result, score: Score) -> str:
-    """Return metric, direction, unit, n, interval and chance, and the notes of the row."""
+    """Return metric, direction, unit, n, interval, chance and verdict, and the notes of the row."""
     better = {True: "higher", False: "lower", None: "neither higher nor lower"}[
         score.higher_is_better
     ]
@@ -74,6 +74,7 @@ def _notes(row: Result, score: Score) -> str:
         words.append(f"95 % interval {score.ci95[0]:.4g} to {score.ci95[1]:.4g}")
     if score.chance is not None:
         words.append(f"chance {score.chance:.4g}")
+    words += [score.verdict] if score.verdict else []
     version = row.provenance.get("vlbench", "of unknown version")
     return "; ".join([*words, f"vlbench {version}, task version {row.version}", *notes_of(row)])
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from vlbench.errors import SpecError
 from vlbench.files import safe_name
 from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import ScoreTable
+from vlbench.report.table import WITHOUT_DIRECTION, ScoreTable, directionless
 from vlbench.report.texts import one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -69,7 +69,11 @@ def _table(table: ScoreTable) -> str:
         bold = [f"**{cell}**" for cell in row[:2]] if entry.is_best else row[:2]
         rows.append([*bold, *row[2:]])
     note = BOLD if any(entry.is_best for entry in table.entries) else ""
-    return grid(table.title, "lrrrrlll", rows, note, table.notes)
+    first = grid(table.title, "lrrrrlll", rows, note, table.notes)
+    if not (more := directionless(table)):
+        return first
+    cells = [[escaped(cell) or "-" for cell in row] for row in more]
+    return "\n".join([first, grid(f"{table.title}: {WITHOUT_DIRECTION}", "llrrl", cells)])
 
 
 def grid(

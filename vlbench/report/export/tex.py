@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import Entry, ScoreTable
+from vlbench.report.table import WITHOUT_DIRECTION, Entry, ScoreTable, directionless
 from vlbench.report.texts import one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
@@ -55,7 +55,11 @@ def _table(table: ScoreTable) -> str:
     head[1] += ARROWS[higher_is_better(table)]
     note = BOLD if any(entry.is_best for entry in table.entries) else ""
     rows = [head, *map(_row, table.entries)]
-    return grid(table.title, "lrrrrlll", rows, note, table.notes)
+    first = grid(table.title, "lrrrrlll", rows, note, table.notes)
+    if not (more := directionless(table)):
+        return first
+    cells = [[_number(cell) or "-" for cell in map(escaped, row)] for row in more]
+    return first + grid(f"{table.title}: {WITHOUT_DIRECTION}", "llrrl", cells)
 
 
 def grid(
@@ -91,10 +95,13 @@ def grid(
 
 def _row(entry: Entry) -> list[str]:
     name, value, *rest = map(escaped, texts(entry))
-    # A minus sign is longer than a hyphen.
-    numbers = [re.sub(r"\B-(?=\d)", "$-$", cell) for cell in (value, *rest[:4])]
-    shown = [name, *numbers, *rest[4:]]
+    shown = [name, *map(_number, (value, *rest[:4])), *rest[4:]]
     return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown
+
+
+def _number(cell: str) -> str:
+    """Return an escaped cell with minus signs, which are longer than hyphens."""
+    return re.sub(r"\B-(?=\d)", "$-$", cell)
 
 
 def _line(row: Sequence[str]) -> str:

@@ -37,9 +37,14 @@ def scale_of(scores: Sequence[Score]) -> Scale:
 
 
 def bar(score: Score | None, scale: Scale) -> str:
-    """Return the CSS classes of a score, its interval, chance, the hardest floor, and zero."""
+    """Return the CSS classes of a score, its interval, chance, the hardest floor, and zero.
+
+    A score without a direction has no bar.
+    """
     if score is None:
         return ""
+    if score.higher_is_better is None:
+        return "s"
     floor = hardest_floor(score)
     low, high = score.ci95 or (None, None)
     given = {"v": score.value, "l": low, "h": high, "k": score.chance}

@@ -34,8 +34,17 @@ from vlbench.report.pivot import (
 )
 from vlbench.report.reproduction import Grid, grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
-from vlbench.report.table import APART, STANDING, Entry, ScoreTable, cells, interval, key_of
-from vlbench.report.texts import bare_number, condition, score_name
+from vlbench.report.table import (
+    APART,
+    STANDING,
+    Entry,
+    ScoreTable,
+    cells,
+    directionless,
+    interval,
+    key_of,
+)
+from vlbench.report.texts import bare_number, condition, score_name, value
 from vlbench.results import Result, Score
 
 # Above this number of scores, the pages of models list only primary scores, and the other scores
@@ -175,10 +184,10 @@ def label(score: Score, at: Mapping[str, Any]) -> str:
 
 
 def value_of(score: Score | None, row: Result | None = None) -> str:
-    """Return a score without its unit, or a dash. A `row` with mostly ties is marked."""
+    """Return a score without its unit, with its verdict, or a dash; a `row` of ties is marked."""
     if score is None:
         return "-"
-    return bare_number(score.value, score.unit) + (ties_mark(row) if row else "")
+    return value(score, bare_number) + (ties_mark(row) if row else "")
 
 
 def badges(entry: Entry) -> list[str]:
@@ -208,6 +217,7 @@ FILTERS: Mapping[str, Any] = {
     "conditions": conditions,
     "counted": counted,
     "data_of": data_of,
+    "directionless": directionless,
     "interval": interval,
     "label": label,
     "model_id": model_id,
