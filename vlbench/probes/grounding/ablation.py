@@ -54,6 +54,7 @@ from vlbench.capabilities import (
     Intervenable,
     JointAttender,
     Look,
+    Parts,
     count_truncated,
     size_of,
 )
@@ -84,6 +85,9 @@ Heads = tuple[Head, ...]
 Drawn = TypeVar("Drawn", bound=Hashable)
 Random = np.random.Generator
 
+# Heads are ranked on at most so many images.
+RANKED_IMAGES = 100
+
 # A test with p at or below it has a verdict.
 LEVEL = 0.05
 
@@ -93,6 +97,7 @@ CAVEAT = (
 )
 # The number of other images, over which the output of a head is averaged.
 AVERAGED = {"mean": 4, "other_image": 1}
+DONATED = "; each pass without heads also scores {} per item, whose choice is not in the intervals"
 CURVE = "single layers, heads and windows have no verdict: some of many cost much by chance"
 
 
@@ -162,7 +167,6 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     windows: int = 0,
     items: Positive | None = None,
     ranked_on: str = "test",
-    ranked_images: Positive | None = None,
     draws: int = 79,
     by: Literal["zero", "mean", "other_image"] = "zero",
     seed: int = 0,
@@ -180,9 +184,8 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         best_heads: number of best-grounding heads that are ablated together; 0: none.
         windows: number of consecutive layers whose attention to the image is ablated; 0: none.
         items: number of test rows, drawn by the seed; None takes all.
-        ranked_on: split with phrases on which `best_heads` are ranked; no test image may be in it.
-        ranked_images: number of images of that split that rank the heads, from the first on; None:
-            all.
+        ranked_on: split with phrases on whose first 100 images `best_heads` are ranked; no test
+            image may be in it.
         draws: number of random draws compared with the best heads, a pass each, and with the
             layers, a pass for each layer; 39 for one of these tests and 79 for both are enough for
             p <= .05 after Holm's rule; 0: no p.
@@ -198,31 +201,18 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     examples, clusters = asks.examples, len({*asks.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
-    heads, positions = model.parts()
-    layers = [tuple((layer, head) for head in range(count)) for layer, count in enumerate(heads)]
-    parts = _each(layers, each)
-    tests = [layers_test(layers, draws, seed)] if "layer" in each else []
     best: list[Head] = []
     if best_heads:
-        others = first_images(data.splits[ranked_on], ranked_images)
-        _refuse_shared(rows, others, ranked_on)
-        best = best_grounding(model, others, engine, best_heads)
-        parts.append(Part({"cut": "best heads"}, Cut(tuple(sorted(best)))))
-        tests.append(best_heads_test(best, heads, draws, seed))
-    for source in ("text", "end") if windows else ():
-        if source in positions:
-            parts += _windows(source, windows, len(heads))
-    if not parts:
-        raise SpecError("no part is removed: set each, best_heads or windows")
+        images = _ranking_images(rows, data, ranked_on)
+        best = best_grounding(model, images, engine, best_heads)
+    parts = _parts(model.parts(), each, windows, best)
+    tests = _tests(model.parts().heads, each, best, draws, seed)
     random = [Cut(some) for test in tests for drawn in test.random for some in drawn]
     cuts = [*dict.fromkeys([*(one.cut for one in parts), *random])]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
-    donors, averaged = None, AVERAGED.get(by, 0)
-    if averaged:
-        others = data.splits["test"].select(order[len(rows) :].tolist())
-        donors = _donors(rows, others, averaged)
-        cost += f"; each pass without heads also scores {counted(averaged, 'other image')} per item"
-        cost += ", whose choice is not in the intervals"
+    others = data.splits["test"].select(order[len(rows) :].tolist())
+    donors = _donors(rows, others, AVERAGED[by]) if by in AVERAGED else None
+    cost += DONATED.format(counted(AVERAGED[by], "other image")) if donors else ""
     whole = asks.choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
     credit = {
@@ -238,19 +228,44 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     p_values = _p_scores(ranked, examples)
     measured = [measured[0], *_with_verdicts(measured[1:], ranked)]
     drops = [one.score for one in measured[1:]]
-    counts = {"passes": len(cuts) + 1, "ties": int(whole.tied.sum()), "choices": len(rows)}
-    counts |= {"clusters": clusters}
+    ties, passes = int(whole.tied.sum()), len(cuts) + 1
+    counts = {"passes": passes, "ties": ties, "choices": len(rows), "clusters": clusters}
     names = ", ".join("{}-{}".format(*head) for head in best)
     named = [f"best heads, layer-head from 0: {names}"] if best else []
-    # The table has all scores.
-    of_no_layer = [one for one in measured if "layer" not in one.score.at]
+    if len(measured) > MOST_SCORES:  # the table has all
+        measured = [one for one in measured if "layer" not in one.score.at]
     outcome = outcome_of(
-        measured if len(measured) <= MOST_SCORES else of_no_layer,
+        measured,
         counts | count_truncated(model, [*chain(*asks.options)]),
         [CAVEAT, cost, *named, *verdicts(ranked), *_curves(drops)],
         {"drops": _table([*drops, *p_values])},
     )
     return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=asks.asked_by)
+
+
+def _parts(of_model: Parts, each: Sequence[str], windows: int, best: Sequence[Head]) -> list[Part]:
+    """Return the parts to ablate. Raises SpecError if there are none."""
+    heads, positions = of_model
+    parts = _each(_heads_by_layer(heads), each)
+    parts += [Part({"cut": "best heads"}, Cut(tuple(sorted(best))))] if best else []
+    for source in ("text", "end") if windows else ():
+        if source in positions:
+            parts += _windows(source, windows, len(heads))
+    if not parts:
+        raise SpecError("no part is removed: set each, best_heads or windows")
+    return parts
+
+
+def _tests(
+    heads: Sequence[int], each: Sequence[str], best: Sequence[Head], draws: int, seed: int
+) -> list[RankTest]:
+    """Return the tests of the largest layer and of the best heads, if they are ablated."""
+    tests = [layers_test(_heads_by_layer(heads), draws, seed)] if "layer" in each else []
+    return tests + ([best_heads_test(best, heads, draws, seed)] if best else [])
+
+
+def _heads_by_layer(heads: Sequence[int]) -> list[Heads]:
+    return [tuple((layer, head) for head in range(count)) for layer, count in enumerate(heads)]
 
 
 def _require_donors(model: CutScorer | CutAnswerScorer, by: str, asked_by: str) -> None:
@@ -485,11 +500,13 @@ def _accuracy(choice: Choice, asks: Asks) -> Measured:
     return Measured(score, asks.examples, credit, said)
 
 
-def _refuse_shared(rows: Split, others: Split, name: str) -> None:
-    """Raise DataError if heads would be ranked on a test image."""
-    if shared := {*_digests(rows)} & {*_digests(others)}:
+def _ranking_images(rows: Split, data: Data, name: str) -> Split:
+    """Return the images on which heads are ranked. Raises DataError if one is a test image."""
+    images = first_images(data.splits[name], RANKED_IMAGES)
+    if shared := {*_digests(rows)} & {*_digests(images)}:
         count = len(shared)
         raise DataError(f"{count} images of {name}, on which heads are ranked, are test images")
+    return images
 
 
 def _digests(rows: Split) -> Sequence[str]:

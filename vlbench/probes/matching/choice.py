@@ -146,9 +146,10 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     notes += [] if looks_away else [CANNOT]
     notes += questions.notes
     more = more if way else []
-    outcome = report(asks, rows, least, sets, more, counts, notes, questions.judged, whole=whole)
+    outcome = report(asks, rows, least, sets, more, questions.judged, whole=whole)
     by_scores = "score" if isinstance(model, ImageTextScorer) else "similarity"
-    return replace(outcome, asked_by=way or by_scores)
+    counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
+    return replace(outcome, counts=counts, notes=notes, asked_by=way or by_scores)
 
 
 def _texts_of_one(rows: Split) -> list[list[str]]:

@@ -170,14 +170,12 @@ def _select(asked: MetricItems, places: Sequence[int]) -> MetricItems:
     )
 
 
-def report(  # noqa: PLR0913 - what `questions` and `choice` have in common
+def report(
     asked: Sequence[MetricItems],
     rows: Split,
     least: int,
     sets: Mapping[str, str] | None,
     more: Sequence[Measured],
-    counts: Mapping[str, int],
-    notes: Sequence[str],
     judged: Judged | None,
     *,
     whole: Split,
@@ -224,7 +222,6 @@ def report(  # noqa: PLR0913 - what `questions` and `choice` have in common
         "same_words": len({row for row, same in pairs if same}),
         "small_categories": len(sizes) - len(scored),
         **counts_by_rule,
-        **counts,
     }
     artifacts = {"categories": _by_category([one.score for one in table])} if table else {}
     by_place = judged.by_place if judged else ()
@@ -234,7 +231,7 @@ def report(  # noqa: PLR0913 - what `questions` and `choice` have in common
         read = np.array(judged.read if judged else []) > 0
         of_orders, artifacts["orders"] = _orders(first, np.array(by_place), read, several)
         measured += of_orders
-    return outcome_of(measured, counts, [*of_floors, *notes, *lacks], artifacts)
+    return outcome_of(measured, counts, [*of_floors, *lacks], artifacts)
 
 
 def _masks(asked: MetricItems, categories: Sequence[str], names: Sequence[str]) -> dict[str, Kept]:

@@ -119,8 +119,9 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         more += _of_positive(asks, items, categories_of(rows), replies, positive)
     counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
     notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
-    outcome = report([asks], rows, least, sets, more, counts, notes, own, whole=data.splits["test"])
-    return replace(outcome, asked_by=way)
+    outcome = report([asks], rows, least, sets, more, own, whole=data.splits["test"])
+    counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
+    return replace(outcome, counts=counts, notes=notes, asked_by=way)
 
 
 def _frequent(items: QuestionItems) -> Tensor:
