@@ -98,6 +98,7 @@ CAVEAT = (
 # The number of other images, over which the output of a head is averaged.
 AVERAGED = {"mean": 4, "other_image": 1}
 DONATED = "; each pass without heads also scores {} per item, whose choice is not in the intervals"
+BEST = "best heads, layer-head from 0: {}"
 CURVE = "single layers, heads and windows have no verdict: some of many cost much by chance"
 
 
@@ -230,8 +231,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     drops = [one.score for one in measured[1:]]
     ties, passes = int(whole.tied.sum()), len(cuts) + 1
     counts = {"passes": passes, "ties": ties, "choices": len(rows), "clusters": clusters}
-    names = ", ".join("{}-{}".format(*head) for head in best)
-    named = [f"best heads, layer-head from 0: {names}"] if best else []
+    named = [BEST.format(", ".join("{}-{}".format(*head) for head in best))] if best else []
     if len(measured) > MOST_SCORES:  # the table has all
         measured = [one for one in measured if "layer" not in one.score.at]
     outcome = outcome_of(
