@@ -88,7 +88,7 @@ class Recordings:
             "repeated_answers": len(repeated),
             "read_otherwise": differ,
         }
-        which = f"no such item among those asked (like {_name(items[0])})" if items else ""
+        which = f"no such item among those asked (such as {items[0].image})" if items else ""
         notes = [
             *self._not_used(strange, which),
             *self._not_used(repeated, "the item has an answer already"),
@@ -98,8 +98,7 @@ class Recordings:
     def _not_used(self, several: Sequence[Record], why: str) -> list[str]:
         """Return a note on answers with an example; none if there are none."""
         n = f"{len(several):,} of {len(self._records):,}"
-        said = [one.about if one.about is not None else one.says.question for one in several[:1]]
-        return [f"{n} not used: {why:.160}, for example {one!s:.160}" for one in said]
+        return [f"{n} not used: {why:.160}, for example {_named(one):.160}" for one in several[:1]]
 
     def _differs(self, record: Record, reply: Reply, item: Asked) -> bool:
         """Return whether the file's authors read an answer as another option than we do."""
@@ -254,6 +253,13 @@ def _said(text: str) -> str:
 def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
     """Return the `about` of an item's records."""
     return item.image, (*([item.question] if item.question else []), *item.texts)
+
+
+def _named(record: Record) -> str:
+    """Return how a record names its item: by its image or index, or by the question."""
+    if isinstance(record.about, tuple):
+        return record.about[0]
+    return record.says.question if record.about is None else str(record.about)
 
 
 def _name(item: Asked) -> str:
