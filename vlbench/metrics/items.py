@@ -49,13 +49,15 @@ class Examples(NamedTuple):
     digest is a digest of the content. Examples of one cluster, such as the regions of an image, are
     not independent; if `clusters` is empty, each example is a separate cluster. The names of two
     clusters, such as two word pairs, are joined by `BOTH`. `images` are the digests of only the
-    images, for examples whose digests cover more than an image.
+    images, for examples whose digests cover more than an image. `categories` are the kinds of
+    examples, by which they are scored.
     """
 
     ids: Sequence[str]
     digests: Sequence[str]
     clusters: Sequence[str] = ()
     images: Sequence[str] = ()
+    categories: Sequence[str] = ()
 
     def select(self, places: Sequence[int]) -> Examples:
         """Return some of the examples."""
@@ -123,7 +125,8 @@ class Items(NamedTuple):
     `choice` is [N], or [T, N] in T trials (see `vlbench.metrics.ranking.Choice`). `floors` are, by
     name, numbers or choices of a rule on the same examples. `random` is what would be other in
     another experiment, and so what the interval is over: the items alone, or the items and random
-    trials or training seeds.
+    trials or training seeds. `blind` names the floors that use no image. `no_chance` is why chance
+    is no reference, if it is None.
     """
 
     metric: str
@@ -133,6 +136,8 @@ class Items(NamedTuple):
     floors: Mapping[str, Choice | float] = {}
     at: Mapping[str, Any] = {}
     random: Literal["items", "trials", "seeds"] = "items"
+    blind: Sequence[str] = ()
+    no_chance: str = ""
 
 
 def answers_among(
@@ -150,6 +155,15 @@ def answers_among(
     pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
     both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
     return Answers([*places], *np.array(both).reshape(-1, 2).T)
+
+
+def options_among(
+    candidates: Sequence[Sequence[str]], choice: Choice, right: Sequence[int], chance: ArrayLike
+) -> tuple[Choice, Options]:
+    """Return a choice among each item's own candidates as a choice among all names, and options."""
+    names, chosen, places = answers_among(candidates, choice.chosen, right)
+    placed = choice.chosen.new_tensor(np.asarray(chosen))
+    return choice._replace(chosen=placed), Options(names, places, chance)
 
 
 def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:

@@ -6,12 +6,14 @@ correlations of matrices and corpus scores, comes finished from its probe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vlbench.metrics.intervals import (
     Estimate,
@@ -20,7 +22,8 @@ from vlbench.metrics.intervals import (
     mean_of_trials,
     wilson,
 )
-from vlbench.metrics.items import Answers, Items, Measured, join_items, outcome_of
+from vlbench.metrics.items import Answers, Items, Measured, Options, join_items, outcome_of
+from vlbench.metrics.ranking import Choice
 from vlbench.results import Outcome, Score
 
 
@@ -58,6 +61,7 @@ def score_of(items: Items) -> Score:
         chance=_chance(items),
         floors=floors,
         draws=credit.mean(1).tolist() if credit.ndim > 1 else [],
+        no_chance=items.no_chance,
         **_estimate(items, credit)._asdict(),
     )
 
@@ -75,9 +79,74 @@ def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
 
 def measure_items(items: Items) -> Measured:
     """Return a metric's score with its items, for an outcome with scores of other kinds."""
-    options, choice = items.options, items.choice
-    said = Answers(options.names, choice.chosen.numpy(), options.right) if options.names else None
+    options, choice, said = items.options, items.choice, None
+    if options.names:
+        said = Answers(options.names, choice.chosen.numpy(), options.right)
     return Measured(score_of(items), items.examples, choice.credit.numpy(), said)
+
+
+def subset(items: Items, places: Sequence[int], **at: str) -> Items:
+    """Return some of the items [N], by their numbers, with further conditions.
+
+    What is right most often is not known of a part, so that the floor of the majority is left out.
+    """
+    index, options = torch.tensor(places, dtype=torch.long), items.options
+    choice, chance, right = _choice_at(items.choice, index), options.chance, options.right
+    if chance is not None and np.ndim(chance):
+        chance = np.asarray(chance)[places]
+    names = options.names
+    if names:
+        names, chosen, right = Answers(names, items.choice.chosen.numpy(), right).select(places)
+        choice = choice._replace(chosen=torch.as_tensor(np.asarray(chosen)))
+    return items._replace(
+        choice=choice,
+        examples=items.examples.select(places),
+        options=Options(names, right, chance),
+        floors={
+            name: _choice_at(floor, index) if isinstance(floor, Choice) else floor
+            for name, floor in items.floors.items()
+        },
+        at={**items.at, **at},
+    )
+
+
+def _choice_at(choice: Choice, index: Tensor) -> Choice:
+    return Choice(*(part[index] for part in choice))
+
+
+def by_category(items: Items, names: Sequence[str]) -> list[Items]:
+    """Return the items of each of the named categories, with its name in `at`."""
+    of_items = np.array(items.examples.categories)
+    return [
+        subset(items, np.flatnonzero(of_items == name).tolist(), category=name) for name in names
+    ]
+
+
+def macro(items: Items, names: Sequence[str]) -> Items:
+    """Return items whose mean is the mean over categories of the mean credit of their items.
+
+    Credit, floors and chance are multiplied by the items' weights, which are 1 on average.
+    """
+    of_items = np.array(items.examples.categories)
+    weights = np.zeros(len(of_items))
+    for name in names:
+        weights[of_items == name] = 1 / (of_items == name).sum()
+    places = np.flatnonzero(weights)
+    kept = subset(items, places.tolist())
+    scale = torch.from_numpy(weights[places] * len(places) / len(names))
+
+    def scaled(choice: Choice) -> Choice:
+        return choice._replace(credit=choice.credit * scale)
+
+    chance = np.broadcast_to(np.asarray(kept.options.chance, np.float64), scale.shape)
+    return kept._replace(
+        metric=f"{items.metric}_macro",
+        choice=scaled(kept.choice),
+        floors={
+            n: scaled(one) if isinstance(one, Choice) else one for n, one in kept.floors.items()
+        },
+        options=kept.options._replace(chance=chance * scale.numpy()),
+    )
 
 
 def class_scores(items: Items) -> list[Score]:

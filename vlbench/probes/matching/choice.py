@@ -33,7 +33,7 @@ the score of a text is the number of its words that are true minus the number th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -57,11 +57,11 @@ from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, lo
 from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import Answers, Examples, answers_among
+from vlbench.metrics.items import Examples, Items, Measured, Options, options_among
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
-from vlbench.probes.matching.credits import MetricItems, group_choice, report, without_image
+from vlbench.probes.matching.credits import categories_of, group_choice, report, without_image
 from vlbench.probes.question_items import refuse_equal
 from vlbench.results import Outcome, Positive
 
@@ -141,15 +141,22 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
     counts |= count_truncated(model, questions.texts)
     counts |= {"unparsed": questions.judged.unparsed} if questions.judged else {}
-    more = [one for a in asks for one in gains(a.metric, a.own.credit, a.floors, a.examples)]
+    more = [gained for one in asks for gained in _gains(one)]
     looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
     notes += [] if looks_away else [CANNOT]
     notes += questions.notes
     more = more if way else []
-    outcome = report(asks, rows, least, sets, more, questions.judged, whole=whole)
+    judged, same = questions.judged, questions.same_words
+    outcome = report(asks, rows, least, sets, more, judged, whole=whole, same_words=same)
     by_scores = "score" if isinstance(model, ImageTextScorer) else "similarity"
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way or by_scores)
+
+
+def _gains(items: Items) -> list[Measured]:
+    """Return the gains of a metric over its floors without the image."""
+    floors = {name: one.credit for name, one in items.floors.items() if isinstance(one, Choice)}
+    return gains(items.metric, items.choice.credit, floors, items.examples)
 
 
 def _texts_of_one(rows: Split) -> list[list[str]]:
@@ -230,6 +237,8 @@ class Questions:
         self._asker, self._question = asker, question
         self.judged: Judged | None = None
         self.notes: list[str] = []
+        # By metric, the rows whose candidates have the same words.
+        self.same_words: dict[str, list[bool]] = {}
         # The choices whose scores are on a log scale: names of floors, and "" for the model.
         of_model = bool(scorers) and scorers[0].log_odds
         self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
@@ -243,7 +252,7 @@ class Questions:
         """All texts that are scored."""
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
-    def asked(self, seen: Mapping[str, str], seed: int) -> list[MetricItems]:
+    def asked(self, seen: Mapping[str, str], seed: int) -> list[Items]:
         """Return the items of each metric; `seen` has the column of each floor that sees words."""
         others = rows_of_other_clusters(self._examples.clusters, seed)
         if self._seconds and len(self._scorers) > 1:
@@ -252,7 +261,7 @@ class Questions:
         images = [self._choose_images(others)] if len(self._scorers) > 1 else []
         return [*texts, *images]
 
-    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> MetricItems:
+    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> Items:
         """Ask for the caption of an image among its foils."""
         texts = [
             [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
@@ -277,17 +286,11 @@ class Questions:
         if self._asker:
             choices |= self._ask_for_letters(self._asker, texts, others)
         own = choices.pop("")
-        return MetricItems(
-            "text_accuracy",
-            own,
-            {name: one.credit for name, one in choices.items()},
-            1 / torch.tensor(sizes, dtype=torch.float64),
-            self._examples,
-            list(rows),
-            blind=tuple(self._rules),
-            same_words=[len({_bag_key(text) for text in own}) == 1 for own in texts],
-            answers=answers_among(texts, own.chosen, [0] * len(texts)),
-        )
+        self.same_words["text_accuracy"] = [
+            len({_bag_key(text) for text in own_texts}) == 1 for own_texts in texts
+        ]
+        chances = [1 / size for size in sizes]
+        return _items("text_accuracy", own, texts, chances, self._examples, choices, self._rules)
 
     def _ask_for_letters(
         self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
@@ -299,7 +302,7 @@ class Questions:
         self.notes = asker.notes_on(self.judged)
         return {"": self.judged.choice, **without_image(asker, others, asked, right)}
 
-    def _choose_images(self, others: Sequence[int]) -> MetricItems:
+    def _choose_images(self, others: Sequence[int]) -> Items:
         """Ask for the image of a caption among other images."""
         rows = range(len(self._captions))
 
@@ -309,15 +312,11 @@ class Questions:
             return choose_first(table.flatten(), sizes, log_odds=self._log_odds[""])
 
         other = of_captions([self._captions[i] for i in others])
-        chance = torch.full((len(rows),), 1 / len(self._scorers), dtype=torch.float64)
-        floors = {"another_text": other.credit}
-        own = of_captions(self._captions)
-        answers = answers_among(image_names(self._rows), own.chosen, [0] * len(rows))
-        return MetricItems(
-            "image_accuracy", own, floors, chance, self._examples, list(rows), answers=answers
-        )
+        chance = [1 / len(self._scorers)] * len(rows)
+        own, names = of_captions(self._captions), image_names(self._rows)
+        return _items("image_accuracy", own, names, chance, self._examples, {"another_text": other})
 
-    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[MetricItems]:
+    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[Items]:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         refuse_equal(pairs)
@@ -339,26 +338,24 @@ class Questions:
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
         of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
         candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
-        asked = []
+        asked, blind = [], tuple(self._rules)
         for metric, choice_of_model in own.items():
             of_sides = metric in candidates
-            rows = [row for row in range(len(pairs)) for _ in range(2 if of_sides else 1)]
+            texts = [one for one in candidates[metric] for _ in range(2)] if of_sides else []
             chance = {"group_score": 1 / 6}.get(metric, 0.5 if of_sides else 0.25)
             asked.append(
-                MetricItems(
+                _items(
                     metric,
                     choice_of_model,
-                    {name: of_floor[metric].credit for name, of_floor in choices.items()},
-                    torch.full((len(rows),), chance, dtype=torch.float64),
+                    texts,
+                    [chance] * len(choice_of_model.credit),
                     of_both if of_sides else examples,
-                    rows,
-                    blind=tuple(self._rules) if metric == "text_accuracy" else (),
-                    same_words=[same[row] for row in rows],
-                    answers=_answers_of_both(candidates[metric], choice_of_model)
-                    if of_sides
-                    else None,
+                    {name: of_floor[metric] for name, of_floor in choices.items()},
+                    blind if metric == "text_accuracy" else (),
+                    [0, 1] * len(pairs),
                 )
             )
+            self.same_words[metric] = same
         return asked
 
     def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
@@ -374,6 +371,7 @@ class Questions:
         """
         content = zip(*filter(None, (self._captions, self._foils, self._seconds)), strict=True)
         examples = examples_of_items(self._rows, "caption", content)
+        examples = examples._replace(categories=categories_of(self._rows))
         if "cluster" in self._rows.columns:
             return examples
         names = ["image", "image_2"] if self._seconds else ["image"]
@@ -410,13 +408,32 @@ def _of_both(examples: Examples) -> Examples:
     """Return the examples of both sides of twins; both sides are in one cluster."""
     ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
     digests = [one for one in examples.digests for _ in range(2)]
-    return Examples(ids, digests, [one for one in examples.clusters for _ in range(2)])
+    clusters, categories = (
+        [one for one in column for _ in range(2)]
+        for column in (examples.clusters, examples.categories)
+    )
+    return Examples(ids, digests, clusters, categories=categories)
 
 
-def _answers_of_both(pairs: Sequence[Sequence[str]], own: Choice) -> Answers:
-    """Return the choices on both sides of twins; on the first side the first text is right."""
-    candidates = [pair for pair in pairs for _ in range(2)]
-    return answers_among(candidates, own.chosen, [0, 1] * len(pairs))
+def _items(
+    metric: str,
+    own: Choice,
+    candidates: Sequence[Sequence[str]],
+    chance: Sequence[float],
+    examples: Examples,
+    floors: Mapping[str, Choice],
+    blind: Iterable[str] = (),
+    right: Sequence[int] = (),
+) -> Items:
+    """Return the items of a metric; the first candidates are right, unless `right` has others.
+
+    Without candidates, choices have no answers.
+    """
+    if not candidates:
+        return Items(metric, own, examples, Options((), (), chance), floors)
+    places = right or [0] * len(candidates)
+    own, options = options_among(candidates, own, places, chance)
+    return Items(metric, own, examples, options, floors, blind=tuple(blind))
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.data.records import Split
@@ -19,14 +17,20 @@ from vlbench.engine.asking import Asker, Question
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.gains import ALONE, ANOTHER, gain
 from vlbench.metrics.intervals import Floats, clustered_mean
-from vlbench.metrics.items import DIGITS, Answers, Examples, Measured, outcome_of, score_table
+from vlbench.metrics.items import (
+    DIGITS,
+    Examples,
+    Items,
+    Measured,
+    Options,
+    outcome_of,
+    score_table,
+)
 from vlbench.metrics.paired import sign_flip_p
-from vlbench.metrics.ranking import Choice, tie_margin
+from vlbench.metrics.ranking import Choice, tie_margin, without_answer
 from vlbench.metrics.replies import Judged
+from vlbench.metrics.scores import by_category, macro, measure_items, subset
 from vlbench.results import At, Outcome, Score
-
-# Mask of the items that a score is over, bool [M].
-Kept = NDArray[np.bool_]
 
 # If there are more categories, their scores are an artifact.
 MOST_CATEGORIES = 150
@@ -36,30 +40,6 @@ TOLD = 0.5
 
 
 BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
-
-
-class MetricItems(NamedTuple):
-    """The M items of a metric: the model's choice, credit float64 [M] of floors, and chance.
-
-    `rows` has the row of each item, which determines its category. `blind` names the floors that
-    use no image. `same_words` marks items whose candidates have the same words. `answers` are the
-    answers to each item.
-    """
-
-    metric: str
-    own: Choice
-    floors: Mapping[str, Tensor]
-    chance: Tensor
-    examples: Examples
-    rows: Sequence[int]
-    blind: Sequence[str] = ()
-    same_words: Sequence[bool] = ()
-    answers: Answers | None = None
-
-    @property
-    def every(self) -> Kept:
-        """The mask of all items."""
-        return np.ones(len(self.rows), bool)
 
 
 def categories_of(rows: Split) -> list[str]:
@@ -86,15 +66,13 @@ def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     return Choice(credit, tied, torch.full(tied.shape, -1))
 
 
-def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricItems:
-    """Return whether all items of a set are right; `names` has the set of each row.
+def all_right(asked: Items, metric: str, names: Sequence[str]) -> Items:
+    """Return whether all items of a set are right; `names` has the set of each item.
 
     Credit, floors and chance are products over the items, because tied candidates of each item are
     in random order. A set is in the cluster of its first item.
     """
-    several, firsts, places = np.unique(
-        [names[row] for row in asked.rows], return_index=True, return_inverse=True
-    )
+    several, firsts, places = np.unique([*names], return_index=True, return_inverse=True)
     of_items, index = asked.examples, torch.from_numpy(places)
 
     def product(credit: Tensor) -> Tensor:
@@ -108,20 +86,24 @@ def all_right(asked: MetricItems, metric: str, names: Sequence[str]) -> MetricIt
     ]
     of_firsts = of_items.select(firsts.tolist())
     short = [one.removeprefix("sha256:")[:DIGITS] for one in digests]
-    tied = product((~asked.own.tied).double()) == 0
-    return MetricItems(
-        metric,
-        Choice(product(asked.own.credit), tied, torch.full(tied.shape, -1)),
-        {name: product(floor) for name, floor in asked.floors.items()},
-        product(asked.chance),
-        of_firsts._replace(ids=several.tolist(), digests=short),
-        [asked.rows[i] for i in firsts.tolist()],
+    tied = product((~asked.choice.tied).double()) == 0
+    chance = torch.from_numpy(np.asarray(asked.options.chance, np.float64))
+    return asked._replace(
+        metric=metric,
+        choice=Choice(product(asked.choice.credit), tied, torch.full(tied.shape, -1)),
+        floors={
+            name: without_answer(product(floor.credit))
+            for name, floor in asked.floors.items()
+            if isinstance(floor, Choice)
+        },
+        options=Options((), (), product(chance).numpy()),
+        examples=of_firsts._replace(ids=several.tolist(), digests=short),
     )
 
 
 def whole_sets(
-    asked: MetricItems, metric: str, names: Iterable[Any], known: Iterable[Any]
-) -> tuple[MetricItems, list[str]]:
+    asked: Items, metric: str, names: Iterable[Any], known: Iterable[Any]
+) -> tuple[Items, list[str]]:
     """Return `all_right` of whole sets, and notes on the other sets.
 
     `names` has the set of each row, and `known` the set of each row of the data. Sets with fewer
@@ -141,8 +123,8 @@ def whole_sets(
         notes.append(f"{metric}: {left}, and are left out")
     absent = sum(size >= usual for size in sizes.values()) - sum(is_whole)
     partly = [name in lacking for name in sets.examples.ids]
-    notes += _bounds(metric, sets.own.credit[is_whole], absent, sets.own.credit[partly])
-    return _select(sets, np.flatnonzero(is_whole).tolist()), notes
+    notes += _bounds(metric, sets.choice.credit[is_whole], absent, sets.choice.credit[partly])
+    return subset(sets, np.flatnonzero(is_whole).tolist()), notes
 
 
 def _bounds(metric: str, credit: Tensor, absent: int, partly: Tensor | None = None) -> list[str]:
@@ -158,20 +140,8 @@ def _bounds(metric: str, credit: Tensor, absent: int, partly: Tensor | None = No
     return [f"{metric} of all {n:,}: {ends}"]
 
 
-def _select(asked: MetricItems, places: Sequence[int]) -> MetricItems:
-    """Return some of the items, given by their numbers."""
-    index = torch.tensor(places, dtype=torch.long)
-    return asked._replace(
-        own=Choice(*(part[index] for part in asked.own)),
-        floors={name: floor[index] for name, floor in asked.floors.items()},
-        chance=asked.chance[index],
-        examples=asked.examples.select(places),
-        rows=[asked.rows[place] for place in places],
-    )
-
-
 def report(
-    asked: Sequence[MetricItems],
+    asked: Sequence[Items],
     rows: Split,
     least: int,
     sets: Mapping[str, str] | None,
@@ -179,156 +149,146 @@ def report(
     judged: Judged | None,
     *,
     whole: Split,
+    same_words: Mapping[str, Sequence[bool]] = {},
 ) -> Outcome:
     """Return the outcome of all items of rows, the rows of `whole` that have an answer.
 
     Categories with fewer than `least` rows have no score. For the first metric, the mean over
     categories is added. `sets` have no score by category: by metric, the column that names the set
-    of each row. `judged` are the replies to the items of the first metric. Raises TooFewRows if all
-    categories have fewer.
+    of each row. `judged` are the replies to the items of the first metric. `same_words` has, by
+    metric, the rows whose candidates have the same words, which have a score beside. Raises
+    TooFewRows if all categories have fewer.
     """
-    categories = categories_of(rows)
-    sizes = Counter(categories)
+    sizes = Counter(categories_of(rows))
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
-    measured, table = list[Measured](), list[Measured]()
+    measured, table, first = list[Measured](), list[Measured](), asked[0]
     of_floors, counts_by_rule = list[str](), dict[str, int]()
     for one in asked:
-        by_category = _masks(one, categories, scored)
-        measured.append(score(one, {}, one.every))
-        parts = [score(one, {"category": name}, kept) for name, kept in by_category.items()]
-        (measured if len(scored) <= MOST_CATEGORIES else table).extend(parts)
-        if one is asked[0] and scored:
-            measured.append(macro(one, list(by_category.values())))
-        same = np.array(one.same_words, bool)
-        measured += [score(one, {"words": "same"}, same)] if 0 < same.sum() < len(same) else []
+        by_name = by_category(one, scored)
+        measured.append(measure_items(one))
+        (measured if len(scored) <= MOST_CATEGORIES else table).extend(map(measure_items, by_name))
+        if one is first and scored:
+            measured.append(measure_items(macro(one, scored)))
+        measured += map(measure_items, _of_same_words(one, same_words.get(one.metric, ())))
         beside, by_rule = _where_blind_fails(one)
-        measured += beside
+        measured += map(measure_items, beside)
         counts_by_rule |= by_rule
-        of_floors += _notes(one, by_category)
-    first = asked[0]
-    lacks = _bounds(first.metric, first.own.credit, len(whole) - len(rows))
+        of_floors += [note for part in (one, *by_name) for note in _notes(part)]
+    lacks = _bounds(first.metric, first.choice.credit, len(whole) - len(rows))
     for metric, column in (sets or {}).items():
-        one, lack = whole_sets(first, metric, rows[column], whole[column])
-        measured += [score(one, {}, one.every)] if one.rows else []
+        in_sets, lack = whole_sets(first, metric, rows[column], whole[column])
+        measured += [measure_items(in_sets)] if in_sets.examples.ids else []
         lacks += lack
     measured += more
-    pairs = zip(first.rows, first.same_words, strict=False)
     counts = {
-        "ties": int(first.own.tied.sum()),
-        "choices": len(first.rows),
+        "ties": int(first.choice.tied.sum()),
+        "choices": len(first.examples.ids),
         "clusters": len(set(first.examples.clusters)),
-        "same_words": len({row for row, same in pairs if same}),
+        "same_words": sum(same_words.get(first.metric, ())),
         "small_categories": len(sizes) - len(scored),
         **counts_by_rule,
     }
     artifacts = {"categories": _by_category([one.score for one in table])} if table else {}
     by_place = judged.by_place if judged else ()
-    if by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
+    if judged and by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
         of_few = scored if len(scored) <= MOST_CATEGORIES else []
-        several = {"": first.every} | _masks(first, categories, of_few)
-        read = np.array(judged.read if judged else []) > 0
-        of_orders, artifacts["orders"] = _orders(first, np.array(by_place), read, several)
+        of_orders, artifacts["orders"] = _orders(first, judged, of_few)
         measured += of_orders
     return outcome_of(measured, counts, [*of_floors, *lacks], artifacts)
 
 
-def _masks(asked: MetricItems, categories: Sequence[str], names: Sequence[str]) -> dict[str, Kept]:
-    """Return which items belong to each of the named categories."""
-    of_items = np.array([categories[row] for row in asked.rows] if categories else [])
-    return {name: of_items == name for name in names}
+def _of_same_words(asked: Items, same: Sequence[bool]) -> list[Items]:
+    """Return the items of the rows whose candidates have the same words, unless none or all do.
 
-
-def score(
-    asked: MetricItems, at: At, kept: Kept, *, metric: str = "", weights: Floats | None = None
-) -> Measured:
-    """Return the mean credit of the kept items, bool [M], with the floors of the same items.
-
-    Credit, floors and chance are multiplied by any `weights` [M].
+    A row of twins has two items of some metrics.
     """
-    places = torch.from_numpy(np.flatnonzero(kept))
-    weight = 1.0 if weights is None else torch.from_numpy(weights)[places]
-    credit = (asked.own.credit[places] * weight).numpy()
-    examples = asked.examples.select(places.tolist())
-    chance = float((asked.chance[places] * weight).mean())
-    floors = {name: float((x[places] * weight).mean()) for name, x in asked.floors.items()}
-    mean = mean_credit(metric or asked.metric, at, credit, examples, chance, floors)
-    return mean._replace(answers=asked.answers and asked.answers.select(places))
+    kept = np.repeat(np.array(same, bool), len(asked.examples.ids) // max(len(same), 1))
+    is_part = 0 < kept.sum() < len(kept)
+    return [subset(asked, np.flatnonzero(kept).tolist(), words="same")] if is_part else []
 
 
-def macro(asked: MetricItems, parts: Sequence[Kept]) -> Measured:
-    """Return the mean over categories of the mean credit of their items, bool [M] each.
+def _where_blind_fails(asked: Items) -> tuple[list[Items], dict[str, int]]:
+    """Return the items that the hardest blind floor gets wrong, and the numbers of items.
 
-    Item credits are weighted such that their mean over items equals this mean.
-    """
-    weights = np.zeros(len(asked.rows))
-    for kept in parts:
-        weights[kept] = 1 / kept.sum()
-    scale = weights * np.count_nonzero(weights) / len(parts)
-    return score(asked, {}, weights > 0, metric=f"{asked.metric}_macro", weights=scale)
-
-
-def _where_blind_fails(asked: MetricItems) -> tuple[list[Measured], dict[str, int]]:
-    """Return the score of items that the hardest blind floor gets wrong, and the numbers of items.
-
-    The hardest floor is the floor that is right most often. There is no score unless the interval
-    of its gain over chance is above 0: otherwise it would be the accuracy on one answer, chosen by
-    accident. The score has no chance level: the items were selected by a blind rule's errors, so
+    The hardest floor is the floor that is right most often. There are none unless the interval of
+    its gain over chance is above 0: otherwise the score would be the accuracy on one answer, chosen
+    by accident. The score has no chance level: the items were selected by a blind rule's errors, so
     that the opposite rule is right on them.
     """
     if not asked.blind:
         return [], {}
-    name = max(asked.blind, key=lambda one: float(asked.floors[one].mean()))
-    solved = (asked.floors[name] == 1).numpy()
+    name = max(asked.blind, key=lambda one: float(_floor(asked, one).mean()))
+    solved = (_floor(asked, name) == 1).numpy()
     counts = {f"told_by_{name}": int(solved.sum())}
     if solved.all() or not solved.any() or not _beats_chance(asked, name):
         return [], counts
-    rest = score(asked, {}, ~solved, metric=f"{asked.metric}_where_blind_fails")
-    without_chance = replace(rest.score, chance=None, no_chance=BEYOND_CHANCE)
-    return [rest._replace(score=without_chance)], counts
+    rest = subset(asked, np.flatnonzero(~solved).tolist())
+    return [
+        rest._replace(
+            metric=f"{asked.metric}_where_blind_fails",
+            options=rest.options._replace(chance=None),
+            no_chance=BEYOND_CHANCE,
+        )
+    ], counts
 
 
-def _beats_chance(asked: MetricItems, floor: str) -> bool:
+def _floor(asked: Items, name: str) -> Tensor:
+    """Return the credit [N] of a floor, which is a rule's choices here."""
+    floor = asked.floors[name]
+    assert isinstance(floor, Choice)
+    return floor.credit
+
+
+def _chances(asked: Items) -> Floats:
+    return np.asarray(asked.options.chance, np.float64)
+
+
+def _beats_chance(asked: Items, floor: str) -> bool:
     """Return whether the 95 % interval of a floor's gain over chance is above 0."""
-    interval = gain(floor, asked.floors[floor], asked.chance, asked.examples).score.ci95
+    interval = gain(floor, _floor(asked, floor), _chances(asked), asked.examples).score.ci95
     return interval is not None and interval[0] > 0
 
 
-def _notes(asked: MetricItems, by_category: Mapping[str, Kept]) -> list[str]:
+def _notes(asked: Items) -> list[str]:
     """Return a note for each blind floor that is nearer to 1 than to chance."""
-    notes = []
-    for category, kept in {"": asked.every, **by_category}.items():
-        chance = float(asked.chance[kept].mean())
-        for name in asked.blind:
-            value = float(asked.floors[name][kept].mean())
-            if value - chance > TOLD * (1 - chance):
-                of = f" of {category}" if category else ""
-                notes.append(
-                    f"{asked.metric}{of}: {name.replace('_', ' ')}, as the only rule, is "
-                    f"right in {value:.1%}"
-                )
+    notes, chance = [], float(_chances(asked).mean())
+    category = asked.at.get("category", "")
+    for name in asked.blind:
+        value = float(_floor(asked, name).mean())
+        if value - chance > TOLD * (1 - chance):
+            of = f" of {category}" if category else ""
+            notes.append(
+                f"{asked.metric}{of}: {name.replace('_', ' ')}, as the only rule, is "
+                f"right in {value:.1%}"
+            )
     return notes
 
 
 def _orders(
-    asked: MetricItems, credit: Floats, read: Kept, parts: Mapping[str, Kept]
+    asked: Items, judged: Judged, categories: Sequence[str]
 ) -> tuple[list[Measured], pa.Table]:
-    """Return the score with the right option at each of K places, from credit [N, K].
+    """Return the score with the right option at each of K places, over all and by category.
 
     Also returned: how often the right option is named at all places and, for two places, the
     difference between the first and the second place, paired by item. The table has its two-sided p
     of random sign flips by cluster, the replies that name no option with each place, and the
-    difference among items whose replies name an option in both places (`read` [N, K]).
+    difference among items whose replies name an option in both places.
     """
     measured, lines = list[Measured](), list[dict[str, Any]]()
-    metric, places = asked.metric, credit.shape[1]
-    for category, kept in parts.items():
+    credit, read = np.array(judged.by_place), np.array(judged.read) > 0
+    of_items, (metric, places) = (
+        np.array(asked.examples.categories),
+        (asked.metric, credit.shape[1]),
+    )
+    for category in ("", *categories):
         at: At = {"category": category} if category else {}
+        kept = of_items == category if category else np.ones(len(credit), bool)
         own = credit[kept]
         examples = asked.examples.select(np.flatnonzero(kept).tolist())
         # Rules make the same choice in each order.
-        rules = {name: asked.floors[name].numpy() for name in asked.blind if name != ALONE}
+        rules = {name: _floor(asked, name).numpy() for name in asked.blind if name != ALONE}
         floors = {name: float(one[kept].mean()) for name, one in rules.items()}
         for place in range(places):
             where: At = {**at, "right_option": place + 1}

@@ -24,9 +24,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vlbench.capabilities import Answerer, AnswerScorer, NoAnswer, Recording, Reply
 from vlbench.data.records import TestRows
@@ -36,10 +34,10 @@ from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
 from vlbench.metrics.intervals import fraction_of_sums
-from vlbench.metrics.items import Examples, Measured, answers_among
+from vlbench.metrics.items import Examples, Items, Measured, options_among
+from vlbench.metrics.ranking import Choice
 from vlbench.metrics.replies import judge, letters, place_of
 from vlbench.probes.matching.credits import (
-    MetricItems,
     categories_of,
     mean_credit,
     report,
@@ -103,20 +101,22 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     own = judge(replies, options, items.right, asker.labels)
     notes += asker.notes_on(own)
     blind = without_image(asker, others, items.asked, items.right)
-    floors = {name: one.credit for name, one in blind.items()} | {FREQUENT: _frequent(items)}
-    asks = MetricItems(
+    floors = blind | {FREQUENT: _frequent(items)}
+    chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
+    first = [one[0] for one in items.right]
+    chosen, named = options_among(options, own.choice, first, chance)
+    asks = Items(
         "accuracy",
-        own.choice,
+        chosen,
+        items.examples._replace(categories=categories_of(rows)),
+        named,
         floors,
-        torch.tensor([len(r) / len(o) for r, o in zip(items.right, options, strict=True)]).double(),
-        items.examples,
-        every,
         blind=tuple(name for name in (ALONE, FREQUENT) if name in floors),
-        answers=answers_among(options, own.choice.chosen, [one[0] for one in items.right]),
     )
-    more = gains(asks.metric, asks.own.credit, asks.floors, asks.examples)
+    credits_of = {name: floor.credit for name, floor in floors.items()}
+    more = gains(asks.metric, own.choice.credit, credits_of, items.examples)
     if positive:
-        more += _of_positive(asks, items, categories_of(rows), replies, positive)
+        more += _of_positive(own.choice, items, categories_of(rows), replies, positive)
     counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
     notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
     outcome = report([asks], rows, least, sets, more, own, whole=data.splits["test"])
@@ -124,8 +124,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     return replace(outcome, counts=counts, notes=notes, asked_by=way)
 
 
-def _frequent(items: QuestionItems) -> Tensor:
-    """Return the credit of the option that is right most often in other clusters, float64 [N].
+def _frequent(items: QuestionItems) -> Choice:
+    """Return the choice of the option that is right most often in other clusters.
 
     Options share the credit if their numbers differ by at most what the item's own cluster adds to
     an option: without that cluster, the most frequent option of balanced data would be wrong.
@@ -142,11 +142,11 @@ def _frequent(items: QuestionItems) -> Tensor:
         most = max(others) - max(here)
         replies.append([Reply(tuple(range(len(here))), [float(min(n, most)) for n in others])])
     options = [one.options for one in items.asked]
-    return judge(replies, options, items.right, letters).choice.credit
+    return judge(replies, options, items.right, letters).choice
 
 
 def _of_positive(
-    asks: MetricItems,
+    own: Choice,
     items: QuestionItems,
     categories: Sequence[str],
     replies: Sequence[Sequence[Reply]],
@@ -155,9 +155,9 @@ def _of_positive(
     """Return the F1 of a positive answer and its frequency, over all items and by category."""
     places = [place_of(one.options, positive) for one in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
-    chosen, credit = asks.own.chosen.numpy(), asks.own.credit.numpy()
+    chosen, credit = own.chosen.numpy(), own.credit.numpy()
     # Tied likelihoods count as half of each answer; a text that names no option counts as neither.
-    tied = asks.own.tied.numpy()
+    tied = own.tied.numpy()
     says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
     read = {"": (says, credit)}
     if isinstance(replies[0][0].said, str | NoAnswer):
