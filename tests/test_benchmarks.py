@@ -58,6 +58,7 @@ SMALL = {
     ),
     "retrieval.py": ({"IMAGES": 20, "WIDTH": 8, "ROUNDS": 1}, []),
     "robustness.py": ({"ROUNDS": 1, "STEPS": 2}, []),
+    "same_rows.py": ({}, ["HEAD", "--tasks", "few_shot_digits", "--models", "raw-pixels"]),
     "startup.py": (
         {"REPEATS": 1, "LISTINGS": (["--help"],), "MODELS": ["--model", "raw-pixels"]},
         [],

@@ -45,7 +45,12 @@ class Choice(NamedTuple):
 
 
 def without_answer(credit: Tensor) -> Choice:
-    """Return credit [N] as choices that have no single answer, such as five guesses each."""
+    """Return credit [N] as choices that have no single answer, such as five guesses each.
+
+    Example:
+        >>> without_answer(torch.tensor([1.0, 0.5])).chosen.tolist()
+        [-1, -1]
+    """
     none = torch.full(credit.shape, -1)
     return Choice(credit, none > 0, none)
 

@@ -49,6 +49,14 @@ def score_of(items: Items) -> Score:
     """Return the mean credit of items, with chance, floors, and the interval over what is random.
 
     `draws` are the means of trials.
+
+    Example:
+        >>> from vlbench.metrics.items import Examples, class_options
+        >>> choice = Choice(torch.tensor([1.0, 0.0]), torch.zeros(2) > 0, torch.tensor([0, 0]))
+        >>> examples, options = Examples(["a", "b"], ["1", "2"]), class_options(["x", "y"], [0, 1])
+        >>> score = score_of(Items("accuracy", choice, examples, options))
+        >>> score.value, score.chance, score.floors
+        (0.5, 0.5, {'majority_class': 0.5})
     """
     credit = items.choice.credit.numpy()
     floors = dict(items.options.majority)
@@ -126,6 +134,15 @@ def macro(items: Items, names: Sequence[str]) -> Items:
     """Return items whose mean is the mean over categories of the mean credit of their items.
 
     Credit, floors and chance are multiplied by the items' weights, which are 1 on average.
+
+    Example:
+        >>> from vlbench.metrics.items import Examples
+        >>> credit = torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)  # two of x, one of y
+        >>> choice, options = Choice(credit, credit > 1, credit.long()), Options((), (), 0.5)
+        >>> examples = Examples([*"abc"], [*"123"], categories=[*"xxy"])
+        >>> score = score_of(macro(Items("accuracy", choice, examples, options), ["x", "y"]))
+        >>> score.metric, score.value, score.chance  # (1 + 0) / 2
+        ('accuracy_macro', 0.5, 0.5)
     """
     of_items = np.array(items.examples.categories)
     weights = np.zeros(len(of_items))
