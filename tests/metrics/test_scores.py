@@ -86,3 +86,54 @@ def test_the_harness_scores_items_before_finished_scores_and_counts_ties():
     assert found.counts == {"n": 6, "ties": 3, "choices": 12, "odd": 1}
     assert (found.metrics, len(found.items)) == ((), 12)
     assert scored(found) == found
+
+
+def test_categories_have_scores_and_the_first_metric_a_mean_over_them():
+    examples = EXAMPLES._replace(categories=[*"xxxxyy"])
+    own = items(torch.tensor([1, 1, 1, 1, 0, 1]), floors={"rule": choice([1, 1, 0, 0, 0, 0])})
+    found = scored(Outcome(metrics=[own._replace(examples=examples)]))
+    told = {(s.metric, s.at.get("category", "")): (s.value, s.floors["rule"]) for s in found.scores}
+    assert told == {
+        ("accuracy", ""): pytest.approx((5 / 6, 1 / 3)),
+        ("accuracy", "x"): pytest.approx((1.0, 0.5)),
+        ("accuracy", "y"): pytest.approx((0.5, 0.0)),
+        ("accuracy_macro", ""): pytest.approx((0.75, 0.25)),
+    }
+
+
+# A probe of choice as a plug-in writes it: any way of asking gives the choice.
+CHOOSES = """
+from vlbench.capabilities import AnswerScorer
+from vlbench.data.records import TestRows
+from vlbench.engine.asking import Asker
+from vlbench.metrics.items import Items, options_among
+from vlbench.probes.question_items import read_questions
+from vlbench.results import Outcome
+
+
+def chooses(model: AnswerScorer, data: TestRows, engine) -> Outcome:
+    rows = data.splits["test"]
+    asked, right, examples, notes = read_questions(rows)
+    choice = Asker(model, rows, engine, "likelihood").judge(range(len(rows)), asked, right).choice
+    chance = [len(true) / len(one.options) for one, true in zip(asked, right)]
+    first = [true[0] for true in right]
+    chosen, options = options_among([one.options for one in asked], choice, first, chance)
+    examples = examples._replace(categories=[*rows["category"]])
+    return Outcome(metrics=[Items("accuracy", chosen, examples, options)], notes=notes)
+"""
+
+
+def test_a_probe_of_choice_is_short_and_has_chance_intervals_items_and_categories():
+    from foil_fakes import Answers, question_rows
+
+    from vlbench.engine import Engine
+
+    space = {}
+    exec(CHOOSES, space)  # noqa: S102 - ours
+    found = scored(space["chooses"](Answers(), question_rows(), Engine.for_tests()))
+    values = {s.at.get("category", ""): s for s in found.scores if s.metric == "accuracy"}
+    assert {*values} == {"", "object", "colour", "place", "number", "presence"}
+    assert {(s.value, s.chance) for s in values.values()} == {(1.0, 0.5)}
+    assert all(s.ci95 for s in values.values())
+    assert {row["prediction"] for row in found.items.to_pylist()} >= {"yes", "left", "blue"}
+    assert len(CHOOSES.strip().splitlines()) <= 40

@@ -30,12 +30,14 @@ from vlbench.results import Outcome, Score
 def scored(outcome: Outcome) -> Outcome:
     """Return an outcome with the scores and the items of its metrics, which precede the others.
 
+    If examples have categories, each category has a score, and the first metric a mean over them.
     The counts are `n`, the number of examples of the first metric, `ties`, its tied choices under
     all conditions, and `choices`, their number, unless it is n; counts of the probe override them.
     """
     if not outcome.metrics:
         return outcome
-    found = outcome_of([measure_items(one) for one in outcome.metrics])
+    several = [part for one in outcome.metrics for part in _with_categories(one)]
+    found = outcome_of([measure_items(one) for one in [*several, *_macro_of(outcome.metrics[0])]])
     return replace(
         outcome,
         metrics=(),
@@ -43,6 +45,16 @@ def scored(outcome: Outcome) -> Outcome:
         counts={**_counts(outcome.metrics), **outcome.counts},
         items=join_items([one.items for one in (found, outcome) if one.items is not None]),
     )
+
+
+def _with_categories(items: Items) -> list[Items]:
+    names = sorted({*items.examples.categories})
+    return [items, *by_category(items, names)]
+
+
+def _macro_of(items: Items) -> list[Items]:
+    names = sorted({*items.examples.categories})
+    return [macro(items, names)] if names else []
 
 
 def score_of(items: Items) -> Score:
