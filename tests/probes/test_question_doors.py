@@ -146,6 +146,16 @@ def test_answers_with_the_questions_of_other_items_are_refused(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", TABLES)
+def test_a_single_answer_to_another_question_is_refused(kind, tmp_path):
+    data = presence(*["yes"] * 4).splits["test"]
+    texts = enumerate(data["question"])
+    rows = [{"item": i, "answer": "yes", "question": text} for i, text in texts]
+    rows[2]["question"] = "is it raining ?"
+    with pytest.raises(DataError, match=r"item 2: the recording's question is 'is it raining \?'"):
+        ask(recorded(tmp_path, kind, rows), data)
+
+
+@pytest.mark.parametrize("kind", TABLES)
 def test_a_recording_that_states_another_right_answer_is_refused(kind, tmp_path):
     rows = [{"item": i, "answer": "yes", "target": "no"} for i in range(4)]
     with pytest.raises(DataError, match="right is 'no' in the recording and 'yes' in the data"):

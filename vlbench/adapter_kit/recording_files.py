@@ -52,7 +52,8 @@ class Record(NamedTuple):
     """One answer: its item, the order of the options if it is known, and the answer itself.
 
     `about` is the index of an item in the data, or its image's name and texts; None: only `says`
-    tells. `reading` is the option that the authors of the file took the answer to name.
+    tells. `reading` is the option that the authors of the file took the answer to name. `is_log` is
+    whether a harness wrote the record, in its own order of the data.
     """
 
     about: int | tuple[str, tuple[str, ...]] | None
@@ -61,6 +62,7 @@ class Record(NamedTuple):
     file: str
     says: Says = Says()
     reading: int | None = None
+    is_log: bool = False
 
 
 class Columns(NamedTuple):
@@ -217,7 +219,8 @@ def _log(file: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Ite
             target=_word(row, "target") or _word(doc, *TARGETS),
         )
         try:
-            yield Record(_index(row[DOC]), None, _said(row[SAID]), file.name, says)
+            said = _said(row[SAID])
+            yield Record(_index(row[DOC]), None, said, file.name, says, is_log=True)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
 
@@ -242,7 +245,7 @@ def _inspect(file: Path, samples: Any) -> Iterator[Record]:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
             raise DataError(f"{file.name}, sample {place + 1}: {why:.200}") from error
-        yield Record(None, None, said, file.name, says)
+        yield Record(None, None, said, file.name, says, is_log=True)
 
 
 def _of_filter(

@@ -131,8 +131,8 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
 def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | None]:
     """Return the position of each record's item among the items; None if it is not among them.
 
-    Records that describe their items are matched by index if all descriptions fit, and otherwise
-    by the descriptions alone.
+    Records by index must fit what they say of their items. The documents of a log may be in another
+    order than the data: if they do not fit, they are matched by what the log says of them.
     """
     if not records or not items:
         return [None] * len(records)
@@ -145,7 +145,7 @@ def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | Non
         places, why = _by_index(records, items)
         if not why:
             return places
-        if not any(record.says.question or record.says.image for record in records):
+        if not any(one.is_log and (one.says.question or one.says.image) for one in records):
             raise DataError(why)
     else:
         why = "the log does not number its items as the data do"

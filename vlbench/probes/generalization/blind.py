@@ -7,7 +7,6 @@ floor is the score of the same probe on features of the column instead of the mo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor
 from vlbench.data.records import Split, labels
 from vlbench.engine import Engine
 from vlbench.metrics.ranking import choose
-from vlbench.results import Outcome, matching
 
 # Number of levels of red, green and blue in a histogram.
 LEVELS = 4
@@ -80,20 +78,3 @@ def nearest_mean_accuracy(rows: Split, column: str, engine: Engine) -> float:
         distance = (means / others.clamp(min=1)[:, None] - x).square().sum(1)
         near.append(-torch.where(others > 0, distance, distance.max() + 1))
     return float(choose(torch.stack(near).float(), right).credit.mean())
-
-
-def with_floors(outcome: Outcome, blind: Mapping[str, Outcome]) -> Outcome:
-    """Return an outcome whose floors are the scores of the same probe without a model, by name.
-
-    A score that a blind outcome does not have, and a training score, gets no floor from it.
-    """
-    scores = []
-    for score in outcome.scores:
-        same = {"metric": score.metric, "at": score.at}
-        floors = {
-            name: found[0].value
-            for name, other in blind.items()
-            if (found := matching(other.scores, same))
-        }
-        scores.append(replace(score, floors={**score.floors, **floors}))
-    return replace(outcome, scores=scores)
