@@ -1,12 +1,18 @@
 """Scores that the harness makes of items; values and floors by hand."""
 
+from inspect import getsource
+
 import pytest
 import torch
+from foil_fakes import Answers, question_rows
 
+from vlbench.engine import Engine
+from vlbench.engine.asking import Asker
 from vlbench.metrics.intervals import clustered_mean, mean_of_seeds, mean_of_trials, wilson
-from vlbench.metrics.items import Examples, Items, class_options
+from vlbench.metrics.items import Examples, Items, class_options, options_among
 from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.metrics.scores import measure_items, score_of, scored
+from vlbench.probes.question_items import read_questions
 from vlbench.results import Outcome, Score
 
 RIGHT = [0, 0, 0, 1, 1, 2]
@@ -101,39 +107,23 @@ def test_categories_have_scores_and_the_first_metric_a_mean_over_them():
     }
 
 
-# A probe of choice as a plug-in writes it: any way of asking gives the choice.
-CHOOSES = """
-from vlbench.capabilities import AnswerScorer
-from vlbench.data.records import TestRows
-from vlbench.engine.asking import Asker
-from vlbench.metrics.items import Items, options_among
-from vlbench.probes.question_items import read_questions
-from vlbench.results import Outcome
-
-
-def chooses(model: AnswerScorer, data: TestRows, engine) -> Outcome:
+def chooses(model, data, engine):
+    """A probe of choice: any way of asking gives the choice, and the harness the rest."""
     rows = data.splits["test"]
     asked, right, examples, notes = read_questions(rows)
     choice = Asker(model, rows, engine, "likelihood").judge(range(len(rows)), asked, right).choice
-    chance = [len(true) / len(one.options) for one, true in zip(asked, right)]
+    chance = [len(true) / len(one.options) for one, true in zip(asked, right, strict=True)]
     first = [true[0] for true in right]
     chosen, options = options_among([one.options for one in asked], choice, first, chance)
     examples = examples._replace(categories=[*rows["category"]])
     return Outcome(metrics=[Items("accuracy", chosen, examples, options)], notes=notes)
-"""
 
 
 def test_a_probe_of_choice_is_short_and_has_chance_intervals_items_and_categories():
-    from foil_fakes import Answers, question_rows
-
-    from vlbench.engine import Engine
-
-    space = {}
-    exec(CHOOSES, space)  # noqa: S102 - ours
-    found = scored(space["chooses"](Answers(), question_rows(), Engine.for_tests()))
+    found = scored(chooses(Answers(), question_rows(), Engine.for_tests()))
     values = {s.at.get("category", ""): s for s in found.scores if s.metric == "accuracy"}
     assert {*values} == {"", "object", "colour", "place", "number", "presence"}
     assert {(s.value, s.chance) for s in values.values()} == {(1.0, 0.5)}
     assert all(s.ci95 for s in values.values())
     assert {row["prediction"] for row in found.items.to_pylist()} >= {"yes", "left", "blue"}
-    assert len(CHOOSES.strip().splitlines()) <= 40
+    assert len(getsource(chooses).splitlines()) <= 40
