@@ -39,6 +39,22 @@ def test_a_very_long_reply_is_not_read():
     assert read_reply("B " * MOST_TEXT, "AB").why == "too long"
 
 
+# Parts of which a long reply may consist, and the option that it then names by letter. Patterns
+# that begin at each of the parts took minutes.
+PARTS = {
+    "(": None, "\"'": None, "* ": None, "- ": None, "\n": None, "_": None, "not ": None,
+    "answer is ": None, "A or ": 0, "(A": 0, "B. x\n": 1,
+}  # fmt: skip
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_long_reply_is_read_in_time(part):
+    reply = "answer " + part * ((MOST_TEXT - 100) // len(part))
+    assert read_reply(reply, "AB").place == PARTS[part]
+    assert read_reply(reply, ["yes", "cat"], in_words=True) == (None, "no option")
+
+
 def test_the_last_end_of_thinking_counts():
     assert without_thinking("<think>a</think>B<think>c</think>D") == "D"
     assert without_thinking("a</think>B<think>c") is None

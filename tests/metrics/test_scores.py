@@ -11,7 +11,7 @@ from vlbench.engine.asking import Asker
 from vlbench.metrics.intervals import clustered_mean, mean_of_seeds, mean_of_trials, wilson
 from vlbench.metrics.items import Examples, Items, class_options, options_among
 from vlbench.metrics.ranking import Choice, without_answer
-from vlbench.metrics.scores import measure_items, score_of, scored
+from vlbench.metrics.scores import by_category, macro, measure_items, score_of, scored
 from vlbench.probes.question_items import read_questions
 from vlbench.results import Outcome, Score
 
@@ -127,3 +127,26 @@ def test_a_probe_of_choice_is_short_and_has_chance_intervals_items_and_categorie
     assert all(s.ci95 for s in values.values())
     assert {row["prediction"] for row in found.items.to_pylist()} >= {"yes", "left", "blue"}
     assert len(getsource(chooses).splitlines()) <= 40
+
+
+def test_trials_of_items_have_categories():
+    by_trial = torch.tensor([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 1, 1]], dtype=torch.float64)
+    given = items(by_trial, random="trials")
+    given = given._replace(examples=EXAMPLES._replace(categories=[*"xxxxyy"]))
+    scores = {one.at["category"]: score_of(one) for one in by_category(given, "xy")}
+    assert {name: one.value for name, one in scores.items()} == {"x": 3 / 8, "y": 1 / 2}
+    assert scores["y"].draws == [0, 1]
+    mean = score_of(macro(given, "xy"))
+    assert (mean.value, mean.chance) == (pytest.approx(7 / 16), pytest.approx(1 / 4))
+    without = macro(given._replace(options=given.options._replace(chance=None)), "xy")
+    assert (score_of(without).value, score_of(without).chance) == (pytest.approx(7 / 16), None)
+
+
+def test_an_interval_that_is_not_known_is_refused():
+    by_trial = torch.stack([CREDIT, 1 - CREDIT])
+    with pytest.raises(ValueError, match="need `random`"):
+        score_of(items(by_trial))
+    clustered = items(by_trial, random="trials")
+    clustered = clustered._replace(examples=EXAMPLES._replace(clusters=[*"aabbcc"]))
+    with pytest.raises(ValueError, match="trials of items in clusters"):
+        score_of(clustered)

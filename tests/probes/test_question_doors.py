@@ -302,7 +302,10 @@ def test_logs_in_another_order_are_matched_by_what_they_say(tmp_path):
 
 def test_a_log_whose_documents_are_of_other_data_is_refused(tmp_path):
     rows = asked_lists()
-    lines = log_rows(range(12), rows, always_right(rows))
+    said = [*always_right(rows)[:4], *["?"] * 8]  # only the first list is answered rightly
+    lines = log_rows([*range(11, -1, -1)], rows, said)
+    for line in lines:
+        del line["doc"]["image_source"]
     for line in lines:
         line["doc"]["question"] = "what colour is it ?"
     in_lines(tmp_path / "samples_pope.jsonl", lines)
@@ -362,6 +365,45 @@ def test_logs_of_inspect_are_read_with_options_in_their_order(suffix, tmp_path):
     found = ask(Recorded(path=tmp_path), rows)
     assert accuracy(found) == (0.5, 4)
     assert any("content_filter 1" in note for note in found.notes)
+
+
+def test_an_empty_answer_of_inspect_is_one_that_names_no_option(tmp_path):
+    rows = asked_lists().select(range(4))
+    file = tmp_path / "2026-11-01T10-00-00+00-00_pope_x.json"
+    samples = inspect_samples(rows, ["A", "A", "", "A"])
+    file.write_text(json.dumps({"version": 2, "samples": samples}), "utf-8")
+    found = ask(Recorded(path=tmp_path), rows)
+    assert "answers: 1 of 4 name no single option: empty 1; credit 0" in found.notes
+
+
+@pytest.mark.parametrize("damage", ["cut", "a byte", "text"])
+def test_damaged_archives_of_inspect_are_refused(damage, tmp_path):
+    file = tmp_path / "2026-11-01T10-00-00+00-00_pope_x.eval"
+    samples = inspect_samples(asked_lists(), ["A"] * 12)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("samples/0_epoch_1.json", json.dumps(samples))
+    whole = file.read_bytes()
+    middle = whole.index(b".json") + 20
+    damaged = {
+        "cut": whole[: len(whole) // 2],
+        "a byte": whole[:middle] + b"\xff" * 8 + whole[middle + 8 :],
+        "text": b"no archive",
+    }
+    file.write_bytes(damaged[damage])
+    with pytest.raises(DataError, match="cannot be read as a log of inspect_ai"):
+        Recorded(path=tmp_path)
+
+
+def test_a_log_of_all_lists_answers_one_of_them(tmp_path):
+    rows = asked_lists()
+    said = [*always_right(rows)[:4], *["?"] * 8]  # only the first list is answered rightly
+    lines = log_rows([*range(11, -1, -1)], rows, said)
+    for line in lines:
+        del line["doc"]["image_source"]
+    in_lines(tmp_path / "samples_pope_2026-11-01T10-00-00.000001.jsonl", lines)
+    (tmp_path / "results_2026-11-01T10-00-00.000001.json").write_text("{}")
+    found = ask(Recorded(path=tmp_path, labels="words"), rows.select(range(4)))
+    assert accuracy(found) == (1.0, 4)
 
 
 def test_scores_in_the_order_of_the_document_are_sorted(tmp_path):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.capabilities import NoAnswer
 from vlbench.data.coco_files import first_repeated, read_text, sound_text
-from vlbench.data.formats.archives import open_zip
+from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError, SpecError, counted, unknown
 from vlbench.files import MOST_ANNOTATIONS
@@ -36,6 +36,9 @@ SUMMARY = re.compile(r"(?:^|_)results(?:_|\.json$)|^logs\.json$|^listing\.json$"
 DATE = re.compile(r"\d{4}-?\d\d-?\d\d[T_]\d\d-?\d\d-?\d\d[\d.+-]*")
 
 NO_TEXT = NoAnswer("no text")
+
+# The most characters of the words about an answer that is lacking.
+MOST_WORDS = 200
 
 
 class Says(NamedTuple):
@@ -233,10 +236,12 @@ def _inspect(file: Path, samples: Any) -> Iterator[Record]:
             parts = asked if isinstance(asked, str) else asked[-1]["content"]
             texts = [parts] if isinstance(parts, str) else [o["text"] for o in parts if "text" in o]
             output = sample.get("output") or {}
-            stop = next((one.get("stop_reason") for one in output.get("choices") or []), "")
+            stop = next((one.get("stop_reason") for one in output.get("choices") or []), "stop")
             said = _said(output.get("completion"))
-            if not said or isinstance(said, NoAnswer):
-                said = NoAnswer(str(stop or sample.get("error") or "empty")[:80])
+            if not said and stop != "stop":
+                said = NoAnswer(str(stop)[:80])
+            if isinstance(said, NoAnswer):
+                said = replace(said, words=str(sample.get("error") or "")[:MOST_WORDS])
             says = Says(
                 question=sound_text(texts[-1]) if texts else "",
                 options=tuple(map(sound_text, sample.get("choices") or ())),
@@ -291,7 +296,7 @@ def _eval_log(file: Path) -> dict[str, Any]:
                 name for name in archive.namelist() if re.fullmatch(r"samples/[^/]+\.json", name)
             )
             texts = [archive.read(name).decode("utf-8") for name in names]
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile, RuntimeError) as error:
+    except DAMAGED as error:
         raise DataError(f"{file.name} cannot be read as a log of inspect_ai: {error}") from error
     return {"samples": [_parse(file.name, text) for text in texts]}
 

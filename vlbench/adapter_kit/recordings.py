@@ -138,8 +138,9 @@ def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | Non
         return [None] * len(records)
     if isinstance(records[0].about, tuple):
         return _by_names(records, items)
-    # Names of categories are compared only if the recording and the data share them.
-    if {one.says.category for one in records} - {one.category for one in items}:
+    # Categories are compared only if the recording and the data share names of them.
+    names = {one.says.category for one in records} & {one.category for one in items}
+    if not names - {""}:
         items = [item._replace(category="") for item in items]
     if records[0].about is not None:
         places, why = _by_index(records, items)

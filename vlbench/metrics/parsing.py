@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 # Letters of options, and a right answer given as the letter of an option: B, b. or (b).
 LETTERS = "ABCDEFGHIJ"
@@ -103,6 +103,15 @@ NOT_AFTER = re.compile(
 CLAUSE_END = re.compile(r"[.,:;!?\n]|\b(?:but|so)\b")
 
 
+# A long run of blanks and marks, of which both ends are kept: patterns that may begin at each of
+# its characters would take minutes.
+LONG_RUN = re.compile(r"([\W_]{8})[\W_]{16,}([\W_]{8})")
+
+# How far before a word is searched for what belongs to it, in characters.
+NEAR = 80
+
+NEXT_WORD = re.compile(r"\s+(?P<word>[^\W_]+)")
+
 # Words that begin a clause after yes or no; another word belongs to it, as in "no idea".
 SUBJECT = r"(?:there|it|this|that|they|he|she|we|you|i|the|not|none|or|and)\b"
 
@@ -174,8 +183,11 @@ def without_thinking(said: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text in NFC, with the marks of other scripts as those of English."""
-    return unicodedata.normalize("NFC", text).translate(MARKS)
+    """Return a text in NFC, with the marks of other scripts as those of English.
+
+    Long runs of blanks and marks are shortened.
+    """
+    return LONG_RUN.sub(r"\1\2", unicodedata.normalize("NFC", text).translate(MARKS))
 
 
 def _labels(said: str, labels: Sequence[str]) -> list[_Mention]:
@@ -199,7 +211,9 @@ def _standing(
     following = re.compile(rf"{CLOSE}*{NEXT}{OPEN}*(?P<label>{one}){AFTER}")
     found = dict[int, _Mention]()
     for match in chain.from_iterable(re.finditer(p, said, re.MULTILINE) for p in patterns):
-        together, label = list[re.Match[str]](), None if _is_article(said, match) else match
+        if match.end("label") in found or _is_article(said, match):
+            continue
+        together, label = list[re.Match[str]](), cast("re.Match[str] | None", match)
         while label:
             together += [] if _is_article(said, label) else [label]
             label = following.match(said, label.end("label"))
@@ -242,7 +256,7 @@ def _alone(one: str) -> list[str]:
 def _is_article(said: str, label: re.Match[str]) -> bool:
     """Return whether a letter is a word of prose: "A" or "I", or a small letter, before a word."""
     letter = label["label"]
-    follows = re.match(r"\s+(?P<word>[^\W_]+)", said[label.end("label") :])
+    follows = NEXT_WORD.match(said, label.end("label"))
     if not follows or not (letter in ("A", "I") or letter.islower()):
         return False
     return not re.fullmatch(rf"{BECAUSE}|or|and", follows["word"])
@@ -250,17 +264,19 @@ def _is_article(said: str, label: re.Match[str]) -> bool:
 
 def _texts(said: str, options: Sequence[str]) -> list[_Mention]:
     """Return where options stand as texts; a text inside a longer option does not count."""
-    found = []
-    left = said
+    found, left = list[_Mention](), said
     for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
         option = r"\s+".join(map(re.escape, options[place].split()))
         if not option:
             continue
         edges = _edge(options[place][0], "(?<!", "-"), _edge(options[place][-1], "(?!", "")
-        for match in re.finditer(rf"{edges[0]}{option}{edges[1]}", left, re.IGNORECASE):
-            if _is_said(options[place], left, match):
-                found.append(_Mention(place, *match.span()))
-            left = left[: match.start()] + " " * len(match[0]) + left[match.end() :]
+        pattern = re.compile(rf"{edges[0]}{option}{edges[1]}", re.IGNORECASE)
+        found += [
+            _Mention(place, *match.span())
+            for match in pattern.finditer(left)
+            if _is_said(options[place], left, match)
+        ]
+        left = pattern.sub(lambda match: " " * len(match[0]), left)
     return found
 
 
@@ -278,7 +294,8 @@ def _is_said(option: str, said: str, match: re.Match[str]) -> bool:
     """
     if option.casefold() not in ("yes", "no"):
         return True
-    before, after = said[: match.start()], said[match.end() :]
+    before = said[max(0, match.start() - NEAR) : match.start()]
+    after = said[match.end() : match.end() + NEAR]
     begins = re.search(r"(?:^|[.!?:;,\n\"'(*>/\]-])\s*[\"'(*_`]*$", before)
     told = re.search(rf"(?i:{ANSWER}{IS}|{CHOOSE}[\s\"'*:]*|\b(?:or|and)\s+)$", before)
     return bool((begins or told) and not re.match(rf"\s+(?!{SUBJECT})\w", after, re.IGNORECASE))
@@ -286,5 +303,5 @@ def _is_said(option: str, said: str, match: re.Match[str]) -> bool:
 
 def _is_ruled_out(said: str, mention: _Mention) -> bool:
     """Return whether a reply says within the same clause that an option is not the answer."""
-    before = CLAUSE_END.split(said[max(0, mention.start - 80) : mention.start])[-1]
-    return bool(NOT_BEFORE.search(before) or NOT_AFTER.match(said[mention.end :]))
+    before = CLAUSE_END.split(said[max(0, mention.start - NEAR) : mention.start])[-1]
+    return bool(NOT_BEFORE.search(before) or NOT_AFTER.match(said, mention.end))

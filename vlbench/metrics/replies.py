@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from vlbench.capabilities import NoAnswer, Reply
-from vlbench.metrics.parsing import LETTER, read_reply
+from vlbench.metrics.parsing import LETTER, LETTERS, read_reply
 from vlbench.metrics.ranking import Choice, choose_any
 
 # Maps options, in the order shown, to the labels that name them in a reply.
 Labels = Callable[[Sequence[str]], Sequence[str]]
 
 # Most options of an item that is asked by letter.
-MOST_LETTERS = 10
+MOST_LETTERS = len(LETTERS)
 
 
 def letters(options: Sequence[str]) -> str:

@@ -87,12 +87,19 @@ def score_of(items: Items) -> Score:
 
 
 def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
-    """Return the mean of credit [N] or [T, N] with the interval over what is random."""
+    """Return the mean of credit [N] or [T, N] with the interval over what is random.
+
+    Raises ValueError for trials whose items are in clusters, and for trials that are not random.
+    """
+    clusters = items.examples.clusters
     if items.random == "items":
-        clusters = items.examples.clusters
+        if credit.ndim > 1:
+            raise ValueError(f"{items.metric}: choices [T, N] need `random`: trials or seeds")
         if clusters:
             return clustered_mean(credit, clusters)
         return wilson(float(credit.sum()), len(credit))
+    if clusters:
+        raise ValueError(f"{items.metric}: no interval is known for trials of items in clusters")
     by_trial = np.atleast_2d(credit)
     return mean_of_trials(by_trial) if items.random == "trials" else mean_of_seeds(by_trial)
 
@@ -106,7 +113,7 @@ def measure_items(items: Items) -> Measured:
 
 
 def subset(items: Items, places: Sequence[int], **at: str) -> Items:
-    """Return some of the items [N], by their numbers, with further conditions.
+    """Return some of the items, by their numbers, with further conditions.
 
     What is right most often is not known of a part, so that the floor of the majority is left out.
     """
@@ -115,7 +122,9 @@ def subset(items: Items, places: Sequence[int], **at: str) -> Items:
     if chance is not None and np.ndim(chance):
         chance = np.asarray(chance)[places]
     names = options.names
-    if names:
+    if names and choice.chosen.ndim > 1:
+        right = np.asarray(right)[places]
+    elif names:
         names, chosen, right = Answers(names, items.choice.chosen.numpy(), right).select(places)
         choice = choice._replace(chosen=torch.as_tensor(np.asarray(chosen)))
     return items._replace(
@@ -131,7 +140,7 @@ def subset(items: Items, places: Sequence[int], **at: str) -> Items:
 
 
 def _choice_at(choice: Choice, index: Tensor) -> Choice:
-    return Choice(*(part[index] for part in choice))
+    return Choice(*(part[..., index] for part in choice))
 
 
 def by_category(items: Items, names: Sequence[str]) -> list[Items]:
@@ -167,14 +176,16 @@ def macro(items: Items, names: Sequence[str]) -> Items:
     def scaled(choice: Choice) -> Choice:
         return choice._replace(credit=choice.credit * scale)
 
-    chance = np.broadcast_to(np.asarray(kept.options.chance, np.float64), scale.shape)
+    chance = kept.options.chance
+    if chance is not None:
+        chance = np.asarray(chance, np.float64) * scale.numpy()
     return kept._replace(
         metric=f"{items.metric}_macro",
         choice=scaled(kept.choice),
         floors={
             n: scaled(one) if isinstance(one, Choice) else one for n, one in kept.floors.items()
         },
-        options=kept.options._replace(chance=chance * scale.numpy()),
+        options=kept.options._replace(chance=chance),
     )
 
 

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
 from vlbench.metrics.items import Answers, Items, Measured, class_options, join_items, under
-from vlbench.metrics.ranking import Choice
+from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.metrics.scores import scored
 from vlbench.probes.by_layer import with_option
 from vlbench.results import At, Outcome, Score
@@ -132,6 +133,14 @@ def class_items(
         return Items(metric, choices[0], examples, options, known, at or {})
     joined = Choice(*(torch.stack(parts) for parts in zip(*choices, strict=True)))
     return Items(metric, joined, examples, options, known, at or {}, "seeds")
+
+
+def five_guesses(credit: Tensor, rows: Split, classes: Sequence[str]) -> list[Items]:
+    """Return the items of five guesses for each image, of credit [N], if there are more classes."""
+    if len(classes) <= GUESSES:
+        return []
+    options = class_options(classes, labels(rows), GUESSES)
+    return [Items("accuracy_top5", without_answer(credit), rows["image"].examples(), options)]
 
 
 def measured_images(

@@ -7,10 +7,14 @@ import torch
 from vlbench.capabilities import Classifier
 from vlbench.data.records import TestRows, labels, require_classes
 from vlbench.engine import Engine
-from vlbench.metrics.items import Items, class_options
-from vlbench.metrics.ranking import choose, credit_among, without_answer
+from vlbench.metrics.ranking import choose, credit_among
 from vlbench.metrics.scores import class_scores
-from vlbench.probes.generalization.categories import GUESSES, of_classes
+from vlbench.probes.generalization.categories import (
+    GUESSES,
+    class_items,
+    five_guesses,
+    of_classes,
+)
 from vlbench.probes.generalization.class_pairs import pair_classes
 from vlbench.results import Outcome
 
@@ -42,11 +46,8 @@ def classification(
     pairs = pair_classes(model, data, logits)
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
-    examples, first = test["image"].examples(), choose(logits, right, log_odds=True)
-    own = Items("accuracy", first, examples, class_options(names, right))
-    metrics = [own]
-    if len(names) > GUESSES:
-        five = without_answer(credit_among(logits, right, GUESSES, log_odds=True))
-        metrics.append(Items("accuracy_top5", five, examples, class_options(names, right, GUESSES)))
+    own = class_items("accuracy", [choose(logits, right, log_odds=True)], test, names)
+    five = credit_among(logits, right, GUESSES, log_odds=True)
     each = class_scores(own) if len(names) <= MOST_CLASSES else []
+    metrics = [own, *five_guesses(five, test, names)]
     return Outcome(metrics=metrics, scores=each, notes=[pairs.note] if pairs.note else [])

@@ -47,7 +47,7 @@ from vlbench.engine.pair_scores import other_images
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import Items, class_options, outcome_of
+from vlbench.metrics.items import outcome_of
 from vlbench.metrics.ranking import (
     TIED,
     Choice,
@@ -55,12 +55,11 @@ from vlbench.metrics.ranking import (
     choose,
     credit_among,
     join_choices,
-    without_answer,
 )
 from vlbench.metrics.replies import judge
 from vlbench.metrics.scores import measure_items, scored
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
-from vlbench.probes.generalization.categories import GUESSES, class_items
+from vlbench.probes.generalization.categories import GUESSES, class_items, five_guesses
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
 from vlbench.threads import threads_for
@@ -150,10 +149,7 @@ def _zero_shot(
         ranked = dict.fromkeys(("accuracy", "accuracy_scored"), both)
     choices = {metric: choice for metric, (choice, _) in ranked.items()}
     metrics = [class_items(metric, [choice], test, names) for metric, choice in choices.items()]
-    if len(names) > GUESSES:
-        five, options = ranked["accuracy"][1], class_options(names, right, GUESSES)
-        several = without_answer(five)
-        metrics.append(Items("accuracy_top5", several, test["image"].examples(), options))
+    metrics += five_guesses(ranked["accuracy"][1], test, names)
     by = "similarity" if isinstance(model, DualEncoder) else "score"
     counts = count_truncated(model, texts)
     return Outcome(metrics=metrics, counts=counts, notes=notes, asked_by=by)

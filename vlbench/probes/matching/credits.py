@@ -278,10 +278,8 @@ def _orders(
     """
     measured, lines = list[Measured](), list[dict[str, Any]]()
     credit, read = np.array(judged.by_place), np.array(judged.read) > 0
-    of_items, (metric, places) = (
-        np.array(asked.examples.categories),
-        (asked.metric, credit.shape[1]),
-    )
+    of_items = np.array(asked.examples.categories)
+    metric, places = asked.metric, credit.shape[1]
     for category in ("", *categories):
         at: At = {"category": category} if category else {}
         kept = of_items == category if category else np.ones(len(credit), bool)
