@@ -30,7 +30,6 @@ from vlbench.adapter_kit.servers import (
 )
 from vlbench.capabilities import ImageTextScorer, NoAnswer, Picture, TextEncoder
 from vlbench.errors import CannotDo, ServerError, SpecError
-from vlbench.metrics.parsing import MOST_TEXT
 
 LOGGER = logging.getLogger(__name__)
 
@@ -48,8 +47,8 @@ NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer onl
 # The message if there are log-probabilities, but not as they should be.
 NO_FORM = f"{CHAT}: the answer has no log-probabilities of that form"
 
-# The most characters of a token in a message.
-MOST_TOKEN = 40
+# The most characters of an answer, and of a token in a message.
+MOST_TEXT, MOST_TOKEN = 100_000, 40
 
 # Reasons why there is no answer that are kept: nothing else was said to this question.
 REFUSED, FILTER = "refused", "content filter"
