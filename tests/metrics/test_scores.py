@@ -6,13 +6,13 @@ import pytest
 import torch
 from foil_fakes import Answers, question_rows
 
+from vlbench.asking.chooser import Chooser
+from vlbench.asking.questions import read_questions
 from vlbench.engine import Engine
-from vlbench.engine.asking import Asker
 from vlbench.metrics.intervals import clustered_mean, mean_of_seeds, mean_of_trials, wilson
 from vlbench.metrics.items import Examples, Items, class_options, options_among
 from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.metrics.scores import by_category, macro, measure_items, score_of, scored
-from vlbench.probes.question_items import read_questions
 from vlbench.results import Outcome, Score
 
 RIGHT = [0, 0, 0, 1, 1, 2]
@@ -111,7 +111,9 @@ def chooses(model, data, engine):
     """A probe of choice: any way of asking gives the choice, and the harness the rest."""
     rows = data.splits["test"]
     asked, right, examples, notes = read_questions(rows)
-    choice = Asker(model, rows, engine, "likelihood").judge(range(len(rows)), asked, right).choice
+    choice = (
+        Chooser(model, rows, engine, "likelihood").choose(range(len(rows)), asked, right).choice
+    )
     chance = [len(true) / len(one.options) for one, true in zip(asked, right, strict=True)]
     first = [true[0] for true in right]
     chosen, options = options_among([one.options for one in asked], choice, first, chance)

@@ -12,12 +12,12 @@ from pyarrow import parquet
 from row_sources import load, row, with_column
 
 from model_adapters.recorded import Recorded
+from vlbench.asking.questions import read_questions
 from vlbench.data import table
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.probes.matching.questions import questions
-from vlbench.probes.question_items import read_questions
 
 # Sources of rows with texts of one's own.
 OWN = [name for name in with_column("foil") if name != "folders"]

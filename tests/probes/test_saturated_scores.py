@@ -7,10 +7,10 @@ from fakes import PlantedFeatures, labelled_images, planted_image
 from foil_fakes import Sees, foil_rows, twin_rows
 from scoring import with_scores
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import Picture
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.matching import preference
 from vlbench.probes.captioning.pairwise import Share, compare_texts

@@ -107,7 +107,7 @@ class Sees:
         return torch.tensor([self._score(*one) for one in zip(pictures, texts, strict=True)])
 
     def _score(self, picture, text):
-        number, place = picture
+        number, place = picture.image
         side = pair(0, "test", number).sides[place]
         if self.blind_to == "order":
             told = [word in side.words or word == "" for word in text.split()]
@@ -199,7 +199,7 @@ class Noise:
         self.seed = seed
 
     def score_pairs(self, pictures, texts):
-        pairs = zip(pictures, texts, strict=True)
+        pairs = zip([one.image for one in pictures], texts, strict=True)
         rngs = [torch.Generator().manual_seed(hash_of(self.seed, *one)) for one in pairs]
         return torch.stack([torch.rand((), generator=rng) for rng in rngs])
 

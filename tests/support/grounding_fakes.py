@@ -210,6 +210,8 @@ class Needs(Planted):
         blind = {layer for look in self.taken.looks for layer in range(*look.layers)}
         return any(h not in self.taken.heads and h[0] not in blind for h in self.needed)
 
-    def score_pairs(self, pictures: Sequence[int], texts: Sequence[str]) -> Tensor:
+    def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         pairs = zip(pictures, texts, strict=True)
-        return torch.tensor([float(self.sees() and text[-1] == str(p % 2)) for p, text in pairs])
+        return torch.tensor(
+            [float(self.sees() and text[-1] == str(p.image % 2)) for p, text in pairs]
+        )

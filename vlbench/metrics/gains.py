@@ -20,7 +20,7 @@ from vlbench.metrics.intervals import (
     student_quantile,
     variance_of_mean,
 )
-from vlbench.metrics.items import Examples, Measured, trials
+from vlbench.metrics.items import Examples, Items, Measured, trials
 from vlbench.results import Score
 
 # Floors of a prompted model: with the image of another cluster, and with the text only.
@@ -28,21 +28,22 @@ ANOTHER, ALONE = "another_image", "text_alone"
 NAMES = {ALONE: "gain_over_text_alone", ANOTHER: "gain_from_image"}
 
 
-def gains(
-    metric: str, credit: ArrayLike, floors: Mapping[str, ArrayLike], examples: Examples
-) -> list[Measured]:
+def gains(items: Items) -> list[Measured]:
     """Return a model's gains over its credit with the text only and with another image.
 
     Example:
-        >>> examples = Examples(["a", "b"], ["1", "2"])
-        >>> measured = gains("accuracy", [1, 1], {"text_alone": [1, 0]}, examples)
-        >>> [(gained.score.metric, gained.score.value) for gained in measured]
+        >>> import torch
+        >>> from vlbench.metrics.ranking import without_answer
+        >>> own, alone = (without_answer(torch.tensor(one)) for one in ([1.0, 1.0], [1.0, 0.0]))
+        >>> examples, options = Examples(["a", "b"], ["1", "2"]), Options((), (), 0.5)
+        >>> items = Items("accuracy", own, examples, options, {"text_alone": alone})
+        >>> [(gained.score.metric, gained.score.value) for gained in gains(items)]
         [('accuracy_gain_over_text_alone', 0.5)]
     """
     return [
-        gain(f"{metric}_{name}", credit, floors[floor], examples)
-        for floor, name in NAMES.items()
-        if floor in floors
+        gain(f"{items.metric}_{name}", items.choice.credit, floor.credit, items.examples)
+        for name, floor in ((name, items.floors.get(known)) for known, name in NAMES.items())
+        if floor is not None and not isinstance(floor, int | float)
     ]
 
 

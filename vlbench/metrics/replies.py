@@ -142,12 +142,15 @@ def judge(
     options: Sequence[Sequence[str]],
     right: Sequence[Sequence[int]],
     labels: Labels,
+    *,
+    log_odds: bool = True,
 ) -> Judged:
     """Return the credit of replies to N items; `right` has the numbers of their right options.
 
     A text that names a right option earns 1 (see `vlbench.metrics.parsing`); a text that names no
     single option, and no answer, earn 0. If replies are scores, the highest is chosen; tied options
-    share the credit. Raises ValueError for an item without replies, and for texts among scores.
+    share the credit (see `tie_margin` for `log_odds`). Raises ValueError for an item without
+    replies, and for texts among scores.
 
     Example:
         >>> replies = [[Reply((0, 1), "A"), Reply((1, 0), "A")]]  # the same letter in both orders
@@ -163,7 +166,8 @@ def judge(
         raise ValueError("each item must have replies, all texts or all scores")
     unread: dict[str, list[str | NoAnswer]] = {}
     if any(scored):
-        choice = _choose([one.said for _, one in flat], [right[row] for row, _ in flat])
+        said = [one.said for _, one in flat]
+        choice = _choose(said, [right[row] for row, _ in flat], log_odds=log_odds)
     else:
         named = [_named(one, options[row], labels, unread) for row, one in flat]
         hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
@@ -186,6 +190,8 @@ def judge(
 def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> Choice:
     """Return the choices of items, each with several replies."""
     sizes = [len(own) for own in places]
+    if max(sizes) == 1:
+        return choice
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
     means = torch.stack([own.mean() for own in credit])
     one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
@@ -224,12 +230,13 @@ def _named(
     return reply.order[place]
 
 
-def _choose(scores: Sequence[Any], right: Sequence[Sequence[int]]) -> Choice:
-    """Return the choices by log-likelihoods; each reply has a log-likelihood per option."""
-    table = torch.zeros(len(scores), max(map(len, scores)), dtype=torch.float64)
-    is_option, is_right = torch.zeros(2, *table.shape, dtype=torch.bool)
-    for i, (own, true) in enumerate(zip(scores, right, strict=True)):
-        table[i, : len(own)] = torch.tensor(own, dtype=torch.float64)
-        is_option[i, : len(own)] = True
-        is_right[i, list(true)] = True
-    return choose_any(table, is_right, candidates=is_option, log_odds=True)
+def _choose(scores: Sequence[Any], right: Sequence[Sequence[int]], *, log_odds: bool) -> Choice:
+    """Return the choices by scores; each reply has a score per option."""
+    sizes = torch.tensor([*map(len, scores)])
+    is_option = torch.arange(int(sizes.max())) < sizes[:, None]
+    table = torch.zeros(is_option.shape, dtype=torch.float64)
+    table[is_option] = torch.tensor([*chain(*scores)], dtype=torch.float64)
+    is_right = torch.zeros(is_option.shape, dtype=torch.bool)
+    rows = [row for row, true in enumerate(right) for _ in true]
+    is_right[rows, [*chain(*right)]] = True
+    return choose_any(table, is_right, candidates=is_option, log_odds=log_odds)

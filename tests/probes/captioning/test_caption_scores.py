@@ -3,8 +3,8 @@ import pytest
 from caption_world import captioned, references, things
 from item_means import item_means
 
+from vlbench.asking.pair_scores import other_images
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.items import Examples
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (

@@ -1,8 +1,8 @@
 import pytest
 from caption_world import CAPTIONS, NO_CAPTIONER, Likes, captioned, plant, results, world
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.probes.captioning import caption_sets
 from vlbench.probes.captioning.caption_sets import (

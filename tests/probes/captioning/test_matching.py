@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from caption_world import Likes, captioned, constant, nouns_of_the_image, things
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.items import Examples
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_sets import Subjects, references_of

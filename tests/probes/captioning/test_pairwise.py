@@ -3,8 +3,8 @@ import torch
 from caption_world import Taste, length, right_nouns, world
 from scipy.stats import ttest_1samp
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Examples
 from vlbench.metrics.language_model import TextScorer

@@ -157,7 +157,7 @@ def test_items_say_which_text_was_chosen_unless_several_were_tied():
 def test_items_say_which_of_several_images_was_chosen():
     class LikesOdd:
         def score_pairs(self, pictures, texts):
-            return torch.tensor([float(picture % 2) for picture in pictures])
+            return torch.tensor([float(picture.image % 2) for picture in pictures])
 
     names = {"": ["a.png", "b.png"], "_2": ["c.png", "d.png"]}
     shown = {"": [0, 1], "_2": [3, 2]}
@@ -271,7 +271,8 @@ class Knows:
         self.images = images
 
     def score_pairs(self, pictures, texts):
-        said = [self.words[i % 4] if i in self.images else self.words[0] for i in pictures]
+        numbers = [one.image for one in pictures]
+        said = [self.words[i % 4] if i in self.images else self.words[0] for i in numbers]
         return torch.tensor([float(t == s) for t, s in zip(texts, said, strict=True)])
 
 
@@ -337,7 +338,7 @@ class Brightest:
 
     def score_pairs(self, pictures, texts):
         assert len(pictures) == len(texts)
-        return torch.tensor([float(picture) for picture in pictures])
+        return torch.tensor([float(picture.image) for picture in pictures])
 
 
 def test_the_image_of_a_caption_is_chosen_among_others():
@@ -382,7 +383,9 @@ def test_all_items_of_a_cluster_see_the_same_other_image():
     class Odd:
         def score_pairs(self, pictures, texts):
             pairs = zip(pictures, texts, strict=True)
-            return torch.tensor([float((image % 2 == 1) == (text == "x")) for image, text in pairs])
+            return torch.tensor(
+                [float((one.image % 2 == 1) == (text == "x")) for one, text in pairs]
+            )
 
     data = rows(caption=["x", "y"] * 4, foils=[["y"], ["x"]] * 4, cluster=[*"aabbccdd"])
     assert run(Odd(), data).scores[0].floors["another_image"] == 0.5
@@ -423,7 +426,7 @@ class Answers:
 
     def score_answers(self, pictures, questions, answers):
         assert set(questions) == {QUESTION}
-        known = [one if getattr(one, "image", one) else None for one in pictures]
+        known = [one if one.image else None for one in pictures]
         return torch.stack(
             [self.score(one, text) for one, text in zip(known, answers, strict=True)]
         )
@@ -431,7 +434,7 @@ class Answers:
     def score(self, picture, text):
         if picture is None:  # the longer, the less likely
             return torch.tensor(-float(len(text)))
-        return self.scorer.score_pairs([getattr(picture, "image", picture)], [text])[0] - 50
+        return self.scorer.score_pairs([picture], [text])[0] - 50
 
     def answer(self, pictures, questions):
         return [self.say(*one) for one in zip(pictures, questions, strict=True)]

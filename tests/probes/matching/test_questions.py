@@ -5,11 +5,11 @@ import pytest
 import torch
 from foil_fakes import Answers, presence, question_rows
 
+from vlbench.asking.questions import read_questions
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError, SpecError
 from vlbench.probes.matching.questions import questions
-from vlbench.probes.question_items import read_questions
 
 WAYS = ("likelihood", "letter", "words")
 ROWS = question_rows()

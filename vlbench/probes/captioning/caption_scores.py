@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vlbench.asking.pair_scores import other_images
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import other_images
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends

@@ -10,11 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 import torch
 
+from vlbench.asking.pair_scores import PairScorer, as_published
 from vlbench.capabilities import ImageTextScorer, RegionEncoder
 from vlbench.data.caption_results import result_captions
 from vlbench.data.records import Column, Data, Split
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer, as_published
 from vlbench.errors import CannotDo, DataError, TooFewRows, counted
 from vlbench.metrics.intervals import Floats
 from vlbench.metrics.items import Answers, Examples, answers_in_words

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import (
     ImageTextScorer,
     RegionEncoder,
     count_truncated,
 )
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Measured
 from vlbench.metrics.language_model import TextScorer

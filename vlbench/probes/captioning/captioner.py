@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import ImageTextScorer, RegionEncoder, Regions
 from vlbench.data.formats.archives import DAMAGED, read_npy
 from vlbench.data.records import Data, Split
 from vlbench.data.regions import image_name, image_names, image_number, region_features
 from vlbench.data.regions.features import KINDS
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import DataAbsent, DataError, SpecError, WeightsError
 from vlbench.probes.captioning.captioner_files import (
     LONGEST_CAPTION,

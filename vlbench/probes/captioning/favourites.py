@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vlbench.asking.pair_scores import PairScorer, published_kind
 from vlbench.capabilities import (
     ImageTextScorer,
     RegionEncoder,
@@ -42,7 +43,6 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Data
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer, published_kind
 from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vlbench.engine.pair_scores import PairScorer, other_images, published_kind
+from vlbench.asking.pair_scores import PairScorer, other_images, published_kind
 from vlbench.metrics.intervals import Floats, ratio
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer

@@ -20,12 +20,12 @@ from itertools import chain
 import numpy as np
 import torch
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import (
     ImageTextScorer,
     count_truncated,
 )
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.items import Measured
 from vlbench.metrics.language_model import TextScorer

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import (
     ImageTextScorer,
     RegionEncoder,
@@ -29,7 +30,6 @@ from vlbench.capabilities import (
 )
 from vlbench.data.records import Split
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import TooFewRows
 from vlbench.metrics.items import Measured
 from vlbench.metrics.language_model import TextScorer, words_of

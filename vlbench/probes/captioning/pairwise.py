@@ -18,8 +18,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from vlbench.asking.pair_scores import PairScorer, as_published, other_images
 from vlbench.capabilities import is_log_odds
-from vlbench.engine.pair_scores import PairScorer, as_published, other_images
 from vlbench.metrics.intervals import Floats, clustered_fraction, clustered_ratio, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer

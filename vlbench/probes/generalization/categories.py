@@ -121,7 +121,7 @@ def class_items(
     classes: Sequence[str],
     *,
     at: At | None = None,
-    floors: Mapping[str, float] | None = None,
+    floors: Mapping[str, Choice | float] | None = None,
 ) -> Items:
     """Return the items of choices of classes for the images of rows, one choice for each training.
 

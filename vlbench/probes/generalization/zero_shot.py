@@ -26,6 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from vlbench.asking.chooser import Chooser, Way, way_of
+from vlbench.asking.pair_scores import PairScorer, other_images
+from vlbench.asking.questions import Question
 from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
@@ -33,17 +36,12 @@ from vlbench.capabilities import (
     DualEncoder,
     ImageTextScorer,
     NoAnswer,
-    Picture,
     Reply,
     count_truncated,
-    is_log_odds,
-    score_kind,
 )
 from vlbench.data.names import spoken_names
 from vlbench.data.records import Data, Split, TestRows, labels, require_classes, value_column
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, Question, Way, way_of
-from vlbench.engine.pair_scores import other_images
 from vlbench.engine.pass_checks import SMALLEST
 from vlbench.errors import unknown
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
@@ -57,7 +55,7 @@ from vlbench.metrics.ranking import (
     join_choices,
 )
 from vlbench.metrics.replies import judge
-from vlbench.metrics.scores import measure_items, scored
+from vlbench.metrics.scores import scored
 from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import GUESSES, class_items, five_guesses
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
@@ -112,7 +110,8 @@ def zero_shot(
     if asked or not isinstance(model, DualEncoder | ImageTextScorer):
         outcome = _ask(model, data, engine, prompts, class_names, question, way_of(model, asked))
     else:
-        outcome = scored(_zero_shot(model, data, engine, prompts, class_names))
+        outcome = _zero_shot(model, data, engine, prompts, class_names)
+    outcome = scored(outcome)
     blind = {
         name: nearest_mean_accuracy(data.splits["test"], column, engine)
         for name, column in (floors or {}).items()
@@ -143,7 +142,8 @@ def _zero_shot(
             for metric, classes in by_rule.items()
         }
     else:
-        scores, log_odds = _pair_scores(model, test, len(names), texts, engine)
+        scorer = PairScorer(model, test, engine)
+        scores, log_odds = scorer.of_classes(texts, len(names)), scorer.log_odds
         top5 = credit_among(scores, right, GUESSES, log_odds=log_odds)
         both = choose(scores, right, log_odds=log_odds), top5
         ranked = dict.fromkeys(("accuracy", "accuracy_scored"), both)
@@ -170,31 +170,6 @@ def _vectors(
     return images, by_rule
 
 
-def _pair_scores(
-    model: ImageTextScorer, rows: Split, classes: int, texts: Sequence[str], engine: Engine
-) -> tuple[Tensor, bool]:
-    """Return the mean matching score of the P texts of each class for each image, [N, C].
-
-    Also returned: whether the scores are log-odds.
-    """
-    column = rows.columns.get("picture", rows["image"])
-    score_pairs = engine.checked(model.score_pairs)
-
-    def scored(shown: Sequence[Any]) -> list[Tensor]:
-        pictures = [one if isinstance(one, Picture) else Picture(one, None) for one in shown]
-        # The texts of an image are scored together, with the same picture.
-        pairs = [(picture, text) for picture in pictures for text in texts]
-        size = engine.settings.rows_per_batch
-        batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-        scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
-        return list(torch.cat(scores).float().cpu().view(len(shown), classes, -1).mean(2))
-
-    key = {"what": "scores of classes", "model": model, "texts": list(texts)}
-    scores = torch.stack(engine.map(scored, column, key=key))
-    engine.count_saturated(score_kind(model), scores)
-    return scores, is_log_odds(score_kind(model))
-
-
 def _ask(
     model: Any,
     data: Data,
@@ -211,31 +186,29 @@ def _ask(
     """
     require_classes(data)
     test, names = data.splits["test"], _class_names(class_names, data)
-    asker = Asker(model, test, engine, way)
+    chooser = Chooser(model, test, engine, way)
     templates = _prompts(prompts) if way == "likelihood" else ["{}"]
     options = [prompt.replace("{}", name) for name in names for prompt in templates]
     asked = Question(question, options)
 
     def replies(rows: Sequence[int | None]) -> list[list[Reply]]:
-        said = asker.replies(rows, [asked] * len(rows))
+        said = chooser.replies(rows, [asked] * len(rows))
         return [[_of_classes(one, len(templates)) for one in own] for own in said]
 
     of_images = replies(range(len(test)))
     shown = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
-    if asker.reads_text_alone:
+    if chooser.reads_text_alone:
         shown[ALONE] = replies([None]) * len(test)
     true = [[label] for label in labels(test).tolist()]
     judged = {
-        name: judge(said, [names] * len(test), true, asker.labels) for name, said in shown.items()
+        name: judge(said, [names] * len(test), true, chooser.labels) for name, said in shown.items()
     }
     own = judged.pop("")
-    floors = {name: one.choice.credit for name, one in judged.items()}
-    means = {name: float(floor.mean()) for name, floor in floors.items()}
-    said = measure_items(class_items("accuracy", [own.choice], test, names, floors=means))
-    more = gains("accuracy", own.choice.credit, floors, test["image"].examples())
-    counts = {"n": len(test), "ties": int(own.choice.tied.sum()), "unparsed": own.unparsed}
-    notes = asker.notes_on(own) + ([] if asker.reads_text_alone else [CANNOT])
-    return replace(outcome_of([said, *more], counts, notes), asked_by=way)
+    notes = chooser.notes_on(own) + chooser.notes
+    floors = {name: one.choice for name, one in judged.items()}
+    items = class_items("accuracy", [own.choice], test, names, floors=floors)
+    outcome = outcome_of(gains(items), {"unparsed": own.unparsed}, notes)
+    return replace(outcome, metrics=[items], asked_by=way)
 
 
 def _of_classes(reply: Reply, prompts: int) -> Reply:
@@ -279,14 +252,14 @@ def class_scores(
         blocks = _similarities(model, images, by_rule["accuracy"], engine.device)
         return ClassScores(torch.cat([*blocks]), "similarity", log_odds=False)
     if isinstance(model, ImageTextScorer):
-        scores, log_odds = _pair_scores(model, rows, len(names), texts, engine)
-        return ClassScores(scores, "score", log_odds)
+        scorer = PairScorer(model, rows, engine)
+        return ClassScores(scorer.of_classes(texts, len(names)), "score", scorer.log_odds)
     if isinstance(model, AnswerScorer):
-        replies = Asker(model, rows, engine, "likelihood").replies(
-            range(len(rows)), [Question(question, texts)] * len(rows)
+        scores = Chooser(model, rows, engine, "likelihood").table(
+            range(len(rows)), [texts] * len(rows), question
         )
-        means = [_of_classes(reply, len(templates)).said for (reply,) in replies]
-        return ClassScores(torch.tensor(means, dtype=torch.float64), "likelihood")
+        means = scores[:, 0].view(len(rows), len(names), -1).mean(2)
+        return ClassScores(means, "likelihood")
     logits = engine.features(model.logits, rows["image"])
     return ClassScores(pair_classes(model, data, logits).of_classes(logits), "")
 

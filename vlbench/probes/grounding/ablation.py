@@ -46,6 +46,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from vlbench.asking.chooser import Chooser, Way, way_of
+from vlbench.asking.questions import QuestionItems, read_captions, read_questions
 from vlbench.capabilities import (
     AnswerScorer,
     Cut,
@@ -58,22 +60,26 @@ from vlbench.capabilities import (
     count_truncated,
     size_of,
 )
-from vlbench.data.records import Data, Split, examples_of_items
+from vlbench.data.records import Data, Split
 from vlbench.digests import digest
 from vlbench.engine import Engine
-from vlbench.engine.asking import Asker, way_of
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, rank_p
-from vlbench.metrics.intervals import clustered_mean
-from vlbench.metrics.items import Examples, Measured, answers_among, outcome_of, score_table
+from vlbench.metrics.items import (
+    Examples,
+    Items,
+    Measured,
+    options_among,
+    outcome_of,
+    score_table,
+)
 from vlbench.metrics.paired import holm
-from vlbench.metrics.ranking import Choice, choose_first
+from vlbench.metrics.ranking import Choice
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.grounding.attention import AttentionReader, head_sums
 from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
-from vlbench.probes.question_items import read_questions, refuse_equal
 from vlbench.results import Artifact, At, Outcome, Positive, Score
 
 # `ranked_on` names a split of images with phrases.
@@ -108,16 +114,6 @@ class CutScorer(Intervenable, ImageTextScorer, Protocol):
 
 class CutAnswerScorer(Intervenable, AnswerScorer, Protocol):
     """Scores answers, also without some of its parts."""
-
-
-class Asks(NamedTuple):
-    """The items of rows: options, the numbers of right options, and how a model chooses."""
-
-    options: Sequence[Sequence[str]]
-    right: Sequence[Sequence[int]]
-    examples: Examples
-    choose: Callable[[Any], Choice]
-    asked_by: str
 
 
 class Part(NamedTuple):
@@ -197,8 +193,8 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     """
     order = np.random.default_rng(seed).permutation(len(data.splits["test"]))
     rows = data.splits["test"].select(np.sort(order[:items]).tolist())
-    asks = _read(rows, model, engine)
-    _require_donors(model, by, asks.asked_by)
+    asks, way = _read(rows, model)
+    _require_donors(model, by, way)
     examples, clusters = asks.examples, len({*asks.examples.clusters})
     if clusters < 2:
         raise TooFewRows(f"{counted(clusters, 'image')} to ask about; an interval needs 2")
@@ -214,33 +210,37 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     others = data.splits["test"].select(order[len(rows) :].tolist())
     donors = _donors(rows, others, AVERAGED[by]) if by in AVERAGED else None
     cost += DONATED.format(counted(AVERAGED[by], "other image")) if donors else ""
-    whole = asks.choose(model)
+
+    def choose(model: Any) -> Choice:
+        return Chooser(model, rows, engine, way).choose(range(len(rows)), *asks[:2]).choice
+
+    whole = choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
-    credit = {
-        cut: asks.choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched
-    }
-    measured = [_accuracy(whole, asks)]
-    measured += [gain("drop", whole.credit, credit[one.cut], examples, one.at) for one in parts]
+    credit = {cut: choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched}
+    of_parts = [gain("drop", whole.credit, credit[one.cut], examples, one.at) for one in parts]
 
     def largest(sets: Sequence[Heads]) -> float:
         return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
 
     ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
     p_values = _p_scores(ranked, examples)
-    measured = [measured[0], *_with_verdicts(measured[1:], ranked)]
-    drops = [one.score for one in measured[1:]]
+    of_parts = _with_verdicts(of_parts, ranked)
+    drops = [one.score for one in of_parts]
     ties, passes = int(whole.tied.sum()), len(cuts) + 1
     counts = {"passes": passes, "ties": ties, "choices": len(rows), "clusters": clusters}
-    named = [BEST.format(", ".join("{}-{}".format(*head) for head in best))] if best else []
-    if len(measured) > MOST_SCORES:  # the table has all
-        measured = [one for one in measured if "layer" not in one.score.at]
+    if len(of_parts) >= MOST_SCORES:  # the table has all
+        of_parts = [one for one in of_parts if "layer" not in one.score.at]
     outcome = outcome_of(
-        measured,
-        counts | count_truncated(model, [*chain(*asks.options)]),
-        [CAVEAT, cost, *named, *verdicts(ranked), *_curves(drops)],
+        [measure_items(_accuracy(whole, asks)), *of_parts],
+        counts | count_truncated(model, [*chain(*(one.options for one in asks.asked))]),
+        [CAVEAT, cost, *_named(best), *verdicts(ranked), *_curves(drops)],
         {"drops": _table([*drops, *p_values])},
     )
-    return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=asks.asked_by)
+    return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=way)
+
+
+def _named(best: Sequence[Head]) -> list[str]:
+    return [BEST.format(", ".join("{}-{}".format(*head) for head in best))] if best else []
 
 
 def _parts(of_model: Parts, each: Sequence[str], windows: int, best: Sequence[Head]) -> list[Part]:
@@ -300,34 +300,14 @@ def _donors(rows: Split, others: Split, count: int) -> Donors:
     return Donors(known_as, count, [pictures[i] for i in chosen])
 
 
-def _read(rows: Split, model: CutScorer | CutAnswerScorer, engine: Engine) -> Asks:
+def _read(rows: Split, model: CutScorer | CutAnswerScorer) -> tuple[QuestionItems, Way]:
     """Return the items of rows; questions are answered by the likelihood of their answers."""
     if "question" in rows.columns:
-        items = read_questions(rows)
-        way_of(model, "likelihood")
-
-        def answer(model: Any) -> Choice:
-            asker = Asker(model, rows, engine, "likelihood")
-            return asker.judge([*range(len(rows))], items.asked, items.right).choice
-
-        options = [one.options for one in items.asked]
-        return Asks(options, items.right, items.examples, answer, "likelihood")
-    if not {"caption", "foils"} <= {*rows.columns}:
-        have = ", ".join(sorted(rows.columns))
-        raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
+        return read_questions(rows), way_of(model, "likelihood")
+    items = read_captions(rows)
     if not isinstance(model, ImageTextScorer):
         raise CannotDo("it is not an ImageTextScorer, which is needed to choose among captions")
-    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
-    refuse_equal(texts)
-    sizes = [*map(len, texts)]
-    places = np.repeat(range(len(sizes)), sizes).tolist()
-
-    def choose(model: Any) -> Choice:
-        scorer = PairScorer(model, rows, engine)
-        return choose_first(scorer(places, [*chain(*texts)]), sizes, log_odds=scorer.log_odds)
-
-    examples = examples_of_items(rows, "caption", texts)
-    return Asks(texts, [[0]] * len(texts), examples, choose, "score")
+    return items, "score"
 
 
 def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[Head]:
@@ -490,14 +470,11 @@ def _windows(source: str, width: int, layers: int) -> list[Part]:
     ]
 
 
-def _accuracy(choice: Choice, asks: Asks) -> Measured:
-    credit, answers = choice.credit.numpy(), [own[0] for own in asks.right]
-    guessed = [len(own) / len(of) for own, of in zip(asks.right, asks.options, strict=True)]
-    estimate = clustered_mean(credit, asks.examples.clusters)
-    chance = float(np.mean(guessed))
-    score = Score("accuracy", n=len(credit), chance=chance, **estimate._asdict())
-    said = answers_among(asks.options, choice.chosen, answers)
-    return Measured(score, asks.examples, credit, said)
+def _accuracy(choice: Choice, items: QuestionItems) -> Items:
+    options, first = [one.options for one in items.asked], [one[0] for one in items.right]
+    guessed = [len(own) / len(of) for own, of in zip(items.right, options, strict=True)]
+    chosen, named = options_among(options, choice, first, guessed)
+    return Items("accuracy", chosen, items.examples, named)
 
 
 def _ranking_images(rows: Split, data: Data, name: str) -> Split:

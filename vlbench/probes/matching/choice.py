@@ -33,36 +33,34 @@ the score of a text is the number of its words that are true minus the number th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from vlbench.asking.chooser import BY_SCORES, Chooser, LookedUp, look_up, way_of
+from vlbench.asking.pair_scores import rows_of_other_clusters
+from vlbench.asking.questions import read_captions, refuse_equal
 from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
     DualEncoder,
     ImageTextScorer,
     Recording,
-    Reply,
     count_truncated,
 )
 from vlbench.data.records import Column, Data, Split, examples_of_items, image_names, image_suffixes
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, Question, likelihoods_alone, look_up, way_of
-from vlbench.engine.pair_scores import PairScorer, rows_of_other_clusters
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.metrics.gains import ALONE, ANOTHER, gains
-from vlbench.metrics.items import Examples, Items, Measured, Options, options_among
+from vlbench.metrics.items import Examples, Items, Options, options_among
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged
-from vlbench.probes.matching.credits import categories_of, group_choice, report, without_image
-from vlbench.probes.question_items import refuse_equal
+from vlbench.probes.matching.credits import categories_of, group_choice, report
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are needed.
@@ -113,65 +111,30 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
             right.
         seed: seed that draws an image, and a caption, of another cluster for each item.
     """
-    every = data.splits["test"]
-    rows = whole = _without(every, omitted)
-    counts = {"omitted": len(every) - len(rows)} if omitted else {}
-    pairs = isinstance(model, ImageTextScorer | DualEncoder) and not asked
-    way = "" if pairs else way_of(model, asked)
-    rules, asker, scorers = _text_rules(data, language_model), None, list[RowScorer]()
-    notes: list[str] = []
+    whole = _without(data.splits["test"], omitted)
+    way, known = way_of(model, asked, by_scores=True), LookedUp(whole)
     if way in {"letter", "recorded"}:
-        own = [Question("" if way == "recorded" else question, one) for one in _texts_of_one(rows)]
-        known: list[list[Reply]] = []
-        if isinstance(model, Recording):
-            rows, known, of_recording, notes = look_up(model, rows, own, [[0]] * len(rows))
-            counts |= of_recording
-        asker = Asker(model, rows, engine, way or "letter", recorded=known)
-    else:
-        of_likelihood = question if way else ""
-        scorers = [
-            RowScorer(model, rows, end, engine, of_likelihood) for end in image_suffixes(rows)
-        ]
-        if way and getattr(model, "reads_text_alone", False):
-            rules[ALONE] = partial(_alone, model, question, engine)
-    questions = Questions(rows, scorers, rules, asker, question)
-    asks = questions.asked(floors or {}, seed)
+        if "foils" not in whole.columns or len(image_suffixes(whole)) > 1:
+            raise CannotDo("a model asked in words can choose only among texts for one image")
+        captions = read_captions(whole)
+        known = look_up(model, whole, captions.asked, captions.right)
+    rows, counts = known.rows, dict[str, int](known.counts)
+    chooser = Chooser(model, rows, engine, way, recorded=known.replies)
+    rules = _text_rules(data, language_model)
+    candidates = Candidates(rows, chooser, rules, question, floors or {}, seed)
+    asks = candidates.items()
     if not asks:
         columns = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
-    counts |= count_truncated(model, questions.texts)
-    counts |= {"unparsed": questions.judged.unparsed} if questions.judged else {}
-    more = [gained for one in asks for gained in _gains(one)]
-    looks_away = not way or way == "recorded" or getattr(model, "reads_text_alone", False)
-    notes += [] if looks_away else [CANNOT]
-    notes += questions.notes
-    more = more if way else []
-    judged, same = questions.judged, questions.same_words
+    counts |= {"omitted": len(data.splits["test"]) - len(whole)} if omitted else {}
+    counts |= count_truncated(model, candidates.texts)
+    judged, is_asked = candidates.judged, way not in BY_SCORES
+    counts |= {"unparsed": judged.unparsed} if judged and way != "likelihood" else {}
+    more = [gained for one in asks for gained in gains(one)] if is_asked else []
+    same = candidates.same_words
     outcome = report(asks, rows, least, sets, more, judged, whole=whole, same_words=same)
-    by_scores = "score" if isinstance(model, ImageTextScorer) else "similarity"
-    counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
-    return replace(outcome, counts=counts, notes=notes, asked_by=way or by_scores)
-
-
-def _gains(items: Items) -> list[Measured]:
-    """Return the gains of a metric over its floors without the image."""
-    floors = {name: one.credit for name, one in items.floors.items() if isinstance(one, Choice)}
-    return gains(items.metric, items.choice.credit, floors, items.examples)
-
-
-def _texts_of_one(rows: Split) -> list[list[str]]:
-    """Return the candidate texts for the image of each row, the right text first.
-
-    Raises CannotDo if rows have several images.
-    """
-    if "foils" not in rows.columns or len(image_suffixes(rows)) > 1:
-        raise CannotDo("a model asked in words can choose only among texts for one image")
-    return [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
-
-
-def _alone(model: Any, question: str, engine: Engine, texts: list[str]) -> Tensor:
-    """Return the log-likelihood of texts without an image, float64 [N]."""
-    return torch.tensor(likelihoods_alone(model, question, texts, engine), dtype=torch.float64)
+    notes = [*outcome.notes, *known.notes, *chooser.notes, *candidates.notes]
+    return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
 
 
 def _without(rows: Split, omitted: Sequence[str]) -> Split:
@@ -196,149 +159,111 @@ def _length(texts: Sequence[str]) -> Tensor:
     return torch.tensor([float(len(text)) for text in texts], dtype=torch.float64)
 
 
-class RowScorer:
-    """Scores texts for the images of rows; an image of several rows is encoded once."""
+class Candidates:
+    """The candidates of a split's rows, and the choices of a model and of rules among them.
 
-    def __init__(self, model: Any, rows: Split, suffix: str, engine: Engine, question: str) -> None:
-        """Use the columns `image` and `picture` with this suffix."""
-        image, picture = rows["image" + suffix], rows["picture" + suffix]
-        # Images of the same content may have different regions.
-        own_regions = f"regions{suffix}" in rows.columns
-        by_content = image.digests and not own_regions
-        keys = [image.digests[row] for row in image.rows] if by_content else [*image.rows]
-        first = {key: row for row, key in reversed([*enumerate(keys)])}
-        places = {key: place for place, key in enumerate(first)}
-        self._places = [places[key] for key in keys]
-        distinct = Split({"image": image, "picture": picture}).select([*first.values()])
-        self._scorer = PairScorer(model, distinct, engine, question)
-        self.log_odds = self._scorer.log_odds
-
-    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
-        """Return the score of each text for the image of its row, float32 [N]."""
-        return self._scorer([self._places[row] for row in rows], texts)
-
-
-class Questions:
-    """The questions of a split's rows; `scorers` score `image`, `image_2` and so on, in order.
-
-    `rules`, by name, choose a text without an image. An `asker` asks by letter and replaces the
-    scorers.
+    `rules`, by name, choose a text without an image; `seen` has the column of each rule that sees
+    true words. Other images, and captions, are drawn by the seed.
     """
 
     def __init__(
         self,
         rows: Split,
-        scorers: Sequence[RowScorer],
+        chooser: Chooser,
         rules: Mapping[str, TextRule],
-        asker: Asker | None = None,
-        question: str = "",
+        question: str,
+        seen: Mapping[str, str],
+        seed: int,
     ) -> None:
-        self._rows, self._scorers, self._rules = rows, scorers, rules
-        self._asker, self._question = asker, question
+        self._rows, self._chooser, self._rules = rows, chooser, rules
+        self._question, self._seen = question, seen
         self.judged: Judged | None = None
         self.notes: list[str] = []
         # By metric, the rows whose candidates have the same words.
         self.same_words: dict[str, list[bool]] = {}
-        # The choices whose scores are on a log scale: names of floors, and "" for the model.
-        of_model = bool(scorers) and scorers[0].log_odds
-        self._log_odds = {"": of_model, ANOTHER: of_model, TRIGRAM: True, ALONE: True}
         self._captions = [*rows["caption"]]
         self._foils = [*rows["foils"]] if "foils" in rows.columns else []
         self._seconds = [*rows["caption_2"]] if "caption_2" in rows.columns else []
         self._examples = self._named_examples()
+        self._others = rows_of_other_clusters(self._examples.clusters, seed)
 
     @property
     def texts(self) -> list[str]:
         """All texts that are scored."""
         return [*self._captions, *chain(*self._foils), *self._seconds]
 
-    def asked(self, seen: Mapping[str, str], seed: int) -> list[Items]:
-        """Return the items of each metric; `seen` has the column of each floor that sees words."""
-        others = rows_of_other_clusters(self._examples.clusters, seed)
-        if self._seconds and len(self._scorers) > 1:
-            return self._twins(seen, others)
-        texts = [self._choose_texts(seen, others)] if self._foils else []
-        images = [self._choose_images(others)] if len(self._scorers) > 1 else []
-        return [*texts, *images]
+    def items(self) -> list[Items]:
+        """Return the items of each metric."""
+        several = len(image_suffixes(self._rows)) > 1
+        if self._seconds and several:
+            return self._twins()
+        texts = [self._choose_texts()] if self._foils else []
+        return [*texts, self._choose_images()] if several else texts
 
-    def _choose_texts(self, seen: Mapping[str, str], others: Sequence[int]) -> Items:
+    def _choose_texts(self) -> Items:
         """Ask for the caption of an image among its foils."""
-        texts = [
-            [caption, *wrong] for caption, wrong in zip(self._captions, self._foils, strict=True)
-        ]
-        refuse_equal(texts)
-        rows = range(len(texts))
-        every = [*chain(*texts)]
-
-        def of_images(places: Sequence[int]) -> Tensor:
-            repeated = [i for i, own in zip(places, texts, strict=True) for _ in own]
-            return self._scorers[0](repeated, every).double()
-
+        own = read_captions(self._rows)
+        asked = [one._replace(text=self._question) for one in own.asked]
+        texts = [one.options for one in asked]
+        every, sizes = [*chain(*texts)], [*map(len, texts)]
+        self.judged = self._chooser.choose(range(len(texts)), asked, own.right)
+        # If no reply names an option, the floors need not be asked.
+        self.notes = self._chooser.notes_on(self.judged)
         tables = {name: rule(every) for name, rule in self._rules.items()}
-        tables |= {name: _bag(self._rows[column], texts) for name, column in seen.items()}
-        sizes = [len(own) for own in texts]
-        if not self._asker:
-            tables |= {ANOTHER: of_images(others), "": of_images(rows)}
-        choices = {
-            name: choose_first(table, sizes, log_odds=self._log_odds.get(name, False))
+        tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
+        floors = {
+            name: choose_first(table, sizes, log_odds=name == TRIGRAM)
             for name, table in tables.items()
         }
-        if self._asker:
-            choices |= self._ask_for_letters(self._asker, texts, others)
-        own = choices.pop("")
-        self.same_words["text_accuracy"] = [
-            len({_bag_key(text) for text in own_texts}) == 1 for own_texts in texts
-        ]
-        chances = [1 / size for size in sizes]
-        return _items("text_accuracy", own, texts, chances, self._examples, choices, self._rules)
+        floors |= self._chooser.without_image(self._others, asked, own.right)
+        self.same_words["text_accuracy"] = [len({*map(_bag_key, own)}) == 1 for own in texts]
+        chances, choice = [1 / size for size in sizes], self.judged.choice
+        return _items(
+            "text_accuracy", choice, texts, chances, self._examples, floors, {*self._rules, ALONE}
+        )
 
-    def _ask_for_letters(
-        self, asker: Asker, texts: Sequence[Sequence[str]], others: Sequence[int]
-    ) -> dict[str, Choice]:
-        """Return the choices of a model among lettered texts, under "", and of its floors."""
-        asked, right = [Question(self._question, own) for own in texts], [[0]] * len(texts)
-        self.judged = asker.judge(range(len(texts)), asked, right)
-        # If no reply names an option, the floors need not be asked.
-        self.notes = asker.notes_on(self.judged)
-        return {"": self.judged.choice, **without_image(asker, others, asked, right)}
-
-    def _choose_images(self, others: Sequence[int]) -> Items:
+    def _choose_images(self) -> Items:
         """Ask for the image of a caption among other images."""
-        rows = range(len(self._captions))
+        rows, count = range(len(self._captions)), len(image_suffixes(self._rows))
 
-        def of_captions(captions: list[str]) -> Choice:
-            table = torch.stack([score(rows, captions) for score in self._scorers], 1)
-            sizes = [len(self._scorers)] * len(rows)
-            return choose_first(table.flatten(), sizes, log_odds=self._log_odds[""])
+        def of_captions(captions: Sequence[str]) -> Choice:
+            table = self._chooser.table(rows, [[one] for one in captions], self._question)
+            sizes, log_odds = [count] * len(rows), self._chooser.log_odds
+            return choose_first(table.flatten(), sizes, log_odds=log_odds)
 
-        other = of_captions([self._captions[i] for i in others])
-        chance = [1 / len(self._scorers)] * len(rows)
+        other = of_captions([self._captions[i] for i in self._others])
+        chance = [1 / count] * len(rows)
         own, names = of_captions(self._captions), image_names(self._rows)
         return _items("image_accuracy", own, names, chance, self._examples, {"another_text": other})
 
-    def _twins(self, seen: Mapping[str, str], others: Sequence[int]) -> list[Items]:
+    def _twins(self) -> list[Items]:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         refuse_equal(pairs)
-        tables = {"": self._tables(pairs, range(len(pairs)))}
-        tables[ANOTHER] = self._tables(pairs, others)
+        shown: dict[str, Sequence[int | None]] = {"": range(len(pairs)), ANOTHER: self._others}
+        shown |= {ALONE: [None] * len(pairs)} if self._chooser.reads_text_alone else {}
+        tables = {
+            name: self._chooser.table(rows, pairs, self._question)[:, :2]
+            for name, rows in shown.items()
+        }
         for name, rule in self._rules.items():
             by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
             tables[name] = by_text[:, None].expand(-1, 2, -1)
-        for name, column in seen.items():
+        for name, column in self._seen.items():
             sides = [self._rows[column + suffix] for suffix in ("", "_2")]
             bags = [_bag(words, pairs).view(-1, 2) for words in sides]
             tables[name] = torch.stack(bags, 1)
-        same = [_bag_key(first) == _bag_key(second) for first, second in pairs]
+        of_log = {TRIGRAM} | ({*shown} if self._chooser.log_odds else set())
         choices = {
-            name: twin_choices(table, log_odds=self._log_odds.get(name, False))
-            for name, table in tables.items()
+            name: twin_choices(table, log_odds=name in of_log) for name, table in tables.items()
         }
         own, examples = choices.pop(""), self._examples
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
         of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
         candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
-        asked, blind = [], tuple(self._rules)
+        asked = []
+        same = [len({*map(_bag_key, one)}) == 1 for one in pairs]
+        self.same_words = dict.fromkeys(own, same)
         for metric, choice_of_model in own.items():
             of_sides = metric in candidates
             texts = [one for one in candidates[metric] for _ in range(2)] if of_sides else []
@@ -351,18 +276,11 @@ class Questions:
                     [chance] * len(choice_of_model.credit),
                     of_both if of_sides else examples,
                     {name: of_floor[metric] for name, of_floor in choices.items()},
-                    blind if metric == "text_accuracy" else (),
+                    {*self._rules, ALONE} if metric == "text_accuracy" else (),
                     [0, 1] * len(pairs),
                 )
             )
-            self.same_words[metric] = same
         return asked
-
-    def _tables(self, pairs: Sequence[Sequence[str]], rows: Sequence[int]) -> Tensor:
-        """Return the scores of both images of some rows with both texts, float64 [N, 2, 2]."""
-        repeated, texts = [row for row in rows for _ in range(2)], [*chain(*pairs)]
-        by_image = [score(repeated, texts).double().view(-1, 2) for score in self._scorers[:2]]
-        return torch.stack(by_image, 1)
 
     def _named_examples(self) -> Examples:
         """Return examples that identify each item by its image and row number.
@@ -422,18 +340,19 @@ def _items(
     chance: Sequence[float],
     examples: Examples,
     floors: Mapping[str, Choice],
-    blind: Iterable[str] = (),
+    blind: Collection[str] = (),
     right: Sequence[int] = (),
 ) -> Items:
     """Return the items of a metric; the first candidates are right, unless `right` has others.
 
-    Without candidates, choices have no answers.
+    Floors in `blind` use no image. Without candidates, choices have no answers.
     """
     if not candidates:
         return Items(metric, own, examples, Options((), (), chance), floors)
     places = right or [0] * len(candidates)
     own, options = options_among(candidates, own, places, chance)
-    return Items(metric, own, examples, options, floors, blind=tuple(blind))
+    are_blind = tuple(name for name in floors if name in blind)
+    return Items(metric, own, examples, options, floors, blind=are_blind)
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:

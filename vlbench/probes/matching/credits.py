@@ -13,9 +13,8 @@ from torch import Tensor
 
 from vlbench.data.records import Split
 from vlbench.digests import digest
-from vlbench.engine.asking import Asker, Question
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.gains import ALONE, ANOTHER, gain
+from vlbench.metrics.gains import ALONE, gain
 from vlbench.metrics.intervals import Floats, clustered_mean
 from vlbench.metrics.items import (
     DIGITS,
@@ -313,18 +312,6 @@ def _orders(
             }
             lines.append({"category": category, "n": len(own), **means, **told, **of_read})
     return measured, pa.Table.from_pylist(lines)
-
-
-def without_image(
-    asker: Asker,
-    others: Sequence[int | None],
-    asked: Sequence[Question],
-    right: Sequence[Sequence[int]],
-) -> dict[str, Choice]:
-    """Return a model's choices with the images of `others`, and with the text only, if it can."""
-    shown = {} if asker.way == "recorded" else {ANOTHER: others}
-    shown |= {ALONE: [None] * len(asked)} if asker.reads_text_alone else {}
-    return {name: asker.judge(rows, asked, right).choice for name, rows in shown.items()}
 
 
 def mean_credit(

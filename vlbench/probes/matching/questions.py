@@ -26,11 +26,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vlbench.asking.chooser import Chooser, look_up, way_of
+from vlbench.asking.pair_scores import rows_of_other_clusters
+from vlbench.asking.questions import QuestionItems, read_questions
 from vlbench.capabilities import Answerer, AnswerScorer, NoAnswer, Recording, Reply
 from vlbench.data.records import TestRows
 from vlbench.engine import Engine
-from vlbench.engine.asking import CANNOT, Asker, look_up, way_of
-from vlbench.engine.pair_scores import rows_of_other_clusters
 from vlbench.errors import SpecError
 from vlbench.metrics.gains import ALONE, gains
 from vlbench.metrics.intervals import fraction_of_sums
@@ -41,9 +42,7 @@ from vlbench.probes.matching.credits import (
     categories_of,
     mean_credit,
     report,
-    without_image,
 )
-from vlbench.probes.question_items import QuestionItems, read_questions
 from vlbench.results import Outcome, Positive, Score
 
 FREQUENT = "frequent_answer"
@@ -82,44 +81,34 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
             right.
         seed: seed that draws an image of another cluster for each item.
     """
-    rows, way = data.splits["test"], way_of(model, asked)
+    whole, way = data.splits["test"], way_of(model, asked)
     if positive and way == "letter":
         raise SpecError("`positive` needs answers by likelihood or in words, not by letter")
-    items, known, counts = read_questions(rows), list[list[Reply]](), dict[str, int]()
-    notes: list[str] = []
-    if isinstance(model, Recording):
-        rows, known, counts, notes = look_up(model, rows, items.asked, items.right)
-        items = read_questions(rows)
-    notes += items.notes
+    items = read_questions(whole)
+    known = look_up(model, whole, items.asked, items.right)
+    if known.replies:
+        items = read_questions(known.rows)
+    rows, categories = known.rows, categories_of(known.rows)
     others = rows_of_other_clusters(items.examples.clusters, seed)
-    asker = Asker(
-        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known
+    chooser = Chooser(
+        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known.replies
     )
-    every = [*range(len(rows))]
-    replies = asker.replies(every, items.asked)
     options = [one.options for one in items.asked]
-    own = judge(replies, options, items.right, asker.labels)
-    notes += asker.notes_on(own)
-    blind = without_image(asker, others, items.asked, items.right)
-    floors = blind | {FREQUENT: _frequent(items)}
+    replies = chooser.replies(range(len(rows)), items.asked)
+    own = judge(replies, options, items.right, chooser.labels)
+    notes = [*items.notes, *known.notes, *chooser.notes_on(own), *chooser.notes]
+    floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
     first = [one[0] for one in items.right]
     chosen, named = options_among(options, own.choice, first, chance)
-    asks = Items(
-        "accuracy",
-        chosen,
-        items.examples._replace(categories=categories_of(rows)),
-        named,
-        floors,
-        blind=tuple(name for name in (ALONE, FREQUENT) if name in floors),
-    )
-    credits_of = {name: floor.credit for name, floor in floors.items()}
-    more = gains(asks.metric, own.choice.credit, credits_of, items.examples)
+    examples = items.examples._replace(categories=categories)
+    blind = [name for name in (ALONE, FREQUENT) if name in floors]
+    asks = Items("accuracy", chosen, examples, named, floors, blind=blind)
+    more = gains(asks)
     if positive:
-        more += _of_positive(own.choice, items, categories_of(rows), replies, positive)
-    counts |= {"unparsed": own.unparsed, "replies": sum(map(len, replies))}
-    notes += [] if asker.reads_text_alone or way == "recorded" else [CANNOT]
-    outcome = report([asks], rows, least, sets, more, own, whole=data.splits["test"])
+        more += _of_positive(own.choice, items, categories, replies, positive)
+    outcome = report([asks], rows, least, sets, more, own, whole=whole)
+    counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies)), **known.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way)
 

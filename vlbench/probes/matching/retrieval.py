@@ -43,10 +43,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer
 from vlbench.metrics.intervals import Z95, Estimate, clustered_mean, wilson
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.ranking import (

@@ -4,10 +4,10 @@ import pytest
 import torch
 from fakes import labels_in, planted_image
 
+from vlbench.asking.pair_scores import PairScorer, other_images
 from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.pair_scores import PairScorer, other_images
 from vlbench.engine.pass_checks import REPEATED
 from vlbench.errors import DataError, TooFewRows
 

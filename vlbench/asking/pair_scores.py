@@ -20,6 +20,7 @@ from vlbench.capabilities import (
     AnswerScorer,
     DualEncoder,
     ImageTextScorer,
+    Picture,
     is_log_odds,
     score_kind,
 )
@@ -28,8 +29,8 @@ from vlbench.engine.engine import Engine
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.ranking import all_equal
 
-# A row of a split, and a text.
-Pair = tuple[int, str]
+# A row of a split (None: no picture), a question (empty: none), and a text.
+Pair = tuple[int | None, str, str]
 
 # The similarity of a model's two towers replaces its `score_pairs` only if the two agree on TRIED
 # pairs, up to TOLERANCE times the largest score.
@@ -42,8 +43,9 @@ class PairScorer:
 
     If a model's matching score is the similarity of its two towers, it encodes each image once,
     whatever the number of texts and calls. A model that has no matching score is scored by its
-    similarity. With a `question`, a text's score is its log-likelihood as the answer. `kind` is
-    the kind of the scores, as `score_kind` returns it.
+    similarity. With `answers`, a text's score is its log-likelihood as the answer to a question.
+    Equal images, and equal texts of an image, are scored once. The columns of images are `image`
+    and `picture` with the suffix. `kind` is the kind of the scores, as `score_kind` returns it.
     """
 
     def __init__(
@@ -51,23 +53,32 @@ class PairScorer:
         model: ImageTextScorer | DualEncoder | AnswerScorer | Answerer,
         split: Split,
         engine: Engine,
-        question: str = "",
+        *,
+        answers: bool = False,
+        suffix: str = "",
     ) -> None:
-        self.rows, self.kind = split, LOG_LIKELIHOOD if question else score_kind(model)
-        self._model, self._engine, self._question = model, engine, question
+        self.rows, self.kind = split, LOG_LIKELIHOOD if answers else score_kind(model)
+        self._model, self._engine, self._answers = model, engine, answers
+        self._image, self._picture = "image" + suffix, "picture" + suffix
         self._by_towers: bool | None = None
-        if question or not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
-            self._by_towers = isinstance(model, DualEncoder) and not question
-        self._images: Tensor | None = None
+        if answers or not (isinstance(model, DualEncoder) and isinstance(model, ImageTextScorer)):
+            self._by_towers = isinstance(model, DualEncoder) and not answers
+        self._first = self._first_of_each(f"regions{suffix}")
+        self._images: tuple[dict[int, int], Tensor] | None = None
 
-    def __call__(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
+    def __call__(
+        self,
+        rows: Sequence[int | None],
+        texts: Sequence[str],
+        questions: Sequence[str] = (),
+    ) -> Tensor:
         """Return the score of each text for the image of its row of the split, float32 [N].
 
-        Use these scores for comparisons. The engine counts probabilities of exactly 0 or 1.
-        Raises DataError, naming model, image and text, for a score that is not a finite number, and
-        ValueError for a wrong number of scores.
+        A row of None has no picture. Use these scores for comparisons. The engine counts
+        probabilities of exactly 0 or 1. Raises DataError, naming model, image and text, for a score
+        that is not a finite number, and ValueError for a wrong number of scores.
         """
-        scores = self._of_pairs(rows, texts)
+        scores = self._of_pairs(rows, texts, questions)
         self._engine.count_saturated(self.kind, scores)
         return scores
 
@@ -75,14 +86,55 @@ class PairScorer:
         """Return the same scores as papers print them, float32 [N]; see `as_published`."""
         return as_published(self._of_pairs(rows, texts), self.kind)
 
+    def of_classes(self, texts: Sequence[str], classes: int) -> Tensor:
+        """Return the mean matching score of each class's texts for each image, float32 [N, C].
+
+        The first T / C of T texts are those of the first class, and so on. The engine stores the
+        scores.
+        """
+        model: Any = self._model
+        column = self.rows.columns.get(self._picture, self.rows[self._image])
+        score_pairs = self._engine.checked(model.score_pairs)
+        size = self._engine.settings.rows_per_batch
+
+        def scored(shown: Sequence[Any]) -> list[Tensor]:
+            # The texts of an image are scored together, with the same picture.
+            pairs = [(picture, text) for picture in map(as_picture, shown) for text in texts]
+            batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+            scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
+            return list(torch.cat(scores).float().cpu().view(len(shown), classes, -1).mean(2))
+
+        key = {"what": "scores of classes", "model": model, "texts": list(texts)}
+        scores = torch.stack(self._engine.map(scored, column, key=key))
+        self._engine.count_saturated(self.kind, scores)
+        return scores
+
     @property
     def log_odds(self) -> bool:
         """Whether the scores are on a logarithmic scale."""
         return is_log_odds(self.kind)
 
-    def _of_pairs(self, rows: Sequence[int], texts: Sequence[str]) -> Tensor:
-        wanted = list(zip(rows, texts, strict=True))
-        pairs = sorted(dict.fromkeys(wanted), key=lambda pair: pair[0])
+    def _first_of_each(self, regions: str) -> list[int]:
+        """Return for each row the first row with the same image."""
+        column = self.rows.columns.get(self._image)
+        # Images of the same content may have different regions.
+        if column is None or regions in self.rows.columns:
+            return [*range(len(self.rows))]
+        keys = [column.digests[row] for row in column.rows] if column.digests else column.rows
+        first: dict[Any, int] = {}
+        return [first.setdefault(key, row) for row, key in enumerate(keys)]
+
+    def _of_pairs(
+        self,
+        rows: Sequence[int | None],
+        texts: Sequence[str],
+        questions: Sequence[str] = (),
+    ) -> Tensor:
+        places = [None if row is None else self._first[row] for row in rows]
+        wanted = list(zip(places, questions or [""] * len(texts), texts, strict=True))
+        # In the order of pictures, so that each is opened in few batches.
+        each = dict.fromkeys(wanted)
+        pairs = sorted(each, key=lambda pair: (pair[0] is not None, pair[0] or 0))
         scores = dict(zip(pairs, self._score(pairs), strict=True))
         return torch.tensor([scores[pair] for pair in wanted], dtype=torch.float32)
 
@@ -91,7 +143,8 @@ class PairScorer:
             self._by_towers = self._agree(pairs[:TRIED])
         if self._by_towers:
             return self._cosines(pairs)
-        return self._engine.spread(self._own_scores, pairs, "scores of texts")
+        what = "likelihoods of answers" if self._answers else "scores of texts"
+        return self._engine.spread(self._own_scores, pairs, what)
 
     def _agree(self, pairs: Sequence[Pair]) -> bool:
         """Return whether the similarity of the two towers is the matching score."""
@@ -101,14 +154,12 @@ class PairScorer:
 
     def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
         """Return the model's scores; all texts of an image get the same picture object."""
-        rows = dict.fromkeys(row for row, _ in pairs)
-        pictures = {row: self.rows["picture"][row] for row in rows}
-        texts = [text for _, text in pairs]
+        rows, questions, texts = ([*column] for column in zip(*pairs, strict=True))
         model: Any = self._model
-        method = model.score_answers if self._question else model.score_pairs
-        asked = [[self._question] * len(pairs)] if self._question else []
+        method = model.score_answers if self._answers else model.score_pairs
+        asked = [questions] if self._answers else []
         score = self._engine.checked(method)
-        scores = score([pictures[row] for row, _ in pairs], *asked, texts)
+        scores = score(pictures_of(self.rows, rows, self._image, self._picture), *asked, texts)
         if scores.shape != (len(pairs),):
             gave = f"gave {list(scores.shape)} for {len(pairs)} pairs"
             raise ValueError(f"{method.__name__} of {self._name} {gave}")
@@ -124,21 +175,28 @@ class PairScorer:
         model, device = self._model, self._engine.device
         assert isinstance(model, DualEncoder)
         if self._images is None:
-            self._images = self._engine.features(model.encode_images, self.rows["image"])
-        texts = list(dict.fromkeys(text for _, text in pairs))
+            firsts = sorted({*self._first})
+            image = self.rows[self._image].select(firsts)
+            numbers = {row: number for number, row in enumerate(firsts)}
+            self._images = numbers, self._engine.features(model.encode_images, image)
+        numbers, images = self._images
+        texts = list(dict.fromkeys(text for *_, text in pairs))
         encode_texts = self._engine.checked(model.encode_texts)
         encoded = self._engine.spread(lambda some: list(encode_texts(some).cpu()), texts)
         vectors = dict(zip(texts, encoded, strict=True))
-        one_image = all_equal(self._images)
+        one_image = all_equal(images)
         one_text = bool(encoded) and all_equal(torch.stack(encoded))
-        meant = [(0 if one_image else r, texts[0] if one_text else t) for r, t in pairs]
+        meant = [
+            (0 if one_image or row is None else numbers[row], texts[0] if one_text else text)
+            for row, _, text in pairs
+        ]
         distinct = sorted(dict.fromkeys(meant), key=lambda pair: pair[0])
         scores = [
             model.similarity(
-                self._images[[row]].to(device),
+                images[[image]].to(device),
                 torch.stack([vectors[text] for _, text in group]).to(device),
             )[0].cpu()
-            for row, group in groupby(distinct, key=lambda pair: pair[0])
+            for image, group in groupby(distinct, key=lambda pair: pair[0])
         ]
         known = dict(zip(distinct, torch.cat(scores).tolist(), strict=True))
         return self._require_finite(pairs, torch.tensor([known[pair] for pair in meant]))
@@ -147,18 +205,36 @@ class PairScorer:
         values = scores.float().cpu()
         bad = (~values.isfinite()).nonzero()
         if len(bad):
-            row, text = pairs[int(bad[0])]
-            shown = "picture" if "picture" in self.rows.columns else "image"
-            image = self.rows[shown].examples().ids[row]
-            raise DataError(
-                f"{self._name} gave the score {values[bad[0]].item()} to image {image} with the "
-                f"text {text!r:.80}; a score must be a finite number"
-            )
+            row, question, text = pairs[int(bad[0])]
+            where = f"the answer {text!r:.80} to {question!r:.80}"
+            if row is not None and not self._answers:
+                shown = self._picture if self._picture in self.rows.columns else self._image
+                image = self.rows[shown].examples().ids[row]
+                where = f"image {image} with the text {text!r:.80}"
+            value = values[bad[0]].item()
+            what = f"{self._name} gave the score {value} to {where}"
+            raise DataError(f"{what}; a score must be a finite number")
         return values.tolist()
 
     @property
     def _name(self) -> str:
         return self._engine.name_of(self._model)
+
+
+def pictures_of(
+    rows: Split, places: Sequence[int | None], image: str = "image", picture: str = "picture"
+) -> list[Picture]:
+    """Return the picture of each of some rows, each opened once; None has no picture."""
+    column = rows[picture if picture in rows.columns else image]
+    pictures: dict[int | None, Picture] = {None: Picture(None, None)}
+    for row in dict.fromkeys(one for one in places if one is not None):
+        pictures[row] = as_picture(column[row])
+    return [pictures[row] for row in places]
+
+
+def as_picture(value: Any) -> Picture:
+    """Return an image as a picture without regions; a picture is unchanged."""
+    return value if isinstance(value, Picture) else Picture(value, None)
 
 
 def as_published(scores: Tensor, kind: str) -> Tensor:

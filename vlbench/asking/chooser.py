@@ -1,17 +1,36 @@
-"""Questions about images to a generative model: by likelihood of answers, by letter, in words.
+"""A model's choices among candidates, however it is asked.
 
-`vlbench.metrics.replies` scores the replies, in the same way for all models.
+A model with two towers or a matching head gives each candidate text a score; a generative model is
+asked by the log-likelihood of each option as the answer, by letter, or in words; a recording is
+looked up. `vlbench.metrics.replies` scores the replies, in the same way for all models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal, NamedTuple, cast
 
-from vlbench.capabilities import Answerer, AnswerScorer, Asked, NoAnswer, Picture, Recording, Reply
-from vlbench.data.records import Split, value_column
-from vlbench.engine.engine import Engine
+import torch
+from torch import Tensor
+
+from vlbench.asking.pair_scores import PairScorer, pictures_of
+from vlbench.asking.questions import Question
+from vlbench.capabilities import (
+    Answerer,
+    AnswerScorer,
+    Asked,
+    DualEncoder,
+    ImageTextScorer,
+    NoAnswer,
+    Recording,
+    Reply,
+)
+from vlbench.data.records import Split, image_suffixes
+from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, ServerError
+from vlbench.metrics.gains import ALONE, ANOTHER
+from vlbench.metrics.ranking import Choice
 from vlbench.metrics.replies import (
     LABELS,
     MOST_LETTERS,
@@ -24,7 +43,9 @@ from vlbench.metrics.replies import (
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
-Way = Literal["likelihood", "letter", "words", "recorded"]
+# A model with towers or a matching head is not asked: its similarities or scores are compared.
+Way = Literal["similarity", "score", "likelihood", "letter", "words", "recorded"]
+BY_SCORES = ("similarity", "score")
 
 # The note on a row of a model that always needs an image.
 CANNOT = "the model cannot be asked without an image, so its priors are not measured as a floor"
@@ -45,51 +66,37 @@ WANTED_REPLY = (
 )
 
 
-class Question(NamedTuple):
-    """A question about one image, and the texts of its options."""
-
-    text: str
-    options: Sequence[str]
-
-
-def way_of(model: Any, asked: Literal["", Way]) -> Way:
+def way_of(model: Any, asked: str = "", *, by_scores: bool = False) -> Way:
     """Return how to ask a model: as `asked` states, else by likelihood, else by letter.
 
-    For a recording it is always "recorded". Raises CannotDo if the model cannot be asked so.
+    For a recording it is always "recorded". With `by_scores`, scores and similarities come first.
+    Raises CannotDo if the model cannot be asked so.
     """
     if isinstance(model, Recording):
         return "recorded"
-    way: Way = asked or ("likelihood" if isinstance(model, AnswerScorer) else "letter")
+    if by_scores and not asked and isinstance(model, ImageTextScorer | DualEncoder):
+        return "score" if isinstance(model, ImageTextScorer) else "similarity"
+    way = asked or ("likelihood" if isinstance(model, AnswerScorer) else "letter")
     needed = AnswerScorer if way == "likelihood" else Answerer
     if not isinstance(model, needed):
         raise CannotDo(f"it does not implement {needed.__name__}, which `asked: {way}` needs")
-    return way
-
-
-def likelihoods_alone(
-    model: AnswerScorer, question: str, texts: Sequence[str], engine: Engine
-) -> list[float]:
-    """Return the log-likelihood of each text as the answer to a question without an image."""
-    no_rows = Split({"question": value_column([question], "text")})
-    different = list(dict.fromkeys(texts))
-    asker = Asker(model, no_rows, engine, "likelihood")
-    ((own,),) = asker.replies([None], [Question(question, different)])
-    assert not isinstance(own.said, str | NoAnswer)
-    known = dict(zip(different, own.said, strict=True))
-    return [known[text] for text in texts]
+    return cast("Way", way)
 
 
 class LookedUp(NamedTuple):
-    """The rows of a split that have recorded replies, these replies, and what was not used."""
+    """The rows of a split that have recorded replies, these replies, and what was not used.
+
+    For a model that is no recording, all rows, and no replies.
+    """
 
     rows: Split
-    replies: list[list[Reply]]
-    counts: dict[str, int]
-    notes: list[str]
+    replies: Sequence[list[Reply]] = ()
+    counts: Mapping[str, int] = {}
+    notes: Sequence[str] = ()
 
 
 def look_up(
-    model: Recording, rows: Split, asked: Sequence[Question], right: Sequence[Sequence[int]]
+    model: Any, rows: Split, asked: Sequence[Question], right: Sequence[Sequence[int]]
 ) -> LookedUp:
     """Return the recorded replies to questions about the rows of a split.
 
@@ -97,6 +104,8 @@ def look_up(
     if no row has a reply, for a reply whose order or scores do not fit the item's options, and for
     a recording that states another right answer.
     """
+    if not isinstance(model, Recording):
+        return LookedUp(rows)
     names = rows["image"].examples().ids
     several = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
     places = rows["question" if "question" in rows.columns else "caption"].rows
@@ -141,12 +150,12 @@ def _require_target(reply: Reply, item: Asked, right: Sequence[int]) -> None:
         raise DataError(f"{item.image:.80}, {item.question:.80}: {what}")
 
 
-class Asker:
-    """Asks a model about the images of a split; the work is spread over the processes.
+class Chooser:
+    """Lets a model choose among candidates, for the rows of a split, in a `way`.
 
-    `instruction` follows each question. `per_byte` divides the log-likelihood of an option by the
-    length of its text in UTF-8, as lm-eval's `acc_norm` does. `recorded` contains the replies to
-    each row, for a recording.
+    The work is spread over the processes. `instruction` follows each question. `per_byte` divides
+    the log-likelihood of an option by the length of its text in UTF-8, as lm-eval's `acc_norm`
+    does. `recorded` contains the replies to each row, for a recording.
     """
 
     def __init__(
@@ -166,9 +175,27 @@ class Asker:
         self._recorded = recorded
         if way == "recorded":
             self.labels = LABELS[model.labels]
-        self.reads_text_alone = bool(getattr(model, "reads_text_alone", False))
+        by_likelihood = way == "likelihood"
+        self._scorers = [
+            PairScorer(model, rows, engine, answers=by_likelihood, suffix=suffix)
+            for suffix in (image_suffixes(rows) if by_likelihood or way in BY_SCORES else ())
+        ]
+        # Whether scores have no upper bound, for ties.
+        self.log_odds = not self._scorers or self._scorers[0].log_odds
 
-    def judge(
+    @property
+    def reads_text_alone(self) -> bool:
+        """Whether the model can be asked without a picture."""
+        is_asked = self.way not in {*BY_SCORES, "recorded"}
+        return is_asked and bool(getattr(self._model, "reads_text_alone", False))
+
+    @property
+    def notes(self) -> list[str]:
+        """What cannot be measured of the model."""
+        looks_away = self.reads_text_alone or self.way in {*BY_SCORES, "recorded"}
+        return [] if looks_away else [CANNOT]
+
+    def choose(
         self,
         rows: Sequence[int | None],
         asked: Sequence[Question],
@@ -176,7 +203,34 @@ class Asker:
     ) -> Judged:
         """Return the scored replies of the model; a row of None means no picture."""
         options = [one.options for one in asked]
-        return judge(self.replies(rows, asked), options, right, self.labels)
+        replies = self.replies(rows, asked)
+        return judge(replies, options, right, self.labels, log_odds=self.log_odds)
+
+    def without_image(
+        self,
+        others: Sequence[int | None],
+        asked: Sequence[Question],
+        right: Sequence[Sequence[int]],
+    ) -> dict[str, Choice]:
+        """Return the choices with the images of `others`, and with the text only, if possible."""
+        shown = {} if self.way == "recorded" else {ANOTHER: others}
+        shown |= {ALONE: [None] * len(asked)} if self.reads_text_alone else {}
+        return {name: self.choose(rows, asked, right).choice for name, rows in shown.items()}
+
+    def table(
+        self, rows: Sequence[int | None], texts: Sequence[Sequence[str]], question: str = ""
+    ) -> Tensor:
+        """Return the scores of all images of N rows for each row's T texts, float64 [N, I, T].
+
+        Raises CannotDo for a model that is asked by letter or in words, and for a recording.
+        """
+        if not self._scorers:
+            raise CannotDo("a model asked in words can choose only among texts for one image")
+        repeated = [row for row, own in zip(rows, texts, strict=True) for _ in own]
+        every, size = [*chain(*texts)], len(texts[0])
+        asked = [question] * len(every) if self.way == "likelihood" else []
+        by_image = [score(repeated, every, asked).double() for score in self._scorers]
+        return torch.stack([one.view(-1, size) for one in by_image], 1)
 
     def notes_on(self, judged: Judged) -> list[str]:
         """Return a note if some of the model's replies name no single option.
@@ -203,15 +257,18 @@ class Asker:
         """
         if self.way == "recorded":
             return [self._recorded[row] for row in rows if row is not None]
-        if self.way == "likelihood":
-            return self._likelihoods(rows, asked)
+        if self._scorers:
+            return self._scores(rows, asked)
         turns = [self._orders(one.options) for one in asked]
         pairs = [
             (row, self._shown(one, order))
             for row, one, orders in zip(rows, asked, turns, strict=True)
             for order in orders
         ]
-        said = iter(self._each(pairs, self._answers, "answers"))
+        # What occurs twice is asked once, in the order of pictures.
+        each = sorted(dict.fromkeys(pairs), key=lambda pair: (pair[0] is not None, pair[0] or 0))
+        given = dict(zip(each, self._engine.spread(self._answers, each, "answers"), strict=True))
+        said = iter([given[pair] for pair in pairs])
         return [[Reply(order, next(said)) for order in orders] for orders in turns]
 
     def _orders(self, options: Sequence[str]) -> list[tuple[int, ...]]:
@@ -233,61 +290,28 @@ class Asker:
         lines = [f"{label}. {text}" for label, text in zip(letters(options), options, strict=True)]
         return "\n".join([question, *lines, ASK_FOR_LETTER])
 
-    def _likelihoods(
-        self, rows: Sequence[int | None], asked: Sequence[Question]
-    ) -> list[list[Reply]]:
-        triples = [
-            (row, f"{one.text} {self._instruction}".strip(), option)
-            for row, one in zip(rows, asked, strict=True)
-            for option in one.options
+    def _scores(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
+        """Return the scores of the options of each question."""
+        options = [*chain(*(one.options for one in asked))]
+        places, texts = list[int | None](), list[str]()
+        for row, one in zip(rows, asked, strict=True):
+            places += [row] * len(one.options)
+            texts += [f"{one.text} {self._instruction}".strip()] * len(one.options)
+        of_likelihood = texts if self.way == "likelihood" else []
+        every = self._scorers[0](places, options, of_likelihood).tolist()
+        if self._per_byte:
+            every = [score / len(text.encode()) for score, text in zip(every, options, strict=True)]
+        scores = iter(every)
+        return [
+            [Reply(tuple(range(len(one.options))), [next(scores) for _ in one.options])]
+            for one in asked
         ]
-        scores = iter(self._each(triples, self._scores, "likelihoods of answers"))
-        replies = []
-        for one in asked:
-            own = [next(scores) for _ in one.options]
-            if self._per_byte:
-                sizes = (len(option.encode()) for option in one.options)
-                own = [score / size for score, size in zip(own, sizes, strict=True)]
-            replies.append([Reply(tuple(range(len(own))), own)])
-        return replies
-
-    def _each(self, wanted: Sequence[Any], ask: Callable[[Any], list[Any]], what: str) -> list[Any]:
-        """Return the result of `ask` for each; duplicates are asked once, ordered by picture."""
-        each = sorted(dict.fromkeys(wanted), key=lambda one: (one[0] is not None, one[0] or 0))
-        given = dict(zip(each, self._engine.spread(ask, each, what), strict=True))
-        return [given[one] for one in wanted]
 
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
-        said = self._model.answer(self._pictures(pairs), [text for _, text in pairs])
+        pictures = pictures_of(self._rows, [row for row, _ in pairs])
+        said = self._model.answer(pictures, [text for _, text in pairs])
         are_texts = all(isinstance(one, str | NoAnswer) for one in said)
-        self._require(len(said) == len(pairs) and are_texts, "texts")
+        if len(said) != len(pairs) or not are_texts:
+            name = self._engine.name_of(self._model)
+            raise ValueError(f"{name} must give one of texts for each question")
         return list(said)
-
-    def _scores(self, triples: Sequence[tuple[int | None, str, str]]) -> list[float]:
-        score = self._engine.checked(self._model.score_answers)
-        questions, options = ([one[i] for one in triples] for i in (1, 2))
-        found = score(self._pictures(triples), questions, options)
-        self._require(tuple(found.shape) == (len(triples),), "numbers")
-        values = found.float().cpu()
-        if not values.isfinite().all():
-            bad = int((~values.isfinite()).nonzero()[0])
-            what = f"the answer {options[bad]!r:.80} to {questions[bad]!r:.80}"
-            raise DataError(f"{self._name} gave the score {values[bad].item()} to {what}")
-        return list(values.tolist())
-
-    def _require(self, fits: bool, what: str) -> None:
-        if not fits:
-            raise ValueError(f"{self._name} must give one of {what} for each question")
-
-    def _pictures(self, asked: Sequence[Sequence[Any]]) -> list[Picture]:
-        """Return the picture of each; each row's picture is opened once."""
-        shown = "picture" if "picture" in self._rows.columns else "image"
-        pictures: dict[int | None, Picture] = {None: Picture(None, None)}
-        for row in dict.fromkeys(one[0] for one in asked if one[0] is not None):
-            value = self._rows[shown][row]
-            pictures[row] = value if isinstance(value, Picture) else Picture(value, None)
-        return [pictures[one[0]] for one in asked]
-
-    @property
-    def _name(self) -> str:
-        return self._engine.name_of(self._model)

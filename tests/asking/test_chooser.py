@@ -4,9 +4,10 @@ import pytest
 import torch
 from foil_fakes import Answers, question_rows
 
+from vlbench.asking.chooser import Chooser, way_of
+from vlbench.asking.questions import Question
 from vlbench.data.records import Split, value_column
 from vlbench.engine import Engine
-from vlbench.engine.asking import Asker, Question, likelihoods_alone, way_of
 from vlbench.errors import CannotDo, DataError
 
 ROWS = question_rows(range(6)).splits["test"]
@@ -36,7 +37,7 @@ class Says:
 
 
 def asker(model, way, **options):
-    return Asker(model, ROWS, Engine.for_tests(), way, **options)
+    return Chooser(model, ROWS, Engine.for_tests(), way, **options)
 
 
 def test_a_model_is_asked_by_likelihood_if_it_can_and_else_by_letter():
@@ -87,13 +88,13 @@ def test_a_row_of_none_has_no_image():
     model = Scores()
     asker(model, "likelihood").replies([None, 0], [COLOUR] * 2)
     assert {image for image, *_ in model.asked} == {None, ROWS["image"][0]}
-    assert likelihoods_alone(model, "what ?", ["a", "b", "a"], Engine.for_tests()) == [-4.0] * 3
-    assert model.asked[-1][:2] == (None, "what ?")
+    asker(model, "likelihood").table([None], [["a", "b", "a"]], "why ?")
+    assert model.asked[-2:] == [(None, "why ?", "a"), (None, "why ?", "b")]
 
 
 def test_per_byte_is_by_the_length_in_utf8():
     columns = {"image": ROWS["image"], "question": value_column(["q"] * len(ROWS), "text")}
-    model = Asker(Scores(-6.0), Split(columns), Engine.for_tests(), "likelihood", per_byte=True)
+    model = Chooser(Scores(-6.0), Split(columns), Engine.for_tests(), "likelihood", per_byte=True)
     (replies,) = model.replies([0], [Question("q", ["ab", "für"])])
     assert replies[0].said == [-3.0, -1.5]
 

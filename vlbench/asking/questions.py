@@ -1,4 +1,4 @@
-"""Items of a split whose answers are among given options or captions."""
+"""From rows to candidates: questions with options, and captions with foils."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vlbench.data.records import Split, examples_of_items
-from vlbench.engine.asking import Question
 from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
 from vlbench.metrics.parsing import LETTERS
@@ -20,6 +19,13 @@ YES_NO = ("yes", "no")
 # Matches the letter that an option carries: "A. cat", "(A) cat", "A) cat".
 CARRIED = re.compile(r"\s*[(\[]?([A-J])[)\].:]\s+(?=\S)")
 STRIPPED = "the options of {} of {} rows carried their letters, which are left out"
+
+
+class Question(NamedTuple):
+    """A question about one image, and the texts of its options."""
+
+    text: str
+    options: Sequence[str]
 
 
 class QuestionItems(NamedTuple):
@@ -74,6 +80,21 @@ def bare_options(options: Sequence[str]) -> Sequence[str]:
     if any(own) or all(found):
         raise ValueError(f"some options carry letters, but not all in order: {options!s:.80}")
     return options
+
+
+def read_captions(rows: Split) -> QuestionItems:
+    """Return the choice among the caption, which is the first option, and the foils of each row.
+
+    The question is empty. Raises DataError for rows without them, and for a foil equal to the
+    caption.
+    """
+    if not {"caption", "foils"} <= {*rows.columns}:
+        have = ", ".join(sorted(rows.columns))
+        raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
+    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    refuse_equal(texts)
+    asked = [Question("", own) for own in texts]
+    return QuestionItems(asked, [[0]] * len(texts), examples_of_items(rows, "caption", texts))
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:

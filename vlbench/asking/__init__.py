@@ -1,0 +1,1 @@
+"""Asking a model to choose: from rows to candidates, and from candidates to choices."""
