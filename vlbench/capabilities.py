@@ -50,12 +50,14 @@ class Reply(NamedTuple):
     """A reply to options that were shown in an `order`, given by their numbers from 0.
 
     `said` is a text, a score for each option by its number (higher is likelier), or no answer.
-    `target` is the right answer according to a recording, if it states one.
+    `target` is the right answer according to a recording, and `reading` the number of the option
+    that its authors read in the reply, -1 for none, if it states them.
     """
 
     order: tuple[int, ...]
     said: str | Sequence[float] | NoAnswer
     target: str = ""
+    reading: int | None = None
 
 
 class Asked(NamedTuple):

@@ -149,12 +149,15 @@ def test_the_same_replies_in_a_table_are_the_same_row(scored, real, tmp_path):
     }  # fmt: skip
     row = score(f"recorded:{file}", real, tmp_path, name="gpt-4v", model_args=arguments)
     first, folder = scored
-    assert [*row.scores] == [*first.scores]
+    by_authors = [one for one in first.scores if "recorded_reading" in one.metric]
+    assert len(by_authors) == 2
+    assert [*row.scores] == [one for one in first.scores if one not in by_authors]
     tables = [
         pq.read_table(root / one.artifacts["items"]["file"])
         for root, one in ((folder, first), (tmp_path, row))
     ]
-    assert tables[0].equals(tables[1])
+    by_us = [not name.count("recorded_reading") for name in tables[0]["metric"].to_pylist()]
+    assert tables[0].filter(by_us).to_pylist() == tables[1].to_pylist()
 
 
 CROSSED = {"caption": "A dog sits.", "negative_caption": "A cat sits."}

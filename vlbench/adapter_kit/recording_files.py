@@ -1,4 +1,4 @@
-"""Reads files of recorded answers: SugarCrepe's, tables, logs of lm-eval, lmms-eval, inspect_ai."""
+"""Reads recorded answers: SugarCrepe's, BLINK's, tables, logs of lm-eval, lmms-eval, inspect_ai."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.capabilities import NoAnswer
+from vlbench.data.blink import options_of
 from vlbench.data.coco_files import first_repeated, read_text, sound_text
 from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
@@ -118,6 +119,9 @@ def read_records(path: Path, columns: Columns, dropped: Counter[str]) -> Iterato
         if isinstance(content, dict) and "samples" in content:
             yield from _inspect(file, content["samples"])
             continue
+        if isinstance(content, dict) and isinstance(content.get("val"), list):
+            yield from _blink(file, content["val"], dropped)
+            continue
         rows = content if isinstance(content, list) else [content]
         if not all(isinstance(row, dict) for row in rows):
             raise DataError(f"{file.name} must contain one object per answer")
@@ -156,6 +160,28 @@ def _entry(entry: Mapping[str, Any], order: tuple[int, ...], file: str) -> Recor
     reading = texts.index(read) if read in texts else -1
     about = sound_text(entry["filename"]), texts
     return Record(about, order, _text(answer["free_form_answer"]), file, reading=reading)
+
+
+def _blink(file: Path, entries: Sequence[Any], dropped: Counter[str]) -> Iterator[Record]:
+    """Yield the answers of a file that BLINK's authors saved: those to its validation items.
+
+    `prediction` is what they read in the answer with the help of a language model, (Z) for none.
+    """
+    for place, entry in enumerate(entries):
+        try:
+            name, said = entry["idx"], str(entry["full_prediction"])
+            letters = options_of(name)
+            read = str(entry["prediction"]).strip("()")
+            reading = letters.index(read) if read in letters else -1
+            target = str(entry["answer"])
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise DataError(f"{file.name}, item {place + 1} of val: {why:.200}") from error
+        sound = said.encode("utf-8", "replace").decode("utf-8")
+        dropped["texts_not_unicode"] += sound != said
+        says, about = Says(target=target), (name, tuple(letters))
+        order = tuple(range(len(letters)))
+        yield Record(about, order, _text(sound), file.name, says, reading=reading)
 
 
 def _table(file: Path, columns: Columns) -> Iterator[Record]:

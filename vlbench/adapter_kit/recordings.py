@@ -283,7 +283,7 @@ def _reply(order: tuple[int, ...] | None, record: Record, item: Asked) -> Reply:
     if isinstance(said, list) and not record.order and len(said) == len(shown):
         said = [said[shown.index(number)] for number in range(len(said))]
         shown = tuple(range(len(said)))
-    return Reply(shown, said, target)
+    return Reply(shown, said, target, record.reading)
 
 
 def _target(stated: str, shown: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ from vlbench.metrics.replies import (
     MOST_LETTERS,
     Judged,
     Labels,
+    Rule,
     judge,
     letters,
     words,
@@ -202,9 +203,37 @@ class Chooser:
         right: Sequence[Sequence[int]],
     ) -> Judged:
         """Return the scored replies of the model; a row of None means no picture."""
+        return self.judge(self.replies(rows, asked), asked, right)
+
+    def judge(
+        self,
+        replies: Sequence[Sequence[Reply]],
+        asked: Sequence[Question],
+        right: Sequence[Sequence[int]],
+        rule: Rule = "one_label",
+    ) -> Judged:
+        """Return scored replies, read by a rule."""
         options = [one.options for one in asked]
-        replies = self.replies(rows, asked)
-        return judge(replies, options, right, self.labels, log_odds=self.log_odds)
+        return judge(replies, options, right, self.labels, log_odds=self.log_odds, rule=rule)
+
+    def by_rules(
+        self,
+        replies: Sequence[Sequence[Reply]],
+        asked: Sequence[Question],
+        right: Sequence[Sequence[int]],
+    ) -> dict[Rule, Judged]:
+        """Return the replies as scored under each rule by which they can be read.
+
+        Replies in words have one rule, and scores none.
+        """
+        flat = [*chain(*replies)]
+        if not all(isinstance(one.said, str | NoAnswer) for one in flat):
+            return {}
+        rules: list[Rule] = ["one_label"]
+        rules += [] if self.labels is words else ["first_label", "last_label"]
+        if all(one.reading is not None for one in flat):
+            rules.append("recorded_reading")
+        return {rule: self.judge(replies, asked, right, rule) for rule in rules}
 
     def without_image(
         self,

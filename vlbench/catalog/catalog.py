@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.findings import FOLDER, FindingsSpec, load_findings, task_problems
-from vlbench.catalog.library_names import FORMS, named_elsewhere, split_arguments
+from vlbench.catalog.library_names import FORMS, named_elsewhere, recordings, split_arguments
 from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
 from vlbench.errors import SpecError, UnknownNameError, unknown
@@ -85,10 +86,11 @@ class Catalog:
     def model_names(self, given: Sequence[Any]) -> list[Any]:
         """Return models as given; a glob is replaced by the listed models that it matches, by name.
 
-        Raises UnknownNameError for a glob that matches no available model.
+        A glob of `recorded:` is replaced by the files and folders that it matches. Raises
+        UnknownNameError for a glob that matches no available model, and no file.
         """
         names: list[Any] = []
-        for one in given:
+        for one in chain.from_iterable(map(recordings, given)):
             is_glob = isinstance(one, str) and set(one) & set("*?") and ":" not in one
             listed = [name for name, spec in self.models.items() if not spec.unavailable]
             matched = [n for n in sorted(listed) if fnmatchcase(n, one)] if is_glob else [one]

@@ -294,6 +294,24 @@ def _shown(text: str) -> str:
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 
 
+def recordings(name: Any) -> list[Any]:
+    """Return a `recorded:` name for each path that its glob matches; another name alone.
+
+    The last part of a path may be a glob; a path that exists is none. Raises UnknownNameError if
+    nothing matches.
+    """
+    if not (isinstance(name, str) and name.startswith("recorded:") and {*name} & {*"*?"}):
+        return [name]
+    text, bracket, arguments = name.removeprefix("recorded:").partition("[")
+    root = Path(text).expanduser()
+    if root.exists():
+        return [name]
+    found = [path for path in sorted(root.parent.glob(root.name)) if path.suffix != ".yaml"]
+    if not found:
+        raise UnknownNameError(f"no file or folder matches {text}")
+    return [f"recorded:{path}{bracket}{arguments}" for path in found]
+
+
 def split_names(text: str) -> list[str]:
     """Return the names of models in a text, which are separated by commas outside of brackets."""
     return re.split(r",(?![^\[\]]*\])", text)

@@ -164,6 +164,39 @@ def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> R
     return Reading(None, CONTRADICTION) if named <= out else Reading(named.pop())
 
 
+def first_label(said: str, labels: Sequence[str]) -> Reading:
+    """Return the label with which a reply begins, be it the beginning of a word.
+
+    This is the rule of lmms-eval's BLINK before September 2026 (its issue 1434), for letters.
+
+    Example:
+        >>> first_label("(B) Point B", "AB").place, first_label("Based on the image, A", "AB").place
+        (1, 1)
+        >>> first_label("The answer is (B).", "AB").why
+        'no option'
+    """
+    start = said.strip().lstrip("( \t\n").casefold()
+    bare = [label.strip("()").casefold() for label in labels]
+    return next(
+        (Reading(place) for place, label in enumerate(bare) if start.startswith(label)),
+        Reading(None, NO_OPTION if start else EMPTY),
+    )
+
+
+def last_label(said: str, labels: Sequence[str]) -> Reading:
+    """Return the last label that stands alone in a reply, in brackets or not.
+
+    Example:
+        >>> last_label("(A) is a cat, so the answer is B.", "AB").place
+        1
+    """
+    several = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
+    found = re.findall(rf"(?<!\w)({several})(?!\w)", said[:MOST_TEXT])
+    if not found:
+        return Reading(None, NO_OPTION if said.strip() else EMPTY)
+    return Reading([*labels].index(found[-1]))
+
+
 def without_thinking(said: str) -> str | None:
     """Return what follows the thinking in a reply; None if the thinking does not end.
 

@@ -11,13 +11,15 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vlbench.capabilities import NoAnswer, Reply
-from vlbench.metrics.parsing import LETTER, LETTERS, read_reply
+from vlbench.metrics.parsing import LETTER, LETTERS, first_label, last_label, read_reply
 from vlbench.metrics.ranking import Choice, choose_any
 
 # Maps options, in the order shown, to the labels that name them in a reply.
@@ -99,6 +101,27 @@ def _form(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip().casefold()
 
 
+# How a reply is read: by the only label that it names (see `read_reply`); by the first label, at
+# its start; by the last label; or as the authors of a recording read it.
+Rule = Literal["one_label", "first_label", "last_label", "recorded_reading"]
+
+
+class Labelled(NamedTuple):
+    """The labels, as shown, in M replies to items, and the right labels.
+
+    `item` int [M] has the item of each reply, `label` int [M] its label, -1 if it is unread, and
+    `right` bool [M, L] the right labels. `options` int [N] is the number of an item's options.
+    `texts` int [N] is equal for items that share the texts by which a reply in words names an
+    option; letters and numbers are the same labels for all items.
+    """
+
+    item: NDArray[np.intp]
+    label: NDArray[np.intp]
+    right: NDArray[np.bool_]
+    options: NDArray[np.intp]
+    texts: NDArray[np.intp]
+
+
 class Judged(NamedTuple):
     """The choices of N items, and the replies that name no option, by reason.
 
@@ -106,7 +129,7 @@ class Judged(NamedTuple):
     the credit of the reply that showed the first right option at each place, and `read` whether
     that reply names a single option; both are empty if an item does not have exactly one reply per
     place. `replies` is the number of all replies; `unread` has,
-    by reason, the replies that name no single option.
+    by reason, the replies that name no single option. `labelled` is None if replies are scores.
     """
 
     choice: Choice
@@ -114,6 +137,7 @@ class Judged(NamedTuple):
     read: Sequence[Sequence[float]]
     replies: int
     unread: Mapping[str, Sequence[str | NoAnswer]]
+    labelled: Labelled | None = None
 
     @property
     def unparsed(self) -> int:
@@ -144,13 +168,14 @@ def judge(
     labels: Labels,
     *,
     log_odds: bool = True,
+    rule: Rule = "one_label",
 ) -> Judged:
     """Return the credit of replies to N items; `right` has the numbers of their right options.
 
     A text that names a right option earns 1 (see `vlbench.metrics.parsing`); a text that names no
     single option, and no answer, earn 0. If replies are scores, the highest is chosen; tied options
     share the credit (see `tie_margin` for `log_odds`). Raises ValueError for an item without
-    replies, and for texts among scores.
+    replies, for texts among scores, and for a reply without the reading that a `rule` needs.
 
     Example:
         >>> replies = [[Reply((0, 1), "A"), Reply((1, 0), "A")]]  # the same letter in both orders
@@ -169,7 +194,7 @@ def judge(
         said = [one.said for _, one in flat]
         choice = _choose(said, [right[row] for row, _ in flat], log_odds=log_odds)
     else:
-        named = [_named(one, options[row], labels, unread) for row, one in flat]
+        named = [_named(one, options[row], labels, unread, rule) for row, one in flat]
         hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
@@ -184,6 +209,7 @@ def judge(
         _by_place(read, places),
         len(flat),
         unread,
+        None if any(scored) else _labelled(flat, named, options, right, labels),
     )
 
 
@@ -216,18 +242,56 @@ def _named(
     options: Sequence[str],
     labels: Labels,
     unread: dict[str, list[str | NoAnswer]],
+    rule: Rule,
 ) -> int:
     """Return the number of the option that a reply names; -1, and add it to `unread`, if none."""
+    if rule == "recorded_reading":
+        if reply.reading is None:
+            raise ValueError("the recording does not state how its authors read each reply")
+        if reply.reading < 0:
+            unread.setdefault("no option by the recorded reading", []).append(_words(reply))
+        return reply.reading
     if isinstance(reply.said, NoAnswer):
         unread.setdefault(reply.said.why, []).append(reply.said)
         return -1
     shown = [options[number] for number in reply.order]
     said = str(reply.said)
-    place, why = read_reply(said, labels(shown), in_words=labels is words)
+    known = labels(shown)
+    if rule == "one_label":
+        place, why = read_reply(said, known, in_words=labels is words)
+    else:
+        place, why = (first_label if rule == "first_label" else last_label)(said, known)
     if place is None:
         unread.setdefault(why, []).append(said)
         return -1
     return reply.order[place]
+
+
+def _words(reply: Reply) -> str | NoAnswer:
+    return reply.said if isinstance(reply.said, str | NoAnswer) else ""
+
+
+def _labelled(
+    flat: Sequence[tuple[int, Reply]],
+    named: Sequence[int],
+    options: Sequence[Sequence[str]],
+    right: Sequence[Sequence[int]],
+    labels: Labels,
+) -> Labelled:
+    """Return the labels of replies; `flat` has the item of each reply, `named` its option."""
+    by_text = labels is words
+    sets = {texts: i for i, texts in enumerate(dict.fromkeys(tuple(sorted(o)) for o in options))}
+    label, is_right = list[int](), np.zeros((len(flat), max(map(len, options))), bool)
+    for i, ((row, reply), number) in enumerate(zip(flat, named, strict=True)):
+        shown = sorted(range(len(options[row])), key=options[row].__getitem__)
+        order = shown if by_text else [*reply.order]
+        label.append(order.index(number) if number >= 0 else -1)
+        is_right[i, [order.index(one) for one in right[row]]] = True
+    texts = [sets[tuple(sorted(one))] if by_text else 0 for one in options]
+    items, sizes = [row for row, _ in flat], [*map(len, options)]
+    arrays = (np.array(one, np.intp) for one in (items, label, sizes, texts))
+    item, labels_said, count, of_texts = arrays
+    return Labelled(item, labels_said, is_right, count, of_texts)
 
 
 def _choose(scores: Sequence[Any], right: Sequence[Sequence[int]], *, log_odds: bool) -> Choice:

@@ -59,8 +59,8 @@ from vlbench.metrics.gains import ALONE, ANOTHER, gains
 from vlbench.metrics.items import Examples, Items, Options, options_among
 from vlbench.metrics.language_model import TextScorer, caption_words
 from vlbench.metrics.ranking import Choice, choose_any, choose_first
-from vlbench.metrics.replies import Judged
-from vlbench.probes.matching.credits import categories_of, group_choice, report
+from vlbench.metrics.replies import Judged, Rule
+from vlbench.probes.matching.credits import Read, categories_of, group_choice, report
 from vlbench.results import Outcome, Positive
 
 # `language_model` names splits whose captions are needed.
@@ -132,7 +132,8 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     counts |= {"unparsed": judged.unparsed} if judged and way != "likelihood" else {}
     more = [gained for one in asks for gained in gains(one)] if is_asked else []
     same = candidates.same_words
-    outcome = report(asks, rows, least, sets, more, judged, whole=whole, same_words=same)
+    read = Read(judged, candidates.rules)
+    outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
     notes = [*outcome.notes, *known.notes, *chooser.notes, *candidates.notes]
     return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
 
@@ -178,6 +179,7 @@ class Candidates:
         self._rows, self._chooser, self._rules = rows, chooser, rules
         self._question, self._seen = question, seen
         self.judged: Judged | None = None
+        self.rules: Mapping[Rule, Judged] = {}
         self.notes: list[str] = []
         # By metric, the rows whose candidates have the same words.
         self.same_words: dict[str, list[bool]] = {}
@@ -206,9 +208,11 @@ class Candidates:
         asked = [one._replace(text=self._question) for one in own.asked]
         texts = [one.options for one in asked]
         every, sizes = [*chain(*texts)], [*map(len, texts)]
-        self.judged = self._chooser.choose(range(len(texts)), asked, own.right)
+        replies = self._chooser.replies(range(len(texts)), asked)
+        self.judged = self._chooser.judge(replies, asked, own.right)
         # If no reply names an option, the floors need not be asked.
         self.notes = self._chooser.notes_on(self.judged)
+        self.rules = self._chooser.by_rules(replies, asked, own.right)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
         floors = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,18 +28,33 @@ from vlbench.metrics.items import (
 )
 from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin, without_answer
-from vlbench.metrics.replies import Judged
+from vlbench.metrics.replies import Judged, Rule
 from vlbench.metrics.scores import by_category, macro, measure_items, subset
+from vlbench.probes.matching.bias import MOST_CATEGORIES, above_bias
 from vlbench.results import At, Outcome, Score
-
-# If there are more categories, their scores are an artifact.
-MOST_CATEGORIES = 150
 
 # A floor nearer to 1 than to chance gets a note.
 TOLD = 0.5
 
 
+# Rules of reading whose accuracies are further apart get a note.
+APART = 0.01
+
+# The share of replies without a label is no score of a model.
+NOT_RATED: dict[str, Any] = {
+    "higher_is_better": None,
+    "no_chance": "a fraction is neither good nor bad in itself",
+}
+
 BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
+
+
+class Read(NamedTuple):
+    """The replies to the items of the first metric, as read by a rule, and by each rule."""
+
+    judged: Judged | None = None
+    rules: Mapping[Rule, Judged] = {}
+    rule: Rule = "one_label"
 
 
 def categories_of(rows: Split) -> list[str]:
@@ -145,7 +161,7 @@ def report(
     least: int,
     sets: Mapping[str, str] | None,
     more: Sequence[Measured],
-    judged: Judged | None,
+    read: Read,
     *,
     whole: Split,
     same_words: Mapping[str, Sequence[bool]] = {},
@@ -154,7 +170,7 @@ def report(
 
     Categories with fewer than `least` rows have no score. For the first metric, the mean over
     categories is added. `sets` have no score by category: by metric, the column that names the set
-    of each row. `judged` are the replies to the items of the first metric. `same_words` has, by
+    of each row. `read` are the replies to the items of the first metric. `same_words` has, by
     metric, the rows whose candidates have the same words, which have a score beside. Raises
     TooFewRows if all categories have fewer.
     """
@@ -162,8 +178,11 @@ def report(
     scored = sorted(name for name, size in sizes.items() if size >= least)
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
+    judged = read.judged
+    biased = above_bias(asked[0], judged and judged.labelled, scored)
+    asked, artifacts = [biased.items, *asked[1:]], {**biased.artifacts}
     measured, table, first = list[Measured](), list[Measured](), asked[0]
-    of_floors, counts_by_rule = list[str](), dict[str, int]()
+    of_floors, counts_by_rule = list[str](), {**biased.counts}
     for one in asked:
         by_name = by_category(one, scored)
         measured.append(measure_items(one))
@@ -189,13 +208,50 @@ def report(
         "small_categories": len(sizes) - len(scored),
         **counts_by_rule,
     }
-    artifacts = {"categories": _by_category([one.score for one in table])} if table else {}
+    artifacts |= {"categories": _by_category([one.score for one in table])} if table else {}
+    by_rules, apart = _by_rules(first, read, scored)
+    measured += by_rules
     by_place = judged.by_place if judged else ()
     if judged and by_place and len({*map(len, by_place)}) == 1 and len(by_place[0]) > 1:
         of_few = scored if len(scored) <= MOST_CATEGORIES else []
         of_orders, artifacts["orders"] = _orders(first, judged, of_few)
         measured += of_orders
-    return outcome_of(measured, counts, [*of_floors, *lacks], artifacts)
+    outcome = outcome_of(measured, counts, [*of_floors, *lacks, *apart], artifacts)
+    return replace(outcome, scores=[*outcome.scores, *biased.scores])
+
+
+def _by_rules(
+    first: Items, read: Read, categories: Sequence[str]
+) -> tuple[list[Measured], list[str]]:
+    """Return the accuracy under the other rules of reading, the unread share, and a note.
+
+    The note is there if two rules are more than a point apart.
+    """
+    if not (read.judged and read.judged.labelled):
+        return [], []
+    base = first.metric.removesuffix(f"_{read.rule}")
+    several = [
+        first._replace(
+            metric=base if rule == "one_label" else f"{base}_{rule}",
+            choice=judged.choice,
+            options=first.options._replace(names=(), right=()),
+            floors={},
+        )
+        for rule, judged in read.rules.items()
+        if rule != read.rule
+    ]
+    parts = [*several, *(macro(one, categories) for one in several if categories)]
+    labelled = read.judged.labelled
+    replies = np.bincount(labelled.item)
+    unread = np.bincount(labelled.item, labelled.label < 0) / replies
+    share = mean_credit("unread_share", {}, unread, first.examples, None)
+    share = share._replace(score=replace(share.score, **NOT_RATED))
+    values = {rule: float(one.choice.credit.mean()) for rule, one in read.rules.items()}
+    notes = []
+    if values and max(values.values()) - min(values.values()) > APART:
+        each = ", ".join(f"{rule} {value:.1%}" for rule, value in values.items())
+        notes = [f"{base} depends on the rule by which replies are read: {each}"]
+    return [*map(measure_items, parts), share], notes
 
 
 def _of_same_words(asked: Items, same: Sequence[bool]) -> list[Items]:

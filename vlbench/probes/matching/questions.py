@@ -37,8 +37,9 @@ from vlbench.metrics.gains import ALONE, gains
 from vlbench.metrics.intervals import fraction_of_sums
 from vlbench.metrics.items import Examples, Items, Measured, options_among
 from vlbench.metrics.ranking import Choice
-from vlbench.metrics.replies import judge, letters, place_of
+from vlbench.metrics.replies import Rule, judge, letters, place_of
 from vlbench.probes.matching.credits import (
+    Read,
     categories_of,
     mean_credit,
     report,
@@ -58,6 +59,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     instruction: str = "",
     per_byte: bool = False,
     positive: str = "",
+    read_by: Literal["one_label", "recorded_reading"] = "one_label",
     least: Positive = 1,
     sets: dict[str, str] | None = None,
     seed: int = 0,
@@ -76,6 +78,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         per_byte: whether log-likelihoods are divided by the length of the option in bytes of UTF-8.
         positive: option, such as yes, whose F1 and frequency are also scored, unless asked by
             letter; empty: no such scores.
+        read_by: how a reply is read: it names exactly one label, or as the authors of a recording
+            read it, if the recording states that; the metric is then `accuracy_recorded_reading`.
         least: fewest items, 1 or more, for a category to have a score.
         sets: by metric, the column that names the set of each item; all items of a set must be
             right.
@@ -95,7 +99,9 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     )
     options = [one.options for one in items.asked]
     replies = chooser.replies(range(len(rows)), items.asked)
-    own = judge(replies, options, items.right, chooser.labels)
+    rules = chooser.by_rules(replies, items.asked, items.right)
+    rule: Rule = read_by if read_by in rules else "one_label"
+    own = chooser.judge(replies, items.asked, items.right, rule)
     notes = [*items.notes, *known.notes, *chooser.notes_on(own), *chooser.notes]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
@@ -103,11 +109,13 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     chosen, named = options_among(options, own.choice, first, chance)
     examples = items.examples._replace(categories=categories)
     blind = [name for name in (ALONE, FREQUENT) if name in floors]
-    asks = Items("accuracy", chosen, examples, named, floors, blind=blind)
+    metric = "accuracy" if rule == "one_label" else f"accuracy_{rule}"
+    asks = Items(metric, chosen, examples, named, floors, blind=blind)
     more = gains(asks)
     if positive:
         more += _of_positive(own.choice, items, categories, replies, positive)
-    outcome = report([asks], rows, least, sets, more, own, whole=whole)
+    read = Read(own, rules, rule)
+    outcome = report([asks], rows, least, sets, more, read, whole=whole)
     counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies)), **known.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way)

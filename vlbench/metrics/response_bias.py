@@ -1,0 +1,344 @@
+"""What a preference for a letter, or an answer, earns: replies dealt to the items at random.
+
+Items are compared within strata: items of one category with equally many options. In a stratum, the
+response bias is the sum over options of P(replied) x P(right), the agreement by chance of Cohen
+1960 (doi:10.1177/001316446002000104): what the same replies earn on average if they are dealt to
+the items at random. A constant reply earns exactly its response bias, whatever is right most often.
+
+Options are labels as shown to the model, such as letters; an unread reply is a label of its own. An
+item that was asked in several orders counts once, with the mean over its replies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlbench.metrics.intervals import (
+    Z95,
+    Estimate,
+    Floats,
+    jackknife_variance,
+    plain_ends,
+    student_quantile,
+    wilson,
+)
+
+# A stratum with fewer items, or fewer clusters, is left out.
+LEAST_ITEMS, LEAST_CLUSTERS = 10, 2
+
+# At least this many permutations, and this many for each test that Holm's rule is over.
+PERMUTATIONS, FOR_EACH_TEST = 1999, 20
+
+Ints = NDArray[np.intp]
+
+
+class Said(NamedTuple):
+    """The labels in M replies to N items, and the labels that are right.
+
+    `item` int [M] has the item of each reply; the replies to one item are in the same order for all
+    items. `label` int [M] is -1 for an unread reply. `right` bool [M, L] has the right labels, of
+    which a reply's item has `options` int [N]. `texts` int [N] is equal for items whose labels are
+    the same, `category` int [N] that of the item, and `cluster` int [N] counts from 0.
+    """
+
+    item: Ints
+    label: Ints
+    right: NDArray[np.bool_]
+    options: Ints
+    category: Ints
+    cluster: Ints
+    texts: Ints
+
+    def select(self, items: NDArray[np.bool_]) -> Said:
+        """Return the replies to some of the items."""
+        kept, numbers = items[self.item], np.cumsum(items) - 1
+        _, cluster = np.unique(self.cluster[items], return_inverse=True)
+        return Said(
+            numbers[self.item[kept]],
+            self.label[kept],
+            self.right[kept],
+            self.options[items],
+            self.category[items],
+            cluster,
+            self.texts[items],
+        )
+
+
+class Bias(NamedTuple):
+    """The response bias of replies, and what is above it.
+
+    `gain` is the accuracy minus the bias; `kappa` is gain / (1 - bias), None if the bias is 1;
+    `balanced` is the mean recall over right options, None if an option is never right, or an item
+    has several. `p` is one-sided, by permuted replies or by the jackknife. `n` counts items.
+    """
+
+    bias: float
+    gain: Estimate
+    kappa: Estimate | None
+    balanced: Estimate | None
+    p: float
+    p_by: Literal["permutations", "jackknife"]
+    n: int
+    chance: float
+
+
+class _Sums(NamedTuple):
+    """Sums over the items of each stratum, and the same without each of its clusters.
+
+    Columns of `whole` [S, 4] and `less` [P, 4] are items, hits, bias x items, and mean recall x
+    items. `stratum` and `cluster` [P] are those of the P pairs.
+    """
+
+    whole: Floats
+    less: Floats
+    stratum: Ints
+    cluster: Ints
+
+
+def strata_of(said: Said) -> Ints:
+    """Return the stratum of each item, int [N] from 0; -1 in strata that are left out.
+
+    A stratum is left out if it has fewer than 10 items or 2 clusters.
+    """
+    keys = np.stack([said.category, said.options, said.texts], 1)
+    _, stratum = np.unique(keys, axis=0, return_inverse=True)
+    stratum = stratum.reshape(-1)
+    items = np.bincount(stratum)
+    pairs = np.unique(np.stack([stratum, said.cluster], 1), axis=0)
+    clusters = np.bincount(pairs[:, 0], minlength=len(items))
+    kept = (items >= LEAST_ITEMS) & (clusters >= LEAST_CLUSTERS)
+    renamed = np.where(kept, np.cumsum(kept) - 1, -1)
+    return renamed[stratum]
+
+
+def bias_of_items(said: Said) -> Floats:
+    """Return what the replies of its stratum earn on average on each item, float64 [N].
+
+    NaN in strata that are left out. The mean over the items of a stratum is its response bias.
+
+    Example:
+        >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
+        >>> none, two = np.zeros(10, int), np.full(10, 2)
+        >>> said = Said(one, np.array([0] * 5 + [1] * 5), right, two, none, one, none)
+        >>> bias_of_items(said).tolist()  # half of the replies are each label
+        [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
+    """
+    weights, stratum = _weights(said), strata_of(said)
+    of_reply = stratum[said.item]
+    count = int(stratum.max(initial=-1)) + 1
+    by_label = np.zeros((count + 1, said.right.shape[1] + 1))
+    np.add.at(by_label, (of_reply, said.label), weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        fractions = by_label / by_label.sum(1, keepdims=True)
+    earned = (said.right * fractions[of_reply][:, :-1]).sum(1)
+    mean = np.bincount(said.item, weights * earned, len(stratum))
+    return np.where(stratum >= 0, mean, np.nan)
+
+
+def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int = 0) -> Bias | None:
+    """Return the response bias of replies and the gain over it; None without a stratum.
+
+    With `macro`, each category counts alike, otherwise each item. The interval leaves out each
+    cluster once (jackknife), so that it accounts for the bias estimated from the same items; a gain
+    that never varies gets plus and minus Wilson's upper end for none of the clusters. The p is over
+    permutations of the replies of clusters with equally many items in each stratum, at least 20
+    for each of the `tests` that Holm's rule is over; if there are fewer distinct permutations, it
+    is the jackknife's.
+
+    Example:
+        >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
+        >>> none, two = np.zeros(10, int), np.full(10, 2)
+        >>> always = Said(one, none, right, two, none, one, none)  # always the first label
+        >>> found = response_bias(always)
+        >>> found.bias, found.gain.value, found.balanced.value, found.p
+        (0.6, 0.0, 0.5, 1.0)
+    """
+    stratum = strata_of(said)
+    if stratum.max(initial=-1) < 0:
+        return None
+    kept = stratum >= 0
+    sums = _sums(said, stratum)
+    category = np.zeros(len(sums.whole), np.intp)
+    category[stratum[kept]] = said.category[kept] if macro else 0
+    _, group = np.unique(category, return_inverse=True)
+    whole, less = _by_group(sums, group)
+    clusters = len(np.unique(said.cluster[kept]))
+    bias, of_bias = whole[2], less[:, 2]
+    gain = _estimate(whole[1] - bias, less[:, 1] - of_bias, clusters)
+    kappa = None
+    if bias < 1 and (of_bias < 1).all():
+        of_less = (less[:, 1] - of_bias) / (1 - of_bias)
+        kappa = _estimate((whole[1] - bias) / (1 - bias), of_less, clusters)
+    balanced = None
+    if math.isfinite(whole[3]):
+        balanced = _estimate(whole[3], less[:, 3], clusters, floor=0.0)
+    of_item = np.zeros(len(stratum))
+    sizes = np.bincount(group[stratum[kept]])
+    of_item[kept] = 1 / sizes[group[stratum[kept]]] / len(sizes)
+    p, p_by = _p(said, stratum, of_item, gain, clusters, tests, seed)
+    chance = float(of_item[kept] @ (1 / said.options[kept]))
+    return Bias(float(bias), gain, kappa, balanced, p, p_by, int(kept.sum()), chance)
+
+
+def _weights(said: Said) -> Floats:
+    """Return the weight of each reply, 1 / the number of replies to its item."""
+    return 1 / np.bincount(said.item, minlength=len(said.cluster))[said.item]
+
+
+def _sums(said: Said, stratum: Ints) -> _Sums:
+    """Return the sums of strata, with and without each cluster."""
+    of_reply, weights = stratum[said.item], _weights(said)
+    kept = of_reply >= 0
+    pair = np.stack([of_reply, said.cluster[said.item]], 1)[kept]
+    pairs, place = np.unique(pair, axis=0, return_inverse=True)
+    place, labels = place.reshape(-1), said.right.shape[1] + 1
+    label, w = said.label[kept], weights[kept]
+    right = np.pad(said.right[kept], ((0, 0), (0, 1)))
+    counts = np.zeros((3, len(pairs), labels))
+    np.add.at(counts[0], (place, label), w)
+    np.add.at(counts[1], place, right * w[:, None])
+    np.add.at(counts[2], (place, label), w * right[np.arange(len(label)), label])
+    count = int(pairs[:, 0].max()) + 1
+    totals = np.zeros((3, count, labels))
+    for total, part in zip(totals, counts, strict=True):
+        np.add.at(total, pairs[:, 0], part)
+    one_is_right = np.ones(count, bool)
+    np.logical_and.at(one_is_right, of_reply[kept], right.sum(1) == 1)
+    options = np.zeros(count)
+    options[of_reply[kept]] = said.options[said.item][kept]
+    whole = _quantities(totals, options, one_is_right)
+    rest = totals[:, pairs[:, 0]] - counts
+    less = _quantities(
+        rest, options[pairs[:, 0]], one_is_right[pairs[:, 0]], totals[1][pairs[:, 0]]
+    )
+    return _Sums(whole, less, pairs[:, 0], pairs[:, 1])
+
+
+def _quantities(
+    counts: Floats, options: Floats, one_is_right: NDArray[np.bool_], known: Floats | None = None
+) -> Floats:
+    """Return items, hits, bias x items and mean recall x items, float64 [S, 4].
+
+    `counts` [3, S, L] are replies, right answers and hits by label. The mean recall is NaN if one
+    of the options is never right in `known` [S, L], by default these counts.
+    """
+    said, right, hits = np.round(counts, 9)
+    items = said.sum(1)
+    bias = (said * right).sum(1) / items
+    are_right = ((right if known is None else known) > 0).sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = np.where(right > 0, hits / right, np.nan)
+    mean = np.nanmean(recall, 1)
+    mean = np.where(one_is_right & (are_right == options), mean, np.nan)
+    return np.stack([items, hits.sum(1), bias, mean * items], 1)
+
+
+def _by_group(sums: _Sums, group: Ints) -> tuple[Floats, Floats]:
+    """Return the mean over groups of strata of the quantities per item, [4], and less a cluster.
+
+    The latter is [C, 4] for C clusters.
+    """
+    count = int(group.max()) + 1
+    whole = np.zeros((count, 4))
+    np.add.at(whole, group, sums.whole)
+    change = sums.less - sums.whole[sums.stratum]
+    pair = np.stack([group[sums.stratum], sums.cluster], 1)
+    pairs, place = np.unique(pair, axis=0, return_inverse=True)
+    rest = whole[pairs[:, 0]].copy()
+    np.add.at(rest, place.reshape(-1), change)
+    means = whole / whole[:, :1]
+    _, cluster = np.unique(pairs[:, 1], return_inverse=True)
+    less = np.zeros((int(cluster.max()) + 1, 4))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = np.where(rest[:, :1] > 0, rest / rest[:, :1], means[pairs[:, 0]])
+    np.add.at(less, cluster, (own - means[pairs[:, 0]]) / count)
+    mean = means.mean(0)
+    return mean, mean + less
+
+
+def _estimate(value: float, less: Floats, clusters: int, floor: float = -1.0) -> Estimate:
+    """Return a value with the jackknife's interval; see `response_bias` if nothing varies."""
+    variance, value = jackknife_variance(less), float(value)
+    if variance < 1e-20:
+        end = wilson(0, clusters).ci95[1]
+        ends = max(value - end, floor), min(value + end, 1.0)
+        return Estimate(value, end / Z95, ends)
+    stderr = math.sqrt(variance)
+    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(len(less) - 1)))
+
+
+def _p(
+    said: Said, stratum: Ints, of_item: Floats, gain: Estimate, clusters: int, tests: int, seed: int
+) -> tuple[float, Literal["permutations", "jackknife"]]:
+    """Return the one-sided p of a gain above 0, and how it was found; items have weights [N]."""
+    if _is_constant(said, stratum):
+        return 1.0, "permutations"
+    units = _units(said, stratum, of_item)
+    distinct = sum(map(_log_distinct, units))
+    if distinct < math.log(FOR_EACH_TEST * tests):
+        from scipy.special import stdtr  # noqa: PLC0415 - planning a run must not wait for it
+
+        return float(stdtr(clusters - 1, -gain.value / gain.stderr)), "jackknife"
+    draws, rng = max(PERMUTATIONS, FOR_EACH_TEST * tests), np.random.default_rng(seed)
+    hits, own = np.zeros(draws), 0.0
+    for unit in units:
+        own += float(unit.earned(unit.label[None])[0])
+        for draw in range(draws):
+            hits[draw] += unit.earned(unit.label[rng.permutation(len(unit.label))][None])[0]
+    as_many = int((hits >= own - 1e-9).sum())
+    return (1 + as_many) / (draws + 1), "permutations"
+
+
+class _Unit(NamedTuple):
+    """Clusters whose replies may be exchanged: labels [U, R], right labels [U, R, L], weights."""
+
+    label: Ints
+    right: NDArray[np.bool_]
+    weight: Floats
+
+    def earned(self, label: Ints) -> Floats:
+        """Return the weighted hits of labels [B, U, R], float64 [B]."""
+        rows, replies = self.label.shape
+        place = np.arange(rows)[:, None], np.arange(replies)[None]
+        hits = self.right[(*place, label)] @ self.weight[0]
+        earned: Floats = hits.sum(-1)
+        return earned
+
+
+def _is_constant(said: Said, stratum: Ints) -> bool:
+    """Return whether each stratum has a single label in all replies."""
+    of_reply = stratum[said.item]
+    pairs = np.unique(np.stack([of_reply, said.label], 1)[of_reply >= 0], axis=0)
+    return len(pairs) == len(np.unique(pairs[:, 0]))
+
+
+def _units(said: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
+    """Return clusters by their signature: the strata of their items and the numbers of replies."""
+    kept = np.flatnonzero(stratum[said.item] >= 0)
+    key = (np.arange(len(kept)), said.item[kept], stratum[said.item[kept]])
+    order = kept[np.lexsort((*key, said.cluster[said.item[kept]]))]
+    cluster = said.cluster[said.item[order]]
+    replies = np.bincount(said.item, minlength=len(stratum))
+    starts = np.flatnonzero(np.diff(cluster)) + 1
+    alike: dict[bytes, list[Ints]] = {}
+    for own in np.split(order, starts):
+        item = said.item[own]
+        signature = np.stack([stratum[item], replies[item]]).tobytes()
+        alike.setdefault(signature, []).append(own)
+    weights, units = _weights(said) * of_item[said.item], list[_Unit]()
+    right = np.pad(said.right, ((0, 0), (0, 1)))
+    for several in alike.values():
+        rows = np.stack(several)
+        units.append(_Unit(said.label[rows], right[rows], weights[rows]))
+    return units
+
+
+def _log_distinct(unit: _Unit) -> float:
+    """Return the logarithm of the number of distinct permutations."""
+    same = Counter(one.tobytes() for one in unit.label)
+    return math.lgamma(len(unit.label) + 1) - sum(math.lgamma(n + 1) for n in same.values())
