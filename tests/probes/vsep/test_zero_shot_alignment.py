@@ -3,16 +3,15 @@ from itertools import permutations
 import pytest
 import torch
 from named_world import PlantedWords, ReadsRegions, StaticWords, world
-from scoring import with_scores
 from torch.nn.functional import normalize
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, UnknownNameError
-from vlbench.probes.vsep import zero_shot_alignment as probes
 from vlbench.probes.vsep.network import VsepTraining
-
-zero_shot_alignment = with_scores(probes.zero_shot_alignment)
-zero_shot_alignment_regions = with_scores(probes.zero_shot_alignment_regions)
+from vlbench.probes.vsep.zero_shot_alignment import (
+    zero_shot_alignment,
+    zero_shot_alignment_regions,
+)
 
 WIDTH = 8
 KNOWN = [f"known{i}" for i in range(40)]

@@ -27,8 +27,8 @@ from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, require_known
 from vlbench.metrics.intervals import fraction_over_seeds
-from vlbench.metrics.items import Items
-from vlbench.metrics.scores import subset
+from vlbench.metrics.items import Items, Measured, outcome_of
+from vlbench.metrics.scores import measure_items, subset
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -160,18 +160,20 @@ def _align(
                 metrics.append(subset(whole, places)._replace(metric=metric))
         errors[n] = Errors(1 - choice.credit, unseen)
     scores = [one for n, found in errors.items() for one in _exclusivity([found], n)]
+    scores += _exclusivity(list(errors.values()), "all")
     images = {f"images_{n}": len(objects.named) for n, objects in tests.items()}
+    ties = [one.choice.tied for one in metrics if one.metric == "accuracy"]
     counts = {
         "images_1": len(train.named),
         "clusters": next(iter(images.values())),
         "unseen_not_one": sum(int((one.unseen.sum(1) != 1).sum()) for one in errors.values()),
+        "ties": sum(int(one.sum()) for one in ties),
+        "choices": sum(one.numel() for one in ties),
     }
-    return Outcome(
-        metrics=metrics,
-        scores=[*scores, *_exclusivity(list(errors.values()), "all")],
-        counts=sets.counts | images | counts,
-        notes=[note, sets.names.note, ONE_TRAINING * (training.seeds == 1)],
-    )
+    notes = [note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
+    # Not `Outcome.metrics`: the row's `n` is that of the primary, `accuracy_unseen`.
+    measured = [*map(measure_items, metrics), *map(Measured, scores)]
+    return outcome_of(measured, sets.counts | images | counts, notes)
 
 
 def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
