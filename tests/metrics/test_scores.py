@@ -5,12 +5,13 @@ from inspect import getsource
 import pytest
 import torch
 from foil_fakes import Answers, question_rows
+from scipy.stats import ttest_1samp
 
 from vlbench.asking.chooser import Chooser
 from vlbench.asking.questions import read_questions
 from vlbench.engine import Engine
 from vlbench.metrics.intervals import clustered_mean, mean_of_seeds, mean_of_trials, wilson
-from vlbench.metrics.items import Examples, Items, class_options, options_among
+from vlbench.metrics.items import Examples, Items, Options, class_options, options_among
 from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.metrics.scores import by_category, macro, measure_items, score_of, scored
 from vlbench.results import Outcome, Score
@@ -51,6 +52,25 @@ def test_the_interval_is_over_what_is_random():
     for name, (given, estimate) in expected.items():
         score = score_of(given)
         assert (score.value, score.stderr, score.ci95) == tuple(estimate), name
+
+
+def test_seeds_of_items_in_clusters_vary_as_seeds_and_as_clusters():
+    # Means of clusters 1/2, 0, 1/4 and of seeds 1/4, 1/4: only the clusters vary.
+    by_seed = torch.tensor([[1, 0.5, 0, 0, 0, 0], [0.5, 0, 0, 0, 0.5, 0.5]], dtype=torch.float64)
+    given = items(by_seed, random="seeds")
+    score = score_of(given._replace(examples=EXAMPLES._replace(clusters=[*"aabbcc"])))
+    assert (score.value, score.draws) == (0.25, [0.25, 0.25])
+    assert score.stderr == pytest.approx((0.0625 / 3) ** 0.5)
+
+
+def test_a_difference_has_a_paired_interval_and_may_count_fewer_items():
+    credit = [1.0, 1.0, -1.0, 0.0, 0.0, 0.0]
+    own = items(torch.tensor(credit), range=(-1.0, 1.0), n=3, higher_is_better=False)
+    score = score_of(own._replace(options=Options((), (), 0.0)))
+    interval = ttest_1samp(credit, 0).confidence_interval()
+    assert score.ci95 == pytest.approx((interval.low, interval.high))
+    assert (score.n, score.chance, score.range) == (3, 0.0, (-1.0, 1.0))
+    assert score.higher_is_better is False
 
 
 def test_draws_are_the_means_of_trials_and_none_without_trials():

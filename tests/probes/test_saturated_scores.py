@@ -102,9 +102,9 @@ def test_texts_are_told_apart_and_printed_as_probabilities(margin):
 @pytest.mark.parametrize("margin", MARGINS)
 def test_a_preference_between_log_odds_is_none_between_probabilities(margin):
     first, second = (torch.tensor([[margin + x]], dtype=torch.float64) for x in (2.0, 0.0))
-    assert preference(first.numpy(), second.numpy(), log_odds=True).mean == 1.0
+    assert preference(first.numpy(), second.numpy(), log_odds=True).credit.mean() == 1.0
     as_printed = [x.sigmoid().float().numpy() for x in (first, second)]
-    assert preference(*as_printed).mean == (0.5 if margin >= 16 else 1.0)
+    assert preference(*as_printed).credit.mean() == (0.5 if margin >= 16 else 1.0)
 
 
 def test_probabilities_that_round_to_one_are_counted():

@@ -15,8 +15,9 @@ from vlbench.metrics.intervals import (
     ROUNDING,
     Estimate,
     Floats,
-    clustered_ratio,
+    estimate_of_sums,
     plain_ends,
+    ratio,
     student_quantile,
     variance_of_mean,
 )
@@ -54,9 +55,10 @@ def gain(
     examples: Examples,
     at: Mapping[str, Any] | None = None,
 ) -> Measured:
-    """Return the mean difference of two credits [N] in [0, 1] of the same examples.
+    """Return the mean difference of two credits in [0, 1] of the same examples.
 
-    The interval is a paired interval over clusters. Raises TooFewRows for fewer than two clusters.
+    Credit is [N], or [T, N] of T seeds. The interval is a paired interval over clusters and, if
+    there are several, seeds. Raises TooFewRows for fewer than two clusters.
 
     Example:
         >>> examples = Examples(["a", "b", "c", "d"], ["1", "2", "3", "4"])
@@ -64,10 +66,13 @@ def gain(
         >>> score.value, round(score.stderr, 4)  # of 1, 0, 1 and 0: sqrt((1 / 3) / 4)
         (0.5, 0.2887)
     """
-    difference = np.asarray(credit, np.float64) - np.asarray(other, np.float64)
+    differences = np.atleast_2d(np.asarray(credit, np.float64) - np.asarray(other, np.float64))
     _, places = np.unique(examples.clusters or examples.ids, return_inverse=True)
-    estimate = clustered_ratio(np.bincount(places, difference), np.bincount(places))
-    return Measured(_score(metric, difference, estimate, at), examples, difference)
+    of_images = np.bincount(places, differences.mean(0))
+    sums = np.stack([of_images, np.bincount(places).astype(np.float64)], 1)
+    draws = differences.mean(1).tolist() if len(differences) > 1 else []
+    score = _score(metric, differences, estimate_of_sums(sums, ratio, by_seed=draws), at)
+    return Measured(replace(score, draws=draws), examples, trials(differences))
 
 
 def rank_p(value: float, random: ArrayLike) -> float:

@@ -393,6 +393,24 @@ def fraction_of_sums(parts: NDArray[Any], wholes: NDArray[Any]) -> Estimate:
     return estimate_of_sums(np.stack([parts, wholes], 1), ratio, ends=fraction_ends)
 
 
+def fraction_over_seeds(hits: NDArray[Any], counts: NDArray[Any]) -> Estimate:
+    """Return sum(hits) / sum(counts) in [0, 1] of [seeds, N] clusters; both are random.
+
+    The interval is from `estimate_of_sums`, with the ends of `fraction_ends`; for a single seed or
+    cluster, it is from `clustered_fraction`.
+
+    Example:
+        >>> estimate = fraction_over_seeds(np.array([[2, 1]]), np.array([[2, 2]]))
+        >>> estimate.value, round(estimate.stderr, 4)  # as in `clustered_fraction`
+        (0.75, 0.25)
+    """
+    sums = np.stack([hits.mean(0), counts.mean(0)], 1)
+    if min(hits.shape) == 1:
+        return clustered_fraction(*sums.T)
+    by_seed = (hits.sum(1) / counts.sum(1)).tolist()
+    return estimate_of_sums(sums, ratio, by_seed=by_seed, ends=fraction_ends)
+
+
 def ratio(sums: Floats) -> Floats:
     """Return the first of two sums [..., 2] divided by the second, such as a mean; NaN for x / 0.
 

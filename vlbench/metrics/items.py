@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from vlbench.results import ITEM_COLUMNS, Artifact, Outcome, Score
+from vlbench.results import ITEM_COLUMNS, Artifact, Outcome, Range, Score
 
 if TYPE_CHECKING:  # reading a board must not cost the import of torch
     from vlbench.metrics.ranking import Choice
@@ -126,7 +126,8 @@ class Items(NamedTuple):
     name, numbers or choices of a rule on the same examples. `random` is what would be other in
     another experiment, and so what the interval is over: the items alone, or the items and random
     trials or training seeds. `blind` names the floors that use no image. `no_chance` is why chance
-    is no reference, if it is None.
+    is no reference, if it is None. `range` is given if the credit is no fraction, as for a
+    difference of two fractions. `n` is the number of independent items; None: the number of items.
     """
 
     metric: str
@@ -138,6 +139,9 @@ class Items(NamedTuple):
     random: Literal["items", "trials", "seeds"] = "items"
     blind: Sequence[str] = ()
     no_chance: str = ""
+    higher_is_better: bool | None = True
+    range: Range | None = None
+    n: int | None = None
 
 
 def answers_among(

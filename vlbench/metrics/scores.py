@@ -17,9 +17,11 @@ from torch import Tensor
 
 from vlbench.metrics.intervals import (
     Estimate,
-    clustered_mean,
+    estimate_of_sums,
+    fraction_over_seeds,
     mean_of_seeds,
     mean_of_trials,
+    ratio,
     wilson,
 )
 from vlbench.metrics.items import Answers, Items, Measured, Options, join_items, outcome_of
@@ -77,10 +79,12 @@ def score_of(items: Items) -> Score:
     return Score(
         metric=items.metric,
         at=items.at,
-        n=credit.shape[-1],
+        n=items.n or credit.shape[-1],
         chance=_chance(items),
         floors=floors,
         draws=credit.mean(1).tolist() if credit.ndim > 1 else [],
+        higher_is_better=items.higher_is_better,
+        range=items.range,
         no_chance=items.no_chance,
         **_estimate(items, credit)._asdict(),
     )
@@ -89,19 +93,27 @@ def score_of(items: Items) -> Score:
 def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
     """Return the mean of credit [N] or [T, N] with the interval over what is random.
 
-    Raises ValueError for trials whose items are in clusters, and for trials that are not random.
+    Raises ValueError for random trials whose items are in clusters, and for trials that are not
+    random.
     """
-    clusters = items.examples.clusters
-    if items.random == "items":
-        if credit.ndim > 1:
-            raise ValueError(f"{items.metric}: choices [T, N] need `random`: trials or seeds")
+    clusters, by_trial = items.examples.clusters, np.atleast_2d(credit)
+    if items.random == "items" and credit.ndim > 1:
+        raise ValueError(f"{items.metric}: choices [T, N] need `random`: trials or seeds")
+    if items.random == "trials":
         if clusters:
-            return clustered_mean(credit, clusters)
-        return wilson(float(credit.sum()), len(credit))
-    if clusters:
-        raise ValueError(f"{items.metric}: no interval is known for trials of items in clusters")
-    by_trial = np.atleast_2d(credit)
-    return mean_of_trials(by_trial) if items.random == "trials" else mean_of_seeds(by_trial)
+            raise ValueError(
+                f"{items.metric}: no interval is known for trials of items in clusters"
+            )
+        return mean_of_trials(by_trial)
+    if not clusters and items.range is None:
+        return mean_of_seeds(by_trial)
+    _, places = np.unique(clusters or items.examples.ids, return_inverse=True)
+    hits = np.stack([np.bincount(places, one) for one in by_trial])
+    counts = np.bincount(places)
+    if items.range is None:
+        return fraction_over_seeds(hits, np.broadcast_to(counts, hits.shape))
+    draws = by_trial.mean(1).tolist()
+    return estimate_of_sums(np.stack([hits.mean(0), counts], 1), ratio, by_seed=draws)
 
 
 def measure_items(items: Items) -> Measured:

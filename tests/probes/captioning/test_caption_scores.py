@@ -5,6 +5,7 @@ from item_means import item_means
 
 from vlbench.asking.pair_scores import other_images
 from vlbench.engine import Engine
+from vlbench.metrics.intervals import wilson
 from vlbench.metrics.items import Examples
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.caption_scores import (
@@ -114,6 +115,18 @@ def test_items_have_the_mean_of_their_score_and_corpora_have_none():
         for (name, kind), score in found(KINDS).items()
         if kind
     }
+
+
+def test_a_share_of_one_seed_has_wilsons_interval_and_no_draws():
+    examples = Examples([*"abcd"], [*"1234"])
+    score = measured_share("ratio", {}, np.array([[1.0, 0.5, 0.0, 1.0]]), examples).score
+    assert (score.value, score.stderr, score.ci95) == wilson(2.5, 4)
+    assert score.draws == []
+
+
+def test_a_share_of_several_seeds_is_a_mean_of_trials():
+    score = measured_share("ratio", {}, np.array([[1.0, 0.0], [1.0, 1.0]]), EXAMPLES).score
+    assert (score.value, score.draws) == (0.75, [0.5, 1.0])
 
 
 def test_a_share_without_chance_says_none():

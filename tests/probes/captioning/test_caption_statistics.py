@@ -20,24 +20,12 @@ from vlbench.probes.captioning.caption_statistics import (
     noun_statistics,
     over_seeds,
     ratio,
-    share,
     with_ones,
 )
 from vlbench.probes.captioning.nouns import NounSource, find_nouns
 from vlbench.results import Outcome, Score
 
 RNG = np.random.default_rng(0)
-
-
-def test_a_share_of_one_seed_has_wilsons_interval_and_no_draws():
-    found = share(np.array([[1.0, 0.5, 0.0, 1.0]]))
-    assert found.estimate == wilson(2.5, 4)
-    assert found.score()["draws"] == []
-
-
-def test_a_share_of_several_seeds_is_a_mean_of_trials():
-    found = share(np.array([[1.0, 0.0], [1.0, 1.0]]))
-    assert (found.estimate.value, found.score()["draws"]) == (0.75, [0.5, 1.0])
 
 
 def test_the_mean_of_one_seed_has_the_error_of_its_images():

@@ -5,20 +5,20 @@ from named_world import StaticWords, world
 from vlbench.data.coco_files import Named
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
+from vlbench.metrics.ranking import Choice, without_answer
+from vlbench.metrics.scores import measure_items, score_of, subset
 from vlbench.probes.vsep.alignment import (
     Objects,
     Splits,
     assigned_words,
     chosen_words,
     gather,
-    measured_regions,
-    region_score,
+    region_items,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ObjectEncoders
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.results import Score
 
 WORDS = StaticWords({name: torch.randn(3) for name in "abc"})
 ONE, TWO = [("a", "a")], [("a", "a"), ("b", "b")]
@@ -81,11 +81,13 @@ def test_a_region_chooses_its_most_similar_word():
 def test_an_assignment_gives_each_word_to_one_region():
     # 0.9 + 0.2 < 0.1 + 1.1: the second image's regions swap their words.
     cosines = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [1.1, 0.2]]]).double()
-    assert assigned_words(cosines).tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    assert assigned_words(cosines).credit.tolist() == [[1.0, 1.0], [0.0, 0.0]]
 
 
 def test_tied_assignments_share_the_credit():
-    assert assigned_words(torch.ones(1, 3, 3).double()).tolist()[0] == pytest.approx([1 / 3] * 3)
+    assert assigned_words(torch.ones(1, 3, 3).double()).credit.tolist()[0] == pytest.approx(
+        [1 / 3] * 3
+    )
 
 
 def test_similarities_are_the_cosines_of_mapped_regions_and_words(monkeypatch):
@@ -125,23 +127,6 @@ def test_a_selection_keeps_regions_words_and_names_together():
     assert [row[0].start for row in found.named] == [2, 0]
 
 
-def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
-    credit = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]]).double()
-    score = region_score("accuracy", credit, {"shuffled_words": 0.5})
-    assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})
-    assert score.draws == []
-
-
-def test_a_score_of_several_networks_is_their_mean_and_as_unsure_as_they_are():
-    once = torch.tensor([[1.0, 0.0], [1.0, 1.0]] * 20).double()
-    one, same = (region_score("accuracy", once.expand(k, -1, -1), {}) for k in (1, 3))
-    varied = region_score("accuracy", torch.stack([once, once, once.flip(1) * 0]), {})
-    assert (varied.value, varied.draws) == (0.5, [0.75, 0.75, 0.0])
-    assert varied.stderr == pytest.approx((0.25**2 + (2 / 3) ** 2 * one.stderr**2) ** 0.5, rel=0.05)
-    # As the clusters alone, whose errors the first has from a bootstrap.
-    assert same.stderr == pytest.approx(one.stderr, rel=0.05)
-
-
 NAMES = [
     [Named("animal", "cat", 0, 3), Named("vehicle", "car", 4, 7)],
     [Named("animal", "dog", 0, 3), Named("vehicle", "car", 4, 7)],
@@ -150,12 +135,38 @@ OBJECTS = Objects(
     torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
 )
 CREDIT = torch.tensor([[[1.0, 0.0], [0.5, 1.0]]])
-SCORE = Score("accuracy", 0.625, 4, {"objects": 2})
+
+
+def score_regions(credit, objects=OBJECTS, **floors):
+    return score_of(region_items("accuracy", objects, without_answer(credit), floors))
+
+
+def choose(chosen, credit=CREDIT):
+    return Choice(credit, chosen < 0, chosen)
+
+
+def test_a_score_counts_regions_and_has_the_chance_of_its_number_of_objects():
+    credit = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]]).double()
+    score = score_regions(credit, shuffled_words=without_answer(credit / 2))
+    assert (score.value, score.n, score.chance, score.at) == (0.75, 4, 0.5, {"objects": 2})
+    assert score.floors == {"shuffled_words": 0.375}
+    assert score.draws == []
+
+
+def test_a_score_of_several_networks_is_their_mean_and_as_unsure_as_they_are():
+    once = torch.tensor([[1.0, 0.0], [1.0, 1.0]] * 20).double()
+    objects = OBJECTS._replace(named=NAMES * 20, images=[(f"{i}", "") for i in range(40)])
+    one, same = (score_regions(once.expand(k, -1, -1), objects) for k in (1, 3))
+    varied = score_regions(torch.stack([once, once, once.flip(1) * 0]), objects)
+    assert (varied.value, varied.draws) == (0.5, [0.75, 0.75, 0.0])
+    assert varied.stderr == pytest.approx((0.25**2 + (2 / 3) ** 2 * one.stderr**2) ** 0.5, rel=0.05)
+    # As the clusters alone, whose errors the first has from a bootstrap.
+    assert same.stderr == pytest.approx(one.stderr, rel=0.05)
 
 
 def test_a_region_is_an_item_in_the_cluster_of_its_image():
-    chosen = torch.tensor([[[0, 0], [-1, 1]]])
-    found = measured_regions(SCORE, OBJECTS, CREDIT, chosen=chosen).items.to_pylist()
+    items = region_items("accuracy", OBJECTS, choose(torch.tensor([[[0, 0], [-1, 1]]])))
+    found = measure_items(items).items.to_pylist()
     assert [(row["id"], row["cluster"], row["prediction"], row["target"]) for row in found] == [
         ("a/animal", "a", "cat", "cat"), ("a/vehicle", "a", "cat", "car"),
         ("b/animal", "b", None, "dog"), ("b/vehicle", "b", "car", "car"),
@@ -167,14 +178,14 @@ def test_a_region_is_an_item_in_the_cluster_of_its_image():
 def test_a_region_is_an_item_of_each_network():
     chosen = torch.tensor([[[0, 0], [-1, 1]], [[0, 1], [0, 0]]])
     credit = torch.cat([CREDIT, torch.tensor([[[1.0, 1.0], [1.0, 0.0]]])])
-    found = measured_regions(SCORE, OBJECTS, credit, chosen=chosen).items.to_pylist()
+    found = measure_items(region_items("accuracy", OBJECTS, choose(chosen, credit)))
+    found = found.items.to_pylist()
     assert [row["trial"] for row in found] == [0] * 4 + [1] * 4
     assert [row["prediction"] for row in found[4:]] == ["cat", "car", "dog", "dog"]
     assert [row["credit"] for row in found[4:]] == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_the_items_may_be_some_of_the_regions():
-    kept = torch.tensor([[False, True], [True, False]])
-    found = measured_regions(SCORE, OBJECTS, CREDIT, kept=kept).items
-    assert found["id"].to_pylist() == ["a/vehicle", "b/animal"]
-    assert found["credit"].to_pylist() == [0.0, 0.5]
+    found = measure_items(subset(region_items("accuracy", OBJECTS, without_answer(CREDIT)), [1, 2]))
+    assert found.items["id"].to_pylist() == ["a/vehicle", "b/animal"]
+    assert found.items["credit"].to_pylist() == [0.0, 0.5]

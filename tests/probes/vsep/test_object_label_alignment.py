@@ -4,18 +4,19 @@ from zlib import crc32
 import pytest
 import torch
 from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, world
+from scoring import with_scores
 from torch.nn.functional import normalize
 
 from vlbench.capabilities import Regions
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
+from vlbench.probes.vsep import object_label_alignment as probes
 from vlbench.probes.vsep.named_objects import Boxes
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.probes.vsep.object_label_alignment import (
-    object_label_alignment,
-    object_label_alignment_regions,
-)
+
+object_label_alignment = with_scores(probes.object_label_alignment)
+object_label_alignment_regions = with_scores(probes.object_label_alignment_regions)
 
 WIDTH = 16
 NAMES = [f"thing{i}" for i in range(WIDTH)]

@@ -7,14 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from vlbench.asking.pair_scores import other_images
 from vlbench.engine import Engine
 from vlbench.metrics.corpus import CORPORA
 from vlbench.metrics.evaluated import PREFIX
 from vlbench.metrics.intervals import Ends, Floats, fraction_ends, log_ends, plain_ends
-from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.items import (
+    Answers,
+    Examples,
+    Items,
+    Measured,
+    Options,
+    outcome_of,
+    trials,
+)
 from vlbench.metrics.language_model import TextScorer
+from vlbench.metrics.ranking import without_answer
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.captioning.caption_sets import Subjects
 from vlbench.probes.captioning.caption_statistics import (
     FRACTIONS,
@@ -25,7 +36,6 @@ from vlbench.probes.captioning.caption_statistics import (
     formula_of,
     metric_statistics,
     over_seeds,
-    share,
     value_alone,
 )
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, KINDS, MATCH, REFERENCE
@@ -93,7 +103,7 @@ def _with_examples(
     """Return a score with its examples if it is a mean over all images."""
     mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
     if mean and statistics[..., 1].all():
-        return Measured(score, examples, drop_trials(statistics[..., 0]), said)
+        return Measured(score, examples, trials(statistics[..., 0]), said)
     return Measured(score)
 
 
@@ -111,14 +121,10 @@ def measured_share(
     metric: str, at: At, credit: Floats, examples: Examples, **more: Any
 ) -> Measured:
     """Return the mean of [seeds, N] credits; a single seed has no trials."""
-    value = share(credit)
-    score = Score(metric=metric, at=dict(at), n=credit.shape[1], **more, **value.score())
-    return Measured(score, examples, drop_trials(credit))
-
-
-def drop_trials(values: Any) -> Any:
-    """Return [N] of a single seed, else [seeds, N]."""
-    return values[0] if len(values) == 1 else values
+    choice, options = without_answer(torch.from_numpy(trials(credit))), Options((), (), None)
+    return measure_items(
+        Items(metric, choice, examples, options, at=dict(at), random="seeds", **more)
+    )
 
 
 def _is_mean(name: str) -> bool:

@@ -28,7 +28,6 @@ from vlbench.metrics.intervals import (
     Floats,
     Formula,
     estimate_of_sums,
-    mean_of_seeds,
     plain_ends,
     ratio,
 )
@@ -66,11 +65,6 @@ class OverSeeds(NamedTuple):
     def score(self) -> dict[str, Any]:
         """Return the fields of a Score; a single seed has no draws."""
         return self.estimate._asdict() | {"draws": self.draws if len(self.draws) > 1 else []}
-
-
-def share(credit: Floats) -> OverSeeds:
-    """Return the mean of [seeds, N] credits in [0, 1] of images; Wilson's interval for one seed."""
-    return OverSeeds(mean_of_seeds(credit), credit.mean(1).tolist())
 
 
 def with_ones(values: ArrayLike) -> Floats:

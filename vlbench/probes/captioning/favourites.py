@@ -47,6 +47,7 @@ from vlbench.metrics.captions import CAPTION_METRICS
 from vlbench.metrics.intervals import Floats, clustered_fraction
 from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
 from vlbench.metrics.language_model import TextScorer
+from vlbench.metrics.ranking import Choice
 from vlbench.probes.captioning.caption_scores import (
     ByKind,
     Sets,
@@ -83,9 +84,9 @@ from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH
 from vlbench.probes.captioning.matching import (
     WIN_RATE,
-    Preference,
     collapse_part,
     convergence,
+    count_ties,
     matching_part,
     measured_preference,
     preference,
@@ -194,7 +195,7 @@ class Scored(NamedTuple):
     scores: Mapping[str, Floats]
 
     @property
-    def preferred(self) -> Preference:
+    def preferred(self) -> Choice:
         """How often favourites outscore captions before the reward."""
         first, second = (self.scores[kind] for kind in (FAVOURITES, BEFORE))
         return preference(first, second, log_odds=is_log_odds(self.kind))
@@ -307,7 +308,7 @@ def _part(one: Scored, examples: Examples, texts: Mapping[str, Answers]) -> Outc
         tied_share(WIN_RATE, one.at, preferred, examples),
         *caption_scores(means, {MATCH: published_kind(one.kind)}, examples, one.at, texts=texts),
     ]
-    counts = preferred.counts if one.is_own else {}
+    counts = count_ties(preferred) if one.is_own else {}
     notes = [f"{WIN_RATE} {one.name}: the model's own score, which rewarded its favourites"]
     notes = notes if one.is_own else []
     return outcome_of(measured, counts, notes + tie_notes(WIN_RATE, one.at, preferred))

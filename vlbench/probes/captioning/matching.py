@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from vlbench.asking.pair_scores import PairScorer, other_images, published_kind
+from vlbench.metrics.gains import gain
 from vlbench.metrics.intervals import Floats, ratio
-from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.items import Examples, Items, Measured, Options, outcome_of, trials
 from vlbench.metrics.language_model import TextScorer
-from vlbench.metrics.ranking import choose
+from vlbench.metrics.ranking import Choice, choose
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.captioning.caption_scores import (
     DESCRIBES,
     ByKind,
     caption_scores,
-    drop_trials,
     gains,
     measured_share,
 )
 from vlbench.probes.captioning.caption_sets import Kinds, Subjects, match_scores, published_scores
 from vlbench.probes.captioning.caption_statistics import over_seeds, with_ones
 from vlbench.probes.captioning.kinds import BEFORE, FAVOURITES, MATCH, REFERENCE
-from vlbench.probes.captioning.pairwise import TIED, gain_score
+from vlbench.probes.captioning.pairwise import TIED
 from vlbench.results import RANGES, At, Outcome, Score, gain_range
 
 # The floor of matching scores: first references of other test images.
@@ -39,56 +38,35 @@ WIN_RATE = "win_rate_vs_cross_entropy"
 COLLAPSED = 10
 
 
-class Preference(NamedTuple):
-    """The preference for the first of two kinds: credit 1, 1/2 or 0 per image, [seeds, N].
+def preference(first: Floats, second: Floats, *, log_odds: bool = False) -> Choice:
+    """Return the choices [seeds, N] between scores, each [seeds, N], or [1, N] for all seeds.
 
-    `chosen` is 0 for the first, 1 for the second, and -1 if both are tied.
-    """
-
-    credit: Floats
-    chosen: NDArray[np.int64]
-
-    @property
-    def mean(self) -> float:
-        """How often the first is preferred."""
-        return float(self.credit.mean())
-
-    @property
-    def ties(self) -> int:
-        """How many choices are tied."""
-        return int((self.chosen < 0).sum())
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The numbers of tied choices and of all choices."""
-        return {"ties": self.ties, "choices": self.chosen.size}
-
-
-def preference(first: Floats, second: Floats, *, log_odds: bool = False) -> Preference:
-    """Return the preference between scores, each [seeds, N], or [1, N] if no seed changes them.
-
-    Scores are tied as in `vlbench.metrics.ranking.choose`. Raises ValueError for a score that is
-    not finite.
+    The first is right; credit is 1, 1/2 or 0. Scores are tied as in
+    `vlbench.metrics.ranking.choose`. Raises ValueError for a score that is not finite.
     """
     pairs = np.stack(np.broadcast_arrays(first, second), -1)
     flat = torch.from_numpy(pairs.reshape(-1, 2))
     choice = choose(flat, torch.zeros(len(flat), dtype=torch.int64), log_odds=log_odds)
-    shape = pairs.shape[:-1]
-    return Preference(choice.credit.numpy().reshape(shape), choice.chosen.numpy().reshape(shape))
+    return Choice(*(part.reshape(pairs.shape[:-1]) for part in choice))
+
+
+def count_ties(preferred: Choice) -> dict[str, int]:
+    """Return the numbers of tied choices and of all choices."""
+    return {"ties": int(preferred.tied.sum()), "choices": preferred.tied.numel()}
 
 
 def measured_preference(
     metric: str,
     at: At,
-    preference: Preference,
+    preferred: Choice,
     examples: Examples,
     names: Sequence[str],
-    **more: Any,
+    floors: Mapping[str, Choice] = {},
 ) -> Measured:
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
-    right = np.zeros(len(examples.ids), np.int64)
-    measured = measured_share(metric, at, preference.credit, examples, chance=0.5, **more)
-    return measured._replace(answers=Answers(list(names), drop_trials(preference.chosen), right))
+    own = Choice(*map(trials, preferred))
+    options = Options(names, np.zeros(len(examples.ids), np.int64), 0.5)
+    return measure_items(Items(metric, own, examples, options, floors, at, random="seeds"))
 
 
 def matching_part(
@@ -127,7 +105,7 @@ def matching_part(
     notes += tie_notes(PREFERS, {}, preferred)
     collapsed = collapse_part(subjects)
     notes += collapsed.notes
-    return outcome_of(measured, {**preferred.counts, **collapsed.counts}, notes), printed
+    return outcome_of(measured, {**count_ties(preferred), **collapsed.counts}, notes), printed
 
 
 def _preferences(
@@ -148,11 +126,11 @@ def _preferences(
     }
     own, another = (_prefer_reference(one, scorer.log_odds) for one in (scores, of_another))
     alone = _prefer_reference(by_text, log_odds=True)
-    floors = {"another_image": another.mean, "text_only": alone.mean}
+    floors = {"another_image": another, "text_only": alone}
     won = preference(scores[FAVOURITES], scores[BEFORE], log_odds=scorer.log_odds)
     return [
-        measured_preference(PREFERS, at, own, examples, (REFERENCE, FAVOURITES), floors=floors),
-        measured_gain(PREFERS, at, own, another, examples),
+        measured_preference(PREFERS, at, own, examples, (REFERENCE, FAVOURITES), floors),
+        gain(f"{PREFERS}_gain_from_image", own.credit, another.credit, examples, at),
         measured_preference(WIN_RATE, at, won, examples, (FAVOURITES, BEFORE)),
         Measured(_count_distinct(subjects.favourites, at)),
     ]
@@ -187,7 +165,7 @@ def convergence(scorer: PairScorer, subjects: Subjects, last: Floats) -> tuple[M
     limits = gain_range(RANGES.get(unit, (None, None)))
     name, n = f"late_{MATCH}_gain", len(rows)
     score = Score(name, n=n, unit=unit, chance=0.0, range=limits, **value.score())
-    measured = Measured(score, subjects.examples, drop_trials(last - earlier))
+    measured = Measured(score, subjects.examples, trials(last - earlier))
     note = (
         f"SCST had not converged: over its last epochs the matching score of test images still "
         f"rose by {score.value:.3g} ({name})"
@@ -209,33 +187,23 @@ def collapse_part(subjects: Subjects) -> Outcome:
     return Outcome([], counts=counts, notes=[note] if collapsed else [])
 
 
-def measured_gain(
-    metric: str, at: At, own: Preference, another: Preference, examples: Examples
-) -> Measured:
-    """Return the preference minus the preference with another image, paired by image."""
-    difference = own.credit - another.credit
-    value = over_seeds(with_ones(difference), ratio)
-    assert value
-    score = gain_score(metric, at, difference.shape[1], **value.score())
-    return Measured(score, examples, drop_trials(difference))
-
-
-def tied_share(metric: str, at: At, preference: Preference, examples: Examples) -> Measured:
+def tied_share(metric: str, at: At, preferred: Choice, examples: Examples) -> Measured:
     """Return how often choices are tied."""
-    tied = (preference.chosen < 0).astype(np.float64)
+    tied = preferred.tied.double().numpy()
     more = {"higher_is_better": False, "no_chance": TIED}
     return measured_share(f"{metric}_tied", at, tied, examples, **more)
 
 
-def tie_notes(metric: str, at: At, found: Preference) -> list[str]:
+def tie_notes(metric: str, at: At, preferred: Choice) -> list[str]:
     """Return a note if any choice is tied."""
     share_name = " ".join([metric, *map(str, at.values())])
+    ties, choices = count_ties(preferred).values()
     note = (
-        f"{share_name}: the scores are tied in {found.ties} of {found.chosen.size} choices "
+        f"{share_name}: the scores are tied in {ties} of {choices} choices "
         "(within 1e-6); tied choices share the credit"
     )
-    return [note] if found.ties else []
+    return [note] if ties else []
 
 
-def _prefer_reference(scores: Mapping[str, Floats], log_odds: bool) -> Preference:
+def _prefer_reference(scores: Mapping[str, Floats], log_odds: bool) -> Choice:
     return preference(scores[REFERENCE], scores[FAVOURITES], log_odds=log_odds)

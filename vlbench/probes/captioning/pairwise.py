@@ -20,11 +20,13 @@ from torch import Tensor
 
 from vlbench.asking.pair_scores import PairScorer, as_published, other_images
 from vlbench.capabilities import is_log_odds
-from vlbench.metrics.intervals import Floats, clustered_fraction, clustered_ratio, wilson
-from vlbench.metrics.items import Answers, Examples, Measured, outcome_of
+from vlbench.metrics.gains import gain
+from vlbench.metrics.intervals import clustered_ratio
+from vlbench.metrics.items import Examples, Items, Measured, Options, outcome_of
 from vlbench.metrics.language_model import TextScorer
-from vlbench.metrics.ranking import Choice, choose_any, join_choices
-from vlbench.results import RANGES, At, Outcome, Score, gain_range
+from vlbench.metrics.ranking import Choice, choose_any, join_choices, without_answer
+from vlbench.metrics.scores import measure_items
+from vlbench.results import At, Outcome, Score
 
 # Why the frequency of ties has no chance level.
 TIED = "how often no choice is made; the more often, the less the fraction beside it means"
@@ -78,23 +80,29 @@ class Contest(NamedTuple):
                 (self.text_only, True),
             )
         )
-        floors = {"another_image": another.credit, "text_only": alone.credit}
-        chance = torch.cat([self._chance(contest) for contest in share.contests]).mean()
+        chance = torch.cat([self._chance(contest) for contest in share.contests])
+        right = np.repeat([self.place(first) for first, *_ in share.contests], len(self.texts))
+        items = Items(
+            share.metric,
+            own,
+            self._examples(share),
+            Options(self.names, right, chance.numpy()),
+            {"another_image": another, "text_only": alone},
+            share.at,
+        )
+        tied = items._replace(
+            metric=f"{share.metric}_tied",
+            choice=without_answer(own.tied.double()),
+            options=Options((), (), None),
+            floors={},
+            higher_is_better=False,
+            no_chance=TIED,
+        )
+        name = f"{share.metric}_gain_from_image"
         return [
-            self._fraction(
-                share,
-                own.credit,
-                self._answers(share, own),
-                chance=float(chance),
-                floors={name: float(credit.mean()) for name, credit in floors.items()},
-            ),
-            self._gain(share, own.credit - another.credit),
-            self._fraction(
-                share._replace(metric=f"{share.metric}_tied"),
-                own.tied.double(),
-                higher_is_better=False,
-                no_chance=TIED,
-            ),
+            measure_items(items),
+            gain(name, own.credit, another.credit, items.examples, share.at),
+            measure_items(tied),
         ]
 
     def mean(self, metric: str, at: At, values: Tensor, **more: Any) -> Measured:
@@ -121,11 +129,13 @@ class Contest(NamedTuple):
         return pa.table(columns)
 
     def _choose(self, scores: Tensor, contest: Sequence[str], log_odds: bool) -> Choice:
-        """Return the choices of a contest; equal texts share a candidate and its credit."""
+        """Return the texts chosen in a contest; equal texts share a candidate and its credit."""
         candidates, same = self._distinct(contest)
-        own = scores[:, self._places(contest)]
+        places = torch.tensor(self._places(contest))
+        own = scores[:, places]
         choice = choose_any(own, candidates & same, candidates=candidates, log_odds=log_odds)
-        return choice._replace(credit=choice.credit / same.sum(1))
+        chosen = places[choice.chosen.clamp(min=0)].masked_fill(choice.chosen < 0, -1)
+        return choice._replace(credit=choice.credit / same.sum(1), chosen=chosen)
 
     def _chance(self, contest: Sequence[str]) -> Tensor:
         """Return the credit of a choice at random, float64 [N]."""
@@ -141,51 +151,9 @@ class Contest(NamedTuple):
     def _places(self, contest: Sequence[str]) -> list[int]:
         return [self.place(name) for name in contest]
 
-    def _answers(self, share: Share, choice: Choice) -> Answers:
-        """Return the chosen text of each contest."""
-        chosen = choice.chosen.view(len(share.contests), -1).tolist()
-        pairs = [
-            (self.place(contest[one]) if one >= 0 else -1, self.place(contest[0]))
-            for contest, found in zip(share.contests, chosen, strict=True)
-            for one in found
-        ]
-        given, right = zip(*pairs, strict=True)
-        return Answers(self.names, given, right)
-
-    def _fraction(
-        self, share: Share, credit: Tensor, answers: Answers | None = None, **more: Any
-    ) -> Measured:
-        hits, images = credit.numpy(), self._examples(share)
-        estimate = wilson(float(hits.sum()), len(hits))
-        if len(share.contests) > 1:
-            by_image = self._by_image(credit).sum(0)
-            counts = np.full(len(by_image), len(share.contests))
-            estimate = clustered_fraction(by_image, counts)
-        score = Score(share.metric, at=share.at, n=len(hits), **more, **estimate._asdict())
-        return Measured(score, images, hits, answers)
-
-    def _gain(self, share: Share, difference: Tensor) -> Measured:
-        """Return the gain of a share from differences of credit, which are paired by image."""
-        by_image = self._by_image(difference).sum(0)
-        estimate = clustered_ratio(by_image, np.full(len(by_image), len(share.contests)))
-        score = gain_score(share.metric, share.at, len(difference), **estimate._asdict())
-        return Measured(score, self._examples(share), difference.numpy())
-
-    def _by_image(self, credit: Tensor) -> Floats:
-        """Return credits [contests, N] of each contest and image."""
-        by_image: Floats = credit.numpy().reshape(-1, len(self.texts))
-        return by_image
-
     def _examples(self, share: Share) -> Examples:
         names = [contest[-1] for contest in share.contests]
         return self.images if len(names) == 1 else _repeat_images(self.images, names)
-
-
-def gain_score(metric: str, at: At, n: int, **estimate: Any) -> Score:
-    """Return the score of a share's gain from the right image over another image."""
-    limits = gain_range(RANGES["fraction"])
-    name = f"{metric}_gain_from_image"
-    return Score(metric=name, at=dict(at), n=n, chance=0.0, range=limits, **estimate)
 
 
 def compare_texts(

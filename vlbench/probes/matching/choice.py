@@ -129,7 +129,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     counts |= {"omitted": len(data.splits["test"]) - len(whole)} if omitted else {}
     counts |= count_truncated(model, candidates.texts)
     judged, is_asked = candidates.judged, way not in BY_SCORES
-    counts |= {"unparsed": judged.unparsed} if judged and way != "likelihood" else {}
+    counts |= {"unparsed": judged.unparsed} if judged and judged.labelled else {}
     more = [gained for one in asks for gained in gains(one)] if is_asked else []
     same = candidates.same_words
     read = Read(judged, candidates.rules)

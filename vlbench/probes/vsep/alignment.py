@@ -10,10 +10,9 @@ other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, permutations
+from itertools import permutations
 from typing import Annotated, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,15 +22,8 @@ from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.engine.training import each_seed
 from vlbench.errors import CannotDo, TooFewRows, counted
-from vlbench.metrics.intervals import (
-    Estimate,
-    clustered_fraction,
-    estimate_of_sums,
-    fraction_ends,
-    ratio,
-)
-from vlbench.metrics.items import Answers, Examples, Measured, trials
-from vlbench.metrics.ranking import TIED, Choice, choose
+from vlbench.metrics.items import Examples, Items, Options, trials
+from vlbench.metrics.ranking import TIED, Choice, choose, without_answer
 from vlbench.probes.vsep.named_objects import (
     NamedObjects,
     NameVectors,
@@ -40,7 +32,6 @@ from vlbench.probes.vsep.named_objects import (
     name_vectors,
 )
 from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
-from vlbench.results import Score
 
 # Images compared at a time.
 BLOCK = 1 << 12
@@ -191,7 +182,7 @@ def chosen_words(cosines: Tensor) -> Choice:
     return Choice(*(column.view(cosines.shape[:-1]) for column in choice))
 
 
-def assigned_words(cosines: Tensor) -> Tensor:
+def assigned_words(cosines: Tensor) -> Choice:
     """Return the credit [..., n] of the one-to-one assignment with the largest sum of cosines.
 
     If assignments are tied, a region earns the fraction of them that assign it its own word.
@@ -201,42 +192,46 @@ def assigned_words(cosines: Tensor) -> Tensor:
     sums = cosines[..., torch.arange(n), orders].sum(-1)
     best = (sums >= sums.amax(-1, keepdim=True) - TIED * n).double()
     right = (orders == torch.arange(n)).double()
-    return best @ right / best.sum(-1, keepdim=True)
+    return without_answer(best @ right / best.sum(-1, keepdim=True))
 
 
-def region_score(metric: str, credit: Tensor, floors: Mapping[str, float]) -> Score:
-    """Return the score of credits [T, I, n] of regions in images of n objects, of T networks."""
-    n = credit.shape[-1]
-    return Score(
-        metric=metric,
-        at={"objects": n},
-        n=credit[0].numel(),
-        chance=1 / n,
-        floors=floors,
-        draws=of_networks(credit),
-        **mean_credit(credit, torch.ones_like(credit[0]).bool())._asdict(),
+def region_items(
+    metric: str,
+    objects: Objects,
+    choice: Choice,
+    floors: Mapping[str, Choice] = {},
+    *,
+    has_words: bool = True,
+) -> Items:
+    """Return the choices [T, I, n] of words for regions, by T networks for I images.
+
+    `chosen` is the number of a word in its image. If not `has_words`, no word is chosen.
+    """
+    n = choice.credit.shape[-1]
+    listed = zip(objects.images, objects.named, strict=True)
+    regions = [(*image, name) for image, names in listed for name in names]
+    words = sorted({name.word for *_, name in regions})
+    own = torch.tensor([words.index(name.word) for *_, name in regions])
+    flat = _flat(choice)
+    of_image = torch.arange(len(own)) // n * n
+    chosen = own[of_image + flat.chosen.clamp(min=0)].masked_fill(flat.chosen < 0, -1)
+    return Items(
+        metric,
+        flat._replace(chosen=chosen),
+        Examples(
+            [f"{id_}/{name.category}" for id_, _, name in regions],
+            [digest for _, digest, _ in regions],
+            [id_ for id_, *_ in regions],
+        ),
+        Options(words if has_words else (), own, 1 / n),
+        {name: _flat(one) for name, one in floors.items()},
+        {"objects": n},
+        random="seeds",
     )
 
 
-def mean_credit(credit: Tensor, kept: Tensor) -> Estimate:
-    """Return the mean credit [T, I, n], over images and seeds, of regions `kept`, bool [I, n]."""
-    images = kept.any(1)
-    hits = (credit * kept).sum(-1)[:, images]
-    return fraction_of_regions(hits, kept.sum(1)[images].expand_as(hits))
-
-
-def fraction_of_regions(hits: Tensor, counts: Tensor) -> Estimate:
-    """Return sum(hits) / sum(counts) of regions, [T, I] by network and image."""
-    sums = np.stack([hits.mean(0), counts.double().mean(0)], 1)
-    if min(hits.shape) == 1:
-        return clustered_fraction(*sums.T)
-    by_seed = (hits.sum(1) / counts.sum(1)).tolist()
-    return estimate_of_sums(sums, ratio, by_seed=by_seed, ends=fraction_ends)
-
-
-def of_networks(credit: Tensor) -> list[float]:
-    """Return the mean credit under each of several networks, [T, ...]; empty for one network."""
-    return credit.flatten(1).mean(1).tolist() if len(credit) > 1 else []
+def _flat(choice: Choice) -> Choice:
+    return Choice(*(trials(part.flatten(1)) for part in choice))
 
 
 def _require_vectors(chosen: Sequence[Sequence[NamedObjects]]) -> None:
@@ -255,34 +250,3 @@ def _stack(n: int, images: Sequence[NamedObjects]) -> Objects:
     regions = torch.stack([image.regions for image in images])
     named, forms = [image.named for image in images], [image.forms for image in images]
     return Objects(regions, torch.stack(words), named, forms, [image.image for image in images])
-
-
-def measured_regions(
-    score: Score,
-    objects: Objects,
-    credit: Tensor,
-    *,
-    chosen: Tensor | None = None,
-    kept: Tensor | None = None,
-) -> Measured:
-    """Return a score with its regions as items: all, or only `kept`, bool [I, n].
-
-    `credit` is [T, I, n], as is `chosen`, the number of the chosen word in its image, -1 for none.
-    """
-    mask = (torch.ones_like(credit[0], dtype=torch.bool) if kept is None else kept).flatten()
-    n, named = credit.shape[-1], list(chain(*objects.named))
-    places = mask.nonzero().flatten().tolist()
-    images = [objects.images[place // n] for place in places]
-    examples = Examples(
-        [f"{id_}/{named[i].category}" for (id_, _), i in zip(images, places, strict=True)],
-        [digest for _, digest in images],
-        [id_ for id_, _ in images],
-    )
-    answers = None
-    if chosen is not None:
-        words = sorted({name.word for name in named})
-        own = torch.tensor([words.index(name.word) for name in named])
-        first, places_said = torch.arange(len(named)) // n * n, chosen.flatten(1)
-        predicted = own[first + places_said.clamp(min=0)].masked_fill(places_said < 0, -1)
-        answers = Answers(words, trials(predicted[:, mask]), own[mask])
-    return Measured(score, examples, trials(credit.flatten(1)[:, mask]), answers)

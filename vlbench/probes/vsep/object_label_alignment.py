@@ -29,9 +29,8 @@ from vlbench.data.records import Data
 from vlbench.engine import Engine
 from vlbench.engine.layers import TOKENS
 from vlbench.engine.training import ONE_TRAINING
-from vlbench.metrics.intervals import estimate_of_sums, ratio
-from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.ranking import Choice
+from vlbench.metrics.items import Items
+from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.probes.by_layer import Trials, layered
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
@@ -43,15 +42,13 @@ from vlbench.probes.vsep.alignment import (
     chosen_words,
     complete,
     gather,
-    measured_regions,
-    of_networks,
-    region_score,
+    region_items,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
-from vlbench.results import Outcome, Positive, Score
+from vlbench.results import Outcome, Positive
 
 
 def choose_on_train(data: Data, options: Mapping[str, Any]) -> Trials:
@@ -136,7 +133,7 @@ def object_label_alignment_regions(  # noqa: PLR0913 - the YAML fills all but th
         blind = gather(ObjectEncoders(words, floor, boxes), data, engine, objects, splits)
         nets = train_on(blind.train, engine, training)
         name = engine.name_of(floor).replace("-", "_")
-        floors = {n: {name: float(_choose(nets, o).credit.mean())} for n, o in blind.tests.items()}
+        floors = {n: {name: _choose(nets, o)} for n, o in blind.tests.items()}
     return _align(encoders, sets, engine, training, floors)
 
 
@@ -145,73 +142,49 @@ def _align(
     sets: ObjectSets,
     engine: Engine,
     training: VsepTraining,
-    floors: Mapping[int, Mapping[str, float]] = {},
+    floors: Mapping[int, Mapping[str, Choice]] = {},
     *,
     selectivity: bool = False,
 ) -> Outcome:
     nets = train_on(sets.train, engine, training)
     unnormed = train_on(sets.train, engine, training, layer_normed=False)
     shuffled = train_on(sets.train, engine, training, shuffled=True)
-    measured: list[Measured] = []
-    counts = {"ties": 0, "choices": 0, "oov_template_images": 0}
+    metrics: list[Items] = []
+    left_out = 0
     for n, objects in sets.tests.items():
         cosines = similarities(nets, objects)
-        choice = chosen_words(cosines)
-        no_words = float(_choose(shuffled, objects).credit.mean())
-        assigned = assigned_words(cosines)
-        measured += [
-            _measure(
-                "accuracy", objects, choice, {"shuffled_words": no_words, **floors.get(n, {})}
-            ),
-            measured_regions(region_score("accuracy_hungarian", assigned, {}), objects, assigned),
-            _measure("accuracy_no_layer_norm", objects, _choose(unnormed, objects)),
-        ]
+        choice, assigned = chosen_words(cosines), assigned_words(cosines)
+        blind = {"shuffled_words": _choose(shuffled, objects), **floors.get(n, {})}
         prompts = [[sets.names.prompted[name.word] for name in row] for row in objects.named]
         rows = complete(prompts)
-        counts["oov_template_images"] += len(objects.named) - len(rows)
+        left_out += len(objects.named) - len(rows)
         prompted, kept = _choose(nets, objects.with_words(prompts)), objects.select(rows)
-        measured.append(_measure("accuracy_template", kept, prompted))
         lost = choice.credit[:, rows] - prompted.credit
-        measured.append(_difference("template_drop", kept, lost, higher_is_better=False))
-        counts["ties"] += int(choice.tied.sum())
-        counts["choices"] += choice.tied.numel()
+        metrics += [
+            region_items("accuracy", objects, choice, blind),
+            region_items("accuracy_hungarian", objects, assigned, has_words=False),
+            region_items("accuracy_no_layer_norm", objects, _choose(unnormed, objects)),
+            region_items("accuracy_template", kept, prompted),
+            _difference("template_drop", kept, lost)._replace(higher_is_better=False),
+        ]
     if selectivity:
         control = _with_words_of_others(sets, training.seed)
         trained = train_on(control.train, engine, training)
         for n, objects in sets.tests.items():
             gain = _choose(nets, objects).credit - _choose(trained, control.tests[n]).credit
-            measured.append(_difference("selectivity", objects, gain))
+            metrics.append(_difference("selectivity", objects, gain))
     if sets.names.static:
-        measured += _caption_forms(sets, engine, training)
+        metrics += _caption_forms(sets, engine, training)
+    counts = sets.counts | {"oov_template_images": left_out}
     notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
-    return outcome_of(measured, sets.counts | counts, notes)
+    return Outcome(metrics=metrics, counts=counts, notes=notes)
 
 
-def _measure(
-    metric: str, objects: Objects, choice: Choice, floors: Mapping[str, float] = {}
-) -> Measured:
-    """Return the mean credit of choices [T, I, n], with the regions and the chosen words."""
-    score = region_score(metric, choice.credit, floors)
-    return measured_regions(score, objects, choice.credit, chosen=choice.chosen)
-
-
-def _difference(
-    metric: str, objects: Objects, paired: Tensor, *, higher_is_better: bool = True
-) -> Measured:
-    """Return the mean of paired differences of credits [T, I, n], which may be negative."""
-    _, images, n = paired.shape
-    sums = np.stack([paired.mean(0).sum(1), np.full(images, n)], 1)
-    score = Score(
-        metric=metric,
-        at={"objects": n},
-        n=images,
-        chance=0.0,
-        higher_is_better=higher_is_better,
-        range=(-1.0, 1.0),
-        draws=of_networks(paired),
-        **estimate_of_sums(sums, ratio, by_seed=of_networks(paired))._asdict(),
-    )
-    return measured_regions(score, objects, paired)
+def _difference(metric: str, objects: Objects, paired: Tensor) -> Items:
+    """Return paired differences of credits [T, I, n], which may be negative."""
+    items = region_items(metric, objects, without_answer(paired), has_words=False)
+    options = items.options._replace(chance=0.0)
+    return items._replace(options=options, range=(-1.0, 1.0), n=len(objects.images))
 
 
 def _with_words_of_others(sets: ObjectSets, seed: int) -> ObjectSets:
@@ -249,11 +222,11 @@ def _choose(nets: Sequence[TrainedVsep], objects: Objects) -> Choice:
     return chosen_words(similarities(nets, objects))
 
 
-def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Measured]:
+def _caption_forms(sets: ObjectSets, engine: Engine, training: VsepTraining) -> list[Items]:
     """Return the credit with words as captions write them, over images whose words have a form."""
     tests = [objects for objects in sets.tests.values() if complete(objects.forms)]
     if not complete(sets.train.forms):
         return []
     nets = train_on(sets.train.with_words(sets.train.forms), engine, training)
     as_captions = [objects.with_words(objects.forms) for objects in tests]
-    return [_measure("accuracy_caption_form", one, _choose(nets, one)) for one in as_captions]
+    return [region_items("accuracy_caption_form", one, _choose(nets, one)) for one in as_captions]

@@ -30,9 +30,9 @@ from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, counted
-from vlbench.metrics.intervals import mean_of_trials
-from vlbench.metrics.items import DIGITS, Examples, Measured, outcome_of
-from vlbench.metrics.ranking import credit_among
+from vlbench.metrics.items import DIGITS, Examples, Items, Options, outcome_of
+from vlbench.metrics.ranking import credit_among, without_answer
+from vlbench.metrics.scores import measure_items
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -43,7 +43,7 @@ from vlbench.probes.vsep.alignment import (
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
-from vlbench.results import Outcome, Positive, Score
+from vlbench.results import Outcome, Positive
 
 # The number of objects of a test image.
 OBJECTS = 2
@@ -143,9 +143,17 @@ def _retrieve(
     ids = [_pool(named[int(rows[0])], pools.within) for rows in drawn[0]]
     digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in ids]
     examples = Examples(ids, digests)
-    measured = [
-        Measured(_score(k, credit[i], floor[i], sizes), examples, credit[i])
-        for i, k in enumerate(pools.k)
+    metrics = [
+        Items(
+            "recall",
+            without_answer(torch.from_numpy(own)),
+            examples,
+            Options((), (), np.minimum(k, sizes) / sizes),
+            {"shuffled_words": float(blind.mean())},
+            {"k": k},
+            random="trials",
+        )
+        for k, own, blind in zip(pools.k, credit, floor, strict=True)
     ]
     counts = {
         "categories": len(sizes),
@@ -153,7 +161,7 @@ def _retrieve(
         "smallest_pool": min(sizes),
     }
     notes = [encoders.note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
-    return outcome_of(measured, sets.counts | counts, notes)
+    return outcome_of([*map(measure_items, metrics)], sets.counts | counts, notes)
 
 
 def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
@@ -204,17 +212,3 @@ def _retrieve_by(
         cosines, own = words[rows] @ regions[rows].T, torch.arange(len(rows))
         recalls[:, i, j] = credit_among(cosines, own, firsts).mean(1).numpy()
     return recalls
-
-
-def _score(
-    k: int, credit: NDArray[np.float64], floor: NDArray[np.float64], sizes: Sequence[int]
-) -> Score:
-    return Score(
-        metric="recall",
-        at={"k": k},
-        n=credit.shape[1],
-        chance=float(np.mean([min(k, size) / size for size in sizes])),
-        floors={"shuffled_words": float(floor.mean())},
-        draws=credit.mean(1).tolist(),
-        **mean_of_trials(credit)._asdict(),
-    )

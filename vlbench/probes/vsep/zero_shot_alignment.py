@@ -26,8 +26,9 @@ from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, require_known
-from vlbench.metrics.items import Measured, outcome_of
-from vlbench.metrics.ranking import Choice
+from vlbench.metrics.intervals import fraction_over_seeds
+from vlbench.metrics.items import Items, Measured, outcome_of
+from vlbench.metrics.scores import measure_items, subset
 from vlbench.probes.vsep.alignment import (
     TRAIN_AND_TEST,
     Objects,
@@ -35,16 +36,13 @@ from vlbench.probes.vsep.alignment import (
     SplitRows,
     Splits,
     chosen_words,
-    fraction_of_regions,
     gather,
-    mean_credit,
-    measured_regions,
-    of_networks,
+    region_items,
     similarities,
     train_on,
 )
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
-from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining
+from vlbench.probes.vsep.network import PAPER_TRAINING, VsepTraining
 from vlbench.results import Outcome, Positive, Score
 
 
@@ -134,54 +132,47 @@ class HeldOut(NamedTuple):
     most: float = math.inf
 
 
-class RegionResults(NamedTuple):
-    """The choices of regions, [T, I, n], which regions are unseen, bool [I, n], and the floor."""
+class Errors(NamedTuple):
+    """How wrong the labels of regions are, [T, I, n], and which regions are unseen, bool [I, n]."""
 
-    objects: Objects
-    choice: Choice
+    wrong: Tensor
     unseen: Tensor
-    floor: Tensor
-
-    @property
-    def credit(self) -> Tensor:
-        """The credit of each region under each network, float64 [T, I, n]."""
-        return self.choice.credit
-
-    def parts(self) -> dict[str, Tensor]:
-        """Return the regions, bool [I, n], of each accuracy that has any regions."""
-        every = torch.ones_like(self.unseen)
-        masks = {"accuracy": every, "accuracy_unseen": self.unseen, "accuracy_seen": ~self.unseen}
-        return {metric: mask for metric, mask in masks.items() if mask.any()}
-
-    def measured(self, score: Score, mask: Tensor) -> Measured:
-        """Return a score with its regions `mask`, bool [I, n], as items."""
-        chosen = self.choice.chosen
-        return measured_regions(score, self.objects, self.credit, chosen=chosen, kept=mask)
 
 
 def _align(
     sets: ObjectSets, held_out: HeldOut, engine: Engine, training: VsepTraining, note: str
 ) -> Outcome:
     train = _without(sets, held_out)
-    nets = [train_on(train, engine, training, shuffled=shuffled) for shuffled in (False, True)]
-    results = {
-        n: _results(nets, _with(objects, held_out), held_out.categories)
-        for n, objects in sets.tests.items()
-    }
-    measured: list[Measured] = []
-    for n, found in results.items():
-        measured += _accuracies(found)
-        measured += _exclusivity([found], n)
-    measured += _exclusivity(list(results.values()), "all")
-    images = {f"images_{n}": len(found.unseen) for n, found in results.items()}
+    nets, blind = (
+        train_on(train, engine, training, shuffled=shuffled) for shuffled in (False, True)
+    )
+    tests = {n: _with(objects, held_out) for n, objects in sets.tests.items()}
+    metrics: list[Items] = []
+    errors: dict[int, Errors] = {}
+    for n, objects in tests.items():
+        choice, floor = (chosen_words(similarities(one, objects)) for one in (nets, blind))
+        unseen = _unseen(objects, held_out.categories)
+        whole = region_items("accuracy", objects, choice, {"shuffled_words": floor})
+        metrics.append(whole)
+        for metric, mask in (("accuracy_unseen", unseen), ("accuracy_seen", ~unseen)):
+            if mask.any():
+                places = mask.flatten().nonzero().flatten().tolist()
+                metrics.append(subset(whole, places)._replace(metric=metric))
+        errors[n] = Errors(1 - choice.credit, unseen)
+    scores = [one for n, found in errors.items() for one in _exclusivity([found], n)]
+    scores += _exclusivity(list(errors.values()), "all")
+    images = {f"images_{n}": len(objects.named) for n, objects in tests.items()}
+    ties = [one.choice.tied for one in metrics if one.metric == "accuracy"]
     counts = {
         "images_1": len(train.named),
         "clusters": next(iter(images.values())),
-        "unseen_not_one": sum(int((r.unseen.sum(1) != 1).sum()) for r in results.values()),
-        "ties": sum(int(r.choice.tied.sum()) for r in results.values()),
-        "choices": sum(r.choice.tied.numel() for r in results.values()),
+        "unseen_not_one": sum(int((one.unseen.sum(1) != 1).sum()) for one in errors.values()),
+        "ties": sum(int(one.sum()) for one in ties),
+        "choices": sum(one.numel() for one in ties),
     }
     notes = [note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
+    # Not `Outcome.metrics`: the row's `n` is that of the primary, `accuracy_unseen`.
+    measured = [*map(measure_items, metrics), *map(Measured, scores)]
     return outcome_of(measured, sets.counts | images | counts, notes)
 
 
@@ -215,41 +206,17 @@ def _unseen(objects: Objects, held_out: Sequence[str]) -> Tensor:
     return torch.tensor([[name.category in held_out for name in row] for row in objects.named])
 
 
-def _results(
-    nets: Sequence[Sequence[TrainedVsep]], objects: Objects, held_out: Sequence[str]
-) -> RegionResults:
-    choice, shuffled = (chosen_words(similarities(several, objects)) for several in nets)
-    return RegionResults(objects, choice, _unseen(objects, held_out), shuffled.credit)
-
-
-def _accuracies(results: RegionResults) -> list[Measured]:
-    """Return the accuracy over all regions, unseen regions, and seen regions if there are any."""
-    n, measured = results.unseen.shape[1], []
-    for metric, mask in results.parts().items():
-        score = Score(
-            metric=metric,
-            at={"objects": n},
-            n=int(mask.sum()),
-            chance=1 / n,
-            floors={"shuffled_words": float(results.floor[:, mask].mean())},
-            draws=of_networks(results.credit[:, mask]),
-            **mean_credit(results.credit, mask)._asdict(),
-        )
-        measured.append(results.measured(score, mask))
-    return measured
-
-
-def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[Measured]:
+def _exclusivity(errors: Sequence[Errors], objects: int | str) -> list[Score]:
     """Return the fraction of wrongly labelled regions that are unseen.
 
     Labels of all networks are pooled; empty if a network makes no errors.
     """
-    wrong = torch.cat([(1 - r.credit).sum(-1) for r in results], 1)
+    wrong = torch.cat([one.wrong.sum(-1) for one in errors], 1)
     if not wrong.sum(1).all():
         return []
-    unseen = torch.cat([((1 - r.credit) * r.unseen).sum(-1) for r in results], 1)
+    unseen = torch.cat([(one.wrong * one.unseen).sum(-1) for one in errors], 1)
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
-    guessed = [(1 - 1 / r.unseen.shape[1], r.unseen) for r in results]
+    guessed = [(1 - 1 / one.unseen.shape[1], one.unseen) for one in errors]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
     score = Score(
         metric="mutual_exclusivity",
@@ -257,6 +224,6 @@ def _exclusivity(results: Sequence[RegionResults], objects: int | str) -> list[M
         n=wrong.shape[1],
         chance=chance,
         higher_is_better=False,
-        **fraction_of_regions(unseen, wrong)._asdict(),
+        **fraction_over_seeds(unseen.numpy(), wrong.numpy())._asdict(),
     )
-    return [Measured(score)]
+    return [score]
