@@ -273,7 +273,7 @@ def _read_params(
     if under_test in spec.params:
         raise SpecError(
             f"{where('params', under_test)}: 'params' cannot have '{under_test}': the model under "
-            "test fills it ('under_test')"
+            "test fills it, unless 'under_test' names another parameter"
         )
     with blamed_on(where, "probe"), note_problems(lines, partial(where, "params")):
         filled = (under_test, *PROBE_FILLED)
