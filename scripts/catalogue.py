@@ -129,7 +129,8 @@ def _family(family: str, tasks: Sequence[Task]) -> Iterator[str]:
             own = [task for task in tasks if _name_of(task.probe) == row["name"]]
             bare = row["name"].partition(":")[2]
             yield f"({anchor('probe', bare)})=\n### `{bare}`\n\n{prose(row['docstring'])}\n"
-            yield f"Asks for: `{needs_of(own[0].spec)}`.\n" if own else "No shipped task has it.\n"
+            needs = dict.fromkeys(f"`{needs_of(task.spec)}`" for task in own)
+            yield f"Asks for: {' or '.join(needs)}.\n" if own else "No shipped task has it.\n"
             yield from arguments(row["params"], split_args(row["docstring"])[1])
             yield from (*table(TASK_HEADS, [_task(task.spec) for task in own]), "") if own else ()
 
@@ -268,7 +269,7 @@ def _capabilities(tasks: Sequence[Task]) -> Iterator[str]:
     """Yield the page of capabilities: methods, models that have them, probes that need them."""
     yield "# Capabilities\n\nA model can do what it has the methods for.\n"
     models = list_things("models", [])
-    asked = {_name_of(task.probe).partition(":")[2]: needs_of(task.spec) or "" for task in tasks}
+    asked = [(_name_of(task.probe).partition(":")[2], needs_of(task.spec) or "") for task in tasks]
     for capability in capabilities_in(capabilities):
         name = capability.__name__
         yield f"## {name}\n\n{prose(capability.__doc__)}\n"
@@ -276,7 +277,7 @@ def _capabilities(tasks: Sequence[Task]) -> Iterator[str]:
             said = " ".join(prose(getattr(capability, method).__doc__).split())
             yield f"- `{method}`: {said}"
         able = [row["name"] for row in models if name in (row["capabilities"] or ())]
-        asking = sorted(probe for probe, needs in asked.items() if name in needs)
+        asking = sorted({probe for probe, needs in asked if name in needs})
         yield f"\nModels: {links('model', able)}.\n"
         yield f"Probes that ask for it: {links('probe', asking)}.\n"
 

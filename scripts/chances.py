@@ -164,9 +164,7 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ("retrieval_in_pools", "recall"): Levels(_in_pool),
     ("question_generation", "cider_gain_from_image"): Levels("0"),
     ("object_label_alignment", "accuracy"): Levels(_one_object, ("shuffled_words",)),
-    ("object_label_alignment_regions", "accuracy"): Levels(_one_object, ("shuffled_words",)),
     ("patch_retrieval", "recall"): Levels(_one_patch, ("shuffled_words",)),
-    ("patch_retrieval_regions", "recall"): Levels(_one_patch, ("shuffled_words",)),
     ("zero_shot_alignment", "accuracy_unseen"): Levels(_one_object, ("shuffled_words",)),
     ("zero_shot_alignment_regions", "accuracy_unseen"): Levels(_one_object, ("shuffled_words",)),
 }

@@ -99,8 +99,10 @@ def _rules(catalog: Catalog, own: Schema) -> list[Schema]:
         if spec.group:
             continue
         task = resolve_task(catalog, name, named=True, options=Options())
-        params = record(task.probe, PROBE_FILLED)
-        rules[spec.probe] = _rule({"probe": {"const": spec.probe}}, "params", params, own)
+        params = record(task.probe, (task.under_test, *PROBE_FILLED))
+        under_test = {"const": spec.under_test} if spec.under_test else False
+        when = {"probe": {"const": spec.probe}, "under_test": under_test}
+        rules[f"{spec.probe} {spec.under_test}"] = _rule(when, "params", params, own)
         data = record(task.loader, LOADER_FILLED)
         data["properties"] |= {"loader": {"type": "string"}, "regions": {}}
         named = {"properties": {"loader": {"enum": [*_spellings(spec.data["loader"])]}}}
@@ -122,4 +124,5 @@ def _rule(when: Schema, key: str, arguments: Schema, own: Schema) -> Schema:
     if required:
         whole = {"required": [key], "properties": {key: {"required": required}}}
         then = {"allOf": [then, {"if": own, "then": whole}]}
-    return {"if": {"properties": when, "required": [*when]}, "then": then}
+    named = [name for name, schema in when.items() if schema is not False]
+    return {"if": {"properties": when, "required": named}, "then": then}

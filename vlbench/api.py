@@ -57,8 +57,8 @@ from vlbench.run.item_images import cards_of, data_of, image_at, places_of, ques
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
-from vlbench.run.task import PROBE_FILLED, require_read
-from vlbench.schema import Misfit, hints, read_arguments
+from vlbench.run.task import PROBE_FILLED, model_parameter, require_read
+from vlbench.schema import Misfit, hints, parameters, read_arguments
 from vlbench.threads import single_thread
 
 if TYPE_CHECKING:
@@ -375,7 +375,8 @@ def probe(
         0.6667
     """
     function = _probe(name)
-    if gap := lacking(Vectors, hints(function)["model"]):
+    under_test = model_parameter(function)
+    if gap := lacking(Vectors, hints(function)[under_test]):
         raise CannotDo(f"{name} needs more than features: arrays have no {gap}")
     names = np.array([normal_form(str(one)) for one in labels])
     if test is None:
@@ -394,7 +395,7 @@ def probe(
     data = Data(splits=splits, classes=classes)
     listed = {k: list(v) if type(v) in {tuple, range} else v for k, v in params.items()}
     try:
-        arguments = read_arguments(function, listed, PROBE_FILLED)
+        arguments = read_arguments(function, listed, (under_test, *PROBE_FILLED))
     except Misfit as error:
         raise SpecError(f"{name}: {error}") from error
     with single_thread():
@@ -409,7 +410,7 @@ def _probe(name: str) -> Callable[..., Outcome]:
         raise unknown("probe", name, known)
     module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
     function: Callable[..., Outcome] = getattr(module, name)
-    if "model" not in hints(function):
+    if (*parameters(function),)[1:3] != PROBE_FILLED:
         raise unknown("probe", name, known)
     return function
 

@@ -78,6 +78,8 @@ def unsaid(model, data, engine): ...
             "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
             "Detector | RegionEncoder",
         ),
+        ('object_label_alignment"\nunder_test: "regions', "Detector | RegionEncoder"),
+        ('object_label_alignment"\nunder_test: "boxen', None),
         ("looking:look", "ImageEncoder | Detector"),
         ("looking:unsaid", None),
         ("no.such:probe", None),

@@ -412,7 +412,8 @@ def shipped_digests():
     keys = ("probe", "data", "model", "params", "primary", "compare_across_regions")
     found = {}
     for name, spec in sorted(load_catalog().tasks.items()):
-        text = json.dumps([getattr(spec, key) for key in keys], sort_keys=True)
+        values = [*(getattr(spec, key) for key in keys), *filter(None, [spec.under_test])]
+        text = json.dumps(values, sort_keys=True)
         if not spec.group:
             found[name] = [spec.version, hashlib.sha256(text.encode()).hexdigest()[:16]]
     return found

@@ -72,6 +72,37 @@ def test_a_companion_of_other_arguments_is_not_comparable(source):
     assert found[0] != found[1]
 
 
+SLOTS = """\
+from vlbench.capabilities import ImageEncoder, TextEncoder
+from vlbench.results import Outcome, Score
+
+
+def joined(words: TextEncoder, data, engine, *, images: list[ImageEncoder] | None = None):
+    names = f"{type(words).__name__} {[type(one).__name__ for one in images]}"
+    return Outcome(scores=[Score("names", 1.0, 3, {"of": names})])
+
+
+def joined_images(model: ImageEncoder, data, engine, *, words: TextEncoder):
+    return joined(words, data, engine, images=[model])
+"""
+
+
+def test_the_model_under_test_fills_the_parameter_that_the_task_names(source):
+    write(source / "tasks" / "slots.py", SLOTS)
+    at = "primary: {metric: names, at: {of: \"Words ['MeanColour']\"}}\n"
+    text = f"{PARTNER_TASK.partition('params')[0]}params: {{words: words}}\n{at}"
+    write(source / "tasks" / "twin.yaml", text.replace("partners:count", "slots:joined_images"))
+    named = text.replace("partners:count", "slots:joined")
+    write(source / "tasks" / "named.yaml", f"{named}under_test: images\n")
+    write(source / "tasks" / "child.yaml", "version: 1\nextends: named\n")
+    twin, *others = evaluate(source, model="mean-colour", tasks="twin,named,child")
+    for row in others:
+        assert (row.status, row.scores, row.counts) == ("ok", twin.scores, twin.counts)
+        assert row.provenance["companions"] == twin.provenance["companions"]
+    (row,) = evaluate(source, model="words", tasks="named")
+    assert (row.status, row.reason) == ("skipped", "the model has no ImageEncoder")
+
+
 @pytest.mark.parametrize("other", ["other", "pairwise"])
 def test_a_bare_name_is_a_shipped_probe_unless_the_source_has_a_file_of_that_name(source, other):
     shipped = "vlbench.probes.captioning.noun_count"
@@ -123,7 +154,32 @@ def test_a_task_that_extends_a_shipped_one_runs_as_if_it_were_written_out(source
 
 OWN = TASK.replace("few_shot\n", '"mine:probe"\n').replace("{shots: [1], trials: 2}", "{}")
 UNCOUNTED, NOT_TWO = ("trials: 2", "trials: two"), "'trials' must be a whole number, not 'two'"
+UNDER_TEST = PARTNER_TASK.replace("partners:", "mine:").replace("one: words, ", "")
+UNDER_TEST += "under_test: one\n"
+ALLOWED = "6: 'under_test' must be a parameter of the probe that takes a model: one, more; not "
 REFUSED = {
+    "no slot": (UNDER_TEST.replace(": one", ": two"), PARTNERS, f"{ALLOWED}'two'"),
+    "data under test": (UNDER_TEST.replace(": one", ": data"), PARTNERS, f"{ALLOWED}'data'"),
+    "number under test": (
+        UNDER_TEST.replace(": one", ": k"),
+        PARTNERS.replace("*, one", "*, k: int = 1, one"),
+        f"{ALLOWED}'k'",
+    ),
+    "filled twice": (
+        UNDER_TEST.replace("{more", "{one: words, more"),
+        PARTNERS,
+        "4: 'params' cannot have 'one': the model under test fills it",
+    ),
+    "filled twice by default": (
+        TASK.replace("{shots", "{model: words, shots"),
+        "",
+        "6: 'params' cannot have 'model': the model under test fills it",
+    ),
+    "companion left out": (
+        UNDER_TEST.replace(": one", ": more").replace("{more: [words, words]}", "{}"),
+        PARTNERS,
+        "4: 'one' is missing",
+    ),
     "type": (TASK.replace(*UNCOUNTED), "", f"6: {NOT_TWO}"),
     "extended": (DIGITS.replace(*UNCOUNTED), "", f"3: {NOT_TWO}"),
     "companion": (

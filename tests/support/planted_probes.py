@@ -68,15 +68,13 @@ from vlbench.probes.matching.retrieval import retrieval, retrieval_in_pools
 from vlbench.probes.question_generation.question_generation import Questions, question_generation
 from vlbench.probes.question_generation.training import BertGenTraining
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.probes.vsep.object_label_alignment import (
-    object_label_alignment,
-    object_label_alignment_regions,
-)
-from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval, patch_retrieval_regions
+from vlbench.probes.vsep.object_label_alignment import object_label_alignment
+from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval
 from vlbench.probes.vsep.zero_shot_alignment import (
     zero_shot_alignment,
     zero_shot_alignment_regions,
 )
+from vlbench.run.task import model_parameter
 
 CLASSES = 3
 EACH = (9, 5, 10, 8, 8, 8)  # images of each class
@@ -93,15 +91,24 @@ class World:
 
 @dataclass(frozen=True)
 class Line:
-    """A probe, its world, and the promises that it is excused from, with the reasons."""
+    """A probe, its world, and the promises that it is excused from, with the reasons.
+
+    The world's model fills the parameter `under_test`, by default the first.
+    """
 
     probe: Callable[..., Any]
     world: Callable[[Path, pytest.MonkeyPatch], World]
     excused: Mapping[str, str] = field(default_factory=dict)
+    under_test: str = ""
 
     def __str__(self) -> str:
-        """Return the name of the probe."""
-        return self.probe.__name__
+        """Return the name of the probe, and of the parameter under test if it is not the first."""
+        return "_".join(filter(None, [self.probe.__name__, self.under_test]))
+
+    def ask(self, model: Any, data: Data, engine: Engine, **params: Any) -> Any:
+        """Return what the probe returns for a model under test."""
+        given = params | {model_parameter(self.probe, self.under_test): model}
+        return self.probe(given.pop(model_parameter(self.probe)), data, engine, **given)
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -490,12 +497,13 @@ LINES = [
     Line(syntactic_grounding, attended),
     Line(syntactic_grounding_things, attended),
     Line(object_label_alignment, named()),
-    Line(object_label_alignment_regions, named(regions=True)),
+    Line(object_label_alignment, named(regions=True), under_test="regions"),
     Line(patch_retrieval, named(pools=True), CANDIDATES | NO_ANSWERS),
     Line(
-        patch_retrieval_regions,
+        patch_retrieval,
         named(pools=True, regions=True),
         CANDIDATES | NO_ANSWERS,
+        under_test="regions",
     ),
     Line(zero_shot_alignment, named(held_out=True)),
     Line(zero_shot_alignment_regions, named(held_out=True, regions=True), NO_TRAINING),

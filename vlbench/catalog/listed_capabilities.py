@@ -64,18 +64,17 @@ def arguments_of(spec: ModelSpec) -> dict[str, dict[str, Any]]:
 
 def _described(given: ast.arguments, texts: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     described = {}
-    for argument, default in _with_defaults(given):
+    for argument, default in with_defaults(given)[1:]:
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         about = {"about": texts[argument.arg]} if argument.arg in texts else {}
         described[argument.arg] = {"type": kind, "default": default_of(default), **about}
     return described
 
 
-def _with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    """Return each argument except `self` with its default, None for a required argument."""
+def with_defaults(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    """Return each argument with its default, None for a required argument."""
     plain = [*[None] * (len(given.args) - len(given.defaults)), *given.defaults]
-    several = zip([*given.args, *given.kwonlyargs], [*plain, *given.kw_defaults], strict=True)
-    return list(several)[1:]
+    return [*zip([*given.args, *given.kwonlyargs], [*plain, *given.kw_defaults], strict=True)]
 
 
 def default_of(written: ast.expr | None) -> Any:
@@ -105,13 +104,14 @@ def ways_to_encode_regions(spec: ModelSpec) -> list[str]:
 
 
 def needs_of(spec: TaskSpec) -> str | None:
-    """Return the annotation of a probe's `model`; None if the source code does not show it.
+    """Return the annotation of the model under test; None if the source code does not show it.
 
     Alternatives are separated by ` | `, capabilities that are all needed by ` & `.
     """
     module, _, name = spec.probe.partition(":")
     file = probe_file(spec)
-    return _asked(file).get(name or module) if file else None
+    asked = _asked(file).get(name or module, {}) if file else {}
+    return asked.get(spec.under_test or next(iter(asked), ""))
 
 
 def probe_file(spec: TaskSpec) -> Path | None:
@@ -142,8 +142,8 @@ def probe_names() -> list[str]:
 
 
 @cache
-def _asked(file: Path) -> Mapping[str, str]:
-    """Return the annotation of the `model` argument of each function that has one.
+def _asked(file: Path) -> Mapping[str, Mapping[str, str | None]]:
+    """Return the annotation of each argument of each function, None for an argument without one.
 
     A protocol of the file is replaced by the capabilities that it joins, separated by ` & `.
     """
@@ -153,14 +153,17 @@ def _asked(file: Path) -> Mapping[str, str]:
         if "Protocol" in map(ast.unparse, node.bases)
     }
     return {
-        node.name: re.sub(
-            r"\w+",
-            lambda found: joined.get(found[0]) or found[0],
-            ast.unparse(argument.annotation).strip("'\""),
-        )
+        node.name: {
+            argument.arg: re.sub(
+                r"\w+",
+                lambda found: joined.get(found[0]) or found[0],
+                ast.unparse(argument.annotation).strip("'\"").removesuffix(" | None"),
+            )
+            if argument.annotation
+            else None
+            for argument, _ in with_defaults(node.args)
+        }
         for node in top_level(file, ast.FunctionDef)
-        for argument in node.args.args
-        if argument.arg == "model" and argument.annotation
     }
 
 

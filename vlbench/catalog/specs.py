@@ -24,7 +24,7 @@ DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 # The word that selects every task.
 EVERY = "all"
 # The keys that a task inherits from the task it extends: whole, or merged key by key.
-INHERITED = ("probe", "paper", "primary", "figures", "compare_across_regions")
+INHERITED = ("probe", "under_test", "paper", "primary", "figures", "compare_across_regions")
 MERGED = ("data", "model", "params")
 # The required keys of a task that is not a group.
 REQUIRED = ("version", "probe", "data", "primary")
@@ -97,6 +97,8 @@ class TaskSpec:
     of its source, and of the tasks that it extends. Its loader is `module:function`, even if the
     file has a bare name.
 
+    `under_test` names the probe's parameter that the model under test fills; empty: the first.
+
     With `compare_across_regions`, regions are a model's input and not what is measured: the probe
     reads regions only from pictures, and rows of all region kinds are comparable.
     """
@@ -107,6 +109,7 @@ class TaskSpec:
     version: int = 1
     title: str = ""
     probe: str = ""
+    under_test: str = ""
     paper: str = ""
     description: str = ""
     tags: Sequence[str] = ()
@@ -263,7 +266,7 @@ def _version_problems(document: Document) -> list[str]:
 def _group_problems(document: Document) -> list[str]:
     group, where = document.values["group"], document.where("group")
     problems = [] if group else [f"{where}: 'group' is empty; name its tasks"]
-    own = [key for key in ("probe", "figures") if key in document.values]
+    own = [key for key in ("probe", "under_test", "figures") if key in document.values]
     return problems + [f"{where}: a 'group' of tasks cannot have '{key}'" for key in own]
 
 

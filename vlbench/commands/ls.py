@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.listed_capabilities import capabilities_of, needs_of
+from vlbench.catalog.listed_capabilities import capabilities_of, needs_of, with_defaults
 from vlbench.catalog.loaders import is_loader, returned_type
 from vlbench.catalog.sources import PACKAGE, find_sources
 from vlbench.catalog.specs import Cost, ModelSpec, TaskSpec
@@ -37,7 +37,7 @@ OPTIONAL = ("needs", "tags", "parameters", "training data", "released")
 FLOPS = 10e12
 
 # Arguments of a loader that come from the run, not from YAML.
-OF_THE_RUN = ("cache_dir", "download", "wanted_splits")
+OF_THE_RUN = ("model", "data", "engine", "cache_dir", "download", "wanted_splits")
 
 # Arguments that decorators add to a probe.
 ADDED = {
@@ -158,7 +158,7 @@ def _functions(folder: Path, wanted: Any) -> Iterator[dict[str, Any]]:
 def _keywords(node: ast.FunctionDef) -> dict[str, str]:
     """Return the type of each argument that YAML may give, with its default if it has one."""
     types, decorators = {}, {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
-    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+    for argument, default in with_defaults(node.args):
         kind = ast.unparse(argument.annotation) if argument.annotation else "any"
         types[argument.arg] = f"{kind} = {ast.unparse(default)}" if default else kind
     types |= dict(added for name, added in ADDED.items() if name in decorators)
@@ -187,5 +187,5 @@ def _parse(file: Path) -> ast.Module:
 
 def _is_probe(node: ast.FunctionDef) -> bool:
     # A probe without a return annotation is recognised by its arguments.
-    named = [a.arg for a in node.args.args[:3]] == ["model", "data", "engine"]
+    named = [a.arg for a in node.args.args[1:3]] == ["data", "engine"]
     return named and returned_type(node) in {"Outcome", ""}

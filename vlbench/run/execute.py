@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import signature
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -121,7 +122,8 @@ def _run(
     models.require(job.model, job.task)
     row = begin_row(job, models)
     writer.refuse_clash(row)
-    task, live = job.task, models.companions(job.task)
+    task = job.task
+    live = {task.under_test: [models.get(job.model)], **models.companions(task)}
     settings = models.settings(job.model, job.data)
     engine = Engine(
         settings,
@@ -137,16 +139,17 @@ def _run(
         },
         data=task.spec.data["loader"],
     )
-    companions = {
-        key: task.as_annotated(key, [one.adapter for one in several])
-        for key, several in live.items()
-    }
     from vlbench.metrics.scores import scored  # noqa: PLC0415 - planning must not wait for pyarrow
 
     start = time.perf_counter()
-    adapter = models.get(job.model).adapter
+    adapters = {
+        key: task.as_annotated(key, [one.adapter for one in several])
+        for key, several in live.items()
+    }
+    # A decorated probe takes its first parameters by position only.
+    given = signature(task.probe).bind(data=job.data, engine=engine, **task.arguments, **adapters)
     with single_thread():
-        found: Outcome = task.probe(adapter, job.data, engine, **task.arguments, **companions)
+        found: Outcome = task.probe(*given.args, **given.kwargs)
         outcome = scored(found)
     seconds = time.perf_counter() - start
     where = task.spec.document.where("primary").rpartition("/")[2]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any
 
+from vlbench.capabilities import element, parts
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.listed_capabilities import shipped_probes
 from vlbench.catalog.specs import TaskSpec
@@ -34,12 +35,17 @@ from vlbench.schema import (
     read_arguments,
 )
 
-# Arguments that vlbench gives a probe, and a loader that has such parameters.
-PROBE_FILLED = ("model", "data", "engine")
+# Arguments that vlbench gives a probe besides models, and a loader that has such parameters.
+PROBE_FILLED = ("data", "engine")
 LOADER_FILLED = ("download", "cache_dir", "wanted_splits", "pixels")
 
 # The loader of a user's questions, whose table `--questions` names.
 QUESTIONS = "vlbench.data.table:questions"
+
+
+def model_parameter(probe: Callable[..., Any], under_test: str = "") -> str:
+    """Return the parameter that the model under test fills: the first unless a task names it."""
+    return under_test or next(iter(parameters(probe)), "")
 
 
 @contextmanager
@@ -150,9 +156,14 @@ class Task:
     regions: Mapping[str, Any]
 
     @property
+    def under_test(self) -> str:
+        """The probe's parameter that the model under test fills."""
+        return model_parameter(self.probe, self.spec.under_test)
+
+    @property
     def needs(self) -> Any:
         """The capability that the probe needs of the model under test."""
-        return hints(self.probe)["model"]
+        return hints(self.probe)[self.under_test]
 
     @property
     def files(self) -> dict[str, Path]:
@@ -170,20 +181,25 @@ class Task:
     @property
     def fixed(self) -> dict[str, Any]:
         """What is the same for every model on this task, except the content of the data."""
-        # Files are added by content; a task without files must keep the digest that it always had.
+        # Files are added by content; a task with neither must keep the digest that it always had.
         files = {"files": contents(self.files)} if self.files else {}
-        return files | {
-            "task": self.spec.name,
-            "version": self.spec.version,
-            "probe": self.spec.probe,
-            "params": self.spec.params,
-            "model": self.spec.model,
-            "primary": self.spec.primary_score,
-        }
+        slot = {"under_test": self.spec.under_test} if self.spec.under_test else {}
+        return (
+            files
+            | slot
+            | {
+                "task": self.spec.name,
+                "version": self.spec.version,
+                "probe": self.spec.probe,
+                "params": self.spec.params,
+                "model": self.spec.model,
+                "primary": self.spec.primary_score,
+            }
+        )
 
-    def as_annotated(self, companion: str, adapters: Sequence[Any]) -> Any:
-        """Return the adapters of a companion as the probe takes them: an adapter or a list."""
-        options = alternatives(hints(self.probe)[companion])
+    def as_annotated(self, name: str, adapters: Sequence[Any]) -> Any:
+        """Return the adapters of a parameter as the probe takes them: an adapter or a list."""
+        options = alternatives(hints(self.probe)[name])
         several = any(typing.get_origin(option) is list for option in options)
         return list(adapters) if several else adapters[0]
 
@@ -244,13 +260,24 @@ def _read_params(
     where = spec.document.where
     arguments: dict[str, Any] = {}
     with blamed_on(where, "probe"):
-        with note_problems(lines, partial(where, "params")):
-            arguments = read_arguments(probe, _expand(spec.params, options), PROBE_FILLED)
-        lacking_names = [filled for filled in PROBE_FILLED if filled not in parameters(probe)]
-        if lacking_names:
-            raise SpecError(
-                f"a probe must take model, data, engine; this probe lacks {lacking_names}"
-            )
+        if not {*PROBE_FILLED} < {*parameters(probe)} or model_parameter(probe) in PROBE_FILLED:
+            names = ", ".join(parameters(probe)) or "nothing"
+            raise SpecError(f"a probe must take model, data, engine; this probe takes {names}")
+        slots = [name for name, kind in hints(probe).items() if _takes_models(kind)]
+    under_test = model_parameter(probe, spec.under_test)
+    if spec.under_test and under_test not in slots:
+        allowed = f"a parameter of the probe that takes a model: {', '.join(slots) or 'none'}"
+        raise SpecError(
+            f"{where('under_test')}: 'under_test' must be {allowed}; not '{under_test}'"
+        )
+    if under_test in spec.params:
+        raise SpecError(
+            f"{where('params', under_test)}: 'params' cannot have '{under_test}': the model under "
+            "test fills it, unless 'under_test' names another parameter"
+        )
+    with blamed_on(where, "probe"), note_problems(lines, partial(where, "params")):
+        filled = (under_test, *PROBE_FILLED)
+        arguments = read_arguments(probe, _expand(spec.params, options), filled)
     arguments = {key: _resolve(spec, value, "params", key) for key, value in arguments.items()}
     metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
     foreign = [one for one in metrics if not _is_own_script(one, spec)]
@@ -258,6 +285,10 @@ def _read_params(
         code = "runs other people's code; allow it with --trust"
         lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
     return arguments
+
+
+def _takes_models(annotation: Any) -> bool:
+    return any(parts(element(one)) for one in alternatives(annotation))
 
 
 def _primary_problems(

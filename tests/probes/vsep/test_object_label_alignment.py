@@ -16,7 +16,6 @@ from vlbench.probes.vsep.named_objects import Boxes
 from vlbench.probes.vsep.network import VsepTraining
 
 object_label_alignment = with_scores(probes.object_label_alignment)
-object_label_alignment_regions = with_scores(probes.object_label_alignment_regions)
 
 WIDTH = 16
 NAMES = [f"thing{i}" for i in range(WIDTH)]
@@ -91,13 +90,11 @@ def test_the_floor_of_shuffled_words_is_near_chance():
     assert score.floors["shuffled_words"] == pytest.approx(0.5, abs=0.15)
 
 
-def test_both_ways_round_it_is_the_same_probe():
+def test_a_region_encoder_computes_the_vectors_that_the_data_have():
     data, directions = planted((60, 30, 20, 10), noise=0.5)
     words, regions = rotated(directions), ReadsRegions()
     engine, training = Engine.for_tests(), VsepTraining(3, 16)
     one = object_label_alignment(words, data, engine, regions=regions, training=training)
-    other = object_label_alignment_regions(regions, data, engine, words=words, training=training)
-    assert one == other
     assert one.scores == probe(words, data, epochs=3, batch_size=16).scores
     assert one.notes == [
         "regions: the largest gold box of a category, encoded by the model",
@@ -108,12 +105,10 @@ def test_both_ways_round_it_is_the_same_probe():
 
 def test_the_floor_is_the_accuracy_of_another_region_encoder():
     data, directions = planted((60, 30, 20, 10))
-    words, engine, training = rotated(directions), Engine.for_tests(), VsepTraining(3, 16)
-    options = {"words": words, "training": training}
-    alone = object_label_alignment_regions(ReadsRegions(), data, engine, **options)
-    held = object_label_alignment_regions(
-        ReadsRegions(), data, engine, floor=ReadsRegions(), **options
-    )
+    given = rotated(directions), data, Engine.for_tests()
+    options = {"regions": ReadsRegions(), "training": VsepTraining(3, 16)}
+    alone = object_label_alignment(*given, **options)
+    held = object_label_alignment(*given, floor=ReadsRegions(), **options)
     right = {s.at["objects"]: s.value for s in alone.scores if s.metric == "accuracy"}
     floors = {s.at["objects"]: s.floors for s in held.scores if s.metric == "accuracy"}
     assert {n: [*own.values()][1:] for n, own in floors.items()} == {

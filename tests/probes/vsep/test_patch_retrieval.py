@@ -1,11 +1,11 @@
 import pytest
 import torch
-from named_world import PlantedWords, ReadsRegions, StaticWords, world
+from named_world import PlantedWords, StaticWords, world
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
 from vlbench.probes.vsep.network import VsepTraining
-from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval, patch_retrieval_regions
+from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval
 
 WIDTH = 12
 
@@ -94,15 +94,6 @@ def test_each_draw_has_the_network_of_the_next_seed():
     ]
     # Pools are drawn by the first seed alone.
     assert [a == b for a, b in zip(several, *single, strict=True)] == [True, False, True]
-
-
-def test_both_ways_round_it_is_the_same_probe():
-    data, words = planted(train=50)
-    regions, engine = ReadsRegions(), Engine.for_tests()
-    training = VsepTraining(epochs=2)
-    one = patch_retrieval(words, data, engine, regions=regions, training=training)
-    other = patch_retrieval_regions(regions, data, engine, words=words, training=training)
-    assert one == other
 
 
 def test_categories_of_single_images_leave_nothing_to_rank():
