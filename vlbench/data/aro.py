@@ -29,8 +29,14 @@ from vlbench.data.foils import (
     read_json_items,
     said,
 )
-from vlbench.data.images import MOST_PIXELS, DecodedImages, file_images, image_column
-from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.images import (
+    MOST_PIXELS,
+    DecodedImages,
+    file_images,
+    image_column,
+    named_images,
+)
+from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Column, Data
 from vlbench.digests import digest
 from vlbench.errors import DataError
@@ -49,7 +55,7 @@ class Crop(NamedTuple):
     box: Box
 
 
-def visual_genome_relation(*, root: Path) -> Data:
+def visual_genome_relation(*, root: Path, pixels: bool = True) -> Data:
     """Return the items of visual_genome_relation.json; the category is the relation.
 
     The foil has subject and object exchanged. The columns are listed in
@@ -58,31 +64,45 @@ def visual_genome_relation(*, root: Path) -> Data:
 
     Args:
         root: folder with visual_genome_relation.json and the folder images.
+        pixels: whether images are read; recorded answers do not need them.
     """
-    return _read_aro(root, "visual_genome_relation.json", itemgetter("relation_name"), RELATIONS)
+    name, category = "visual_genome_relation.json", itemgetter("relation_name")
+    return _read_aro(root, name, category, RELATIONS, pixels=pixels)
 
 
-def visual_genome_attribution(*, root: Path) -> Data:
+def visual_genome_attribution(*, root: Path, pixels: bool = True) -> Data:
     """Return the items of visual_genome_attribution.json; the category is `a_b` of the attributes.
 
     The foil has the attributes of two objects exchanged. Otherwise as `visual_genome_relation`.
 
     Args:
         root: folder with visual_genome_attribution.json and the folder images.
+        pixels: whether images are read; recorded answers do not need them.
     """
-    return _read_aro(root, "visual_genome_attribution.json", _attributes, ATTRIBUTIONS)
+    name = "visual_genome_attribution.json"
+    return _read_aro(root, name, _attributes, ATTRIBUTIONS, pixels=pixels)
 
 
 def _read_aro(
-    root: Path, name: str, category: Callable[[Mapping[str, Any]], str], expected: int
+    root: Path,
+    name: str,
+    category: Callable[[Mapping[str, Any]], str],
+    expected: int,
+    *,
+    pixels: bool,
 ) -> Data:
     file, folder = root / name, root / "images"
     require_files("ARO", HOME, file)
-    require_folder("the images of ARO", HOME, folder)
+    absent = require_images("the images of ARO", HOME, folder, pixels=pixels)
     begin_reading()
     read = read_json_items(file, partial(_item, category))
     crops = {item.image: crop for item, crop in read}
-    return foil_data([item for item, _ in read], partial(_cut, folder, name, crops), expected)
+
+    def images(names: Sequence[str]) -> Column:
+        cut = _cut(folder, name, crops, names) if pixels else None
+        return named_images("ARO, crops of Visual Genome", names, cut, absent)
+
+    return foil_data([item for item, _ in read], images, expected)
 
 
 def _item(

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, TypedDict
 from vlbench.data.coco_files import first_repeated
 from vlbench.data.corpora import WordTests, require_texts, with_class_words
 from vlbench.data.folders import own_spelling
-from vlbench.data.images import file_images, images_at
+from vlbench.data.images import file_images, images_at, named_images
 from vlbench.data.names import composed, named_twice, normal_form, number_classes, plain_name
 from vlbench.data.pictures import pictures, require_own_regions
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import LISTED, Column, Data, Split, value_column, wanted
 from vlbench.data.regions import region_features
-from vlbench.errors import DataError, counted, unknown
+from vlbench.errors import DataAbsent, DataError, counted, unknown
 from vlbench.metrics.parsing import LETTER, LETTERS
 
 # A column name, several names, or no column: an empty name.
@@ -173,11 +173,14 @@ def rows_of_files(
     cells: Mapping[str, Sequence[Any]],
     where: Callable[[int], str] | None = None,
     dropped: Mapping[str, int] | None = None,
+    *,
+    pixels: bool = True,
 ) -> Rows:
     """Return rows whose images are files, named in cells relative to `root`.
 
     A row is named by its image's file, or by `where`. If `where` is given, a user has named the
-    files, which must be inside `root`.
+    files, which must be inside `root`. Without `pixels`, images of which a file does not exist are
+    identified by their paths.
     """
 
     def images(column: str) -> Column:
@@ -188,6 +191,9 @@ def rows_of_files(
                 raise DataError(f"{where(row)}: the image is {path!r:.40}, not a text")
             if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
                 raise DataError(f"{where(row)}: the path {path:.200} is outside the root")
+        if not (pixels or all((root / path).is_file() for path in cells[column])):
+            absent = DataAbsent(f"the images in {name}", "your own images", str(root))
+            return named_images("own images", cells[column], None, absent)
         return file_images(root, [own_spelling(root, p) for p in cells[column]], listed=name)
 
     return Rows(name, cells, images, where or (lambda row: str(cells["image"][row])), dropped or {})

@@ -242,7 +242,7 @@ def image_column(stored: DecodedImages, digests: Sequence[str]) -> Column:
 
 
 def named_images(
-    collection: str, names: Sequence[str], images: Column | None, absent: DataAbsent
+    collection: str, names: Sequence[str], images: Column | None, absent: DataAbsent | None
 ) -> Column:
     """Return images of a published collection, identified by their names there.
 
@@ -251,9 +251,22 @@ def named_images(
     digests = [digest([collection, name]) for name in names]
     known_as = digest(["images by their names", *digests])
     if images is None:
+        assert absent
         stored: Sequence[Any] = _AbsentImages(len(names), absent)
         return Column(known_as, "image", stored, range(len(names)), names, digests, known_as)
     return replace(images, digests=digests, known_as=known_as)
+
+
+def published_images(
+    collection: str, folder: Path, names: Sequence[str], *, listed: str, absent: DataAbsent | None
+) -> Column:
+    """Return the files of a published collection in a folder, identified by their names there.
+
+    `listed` is as in `file_images`. If `absent` is given, no file is read, since recorded answers
+    need none, and reading an image raises it.
+    """
+    read = None if absent else file_images(folder, names, listed=listed)
+    return named_images(collection, names, read, absent)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from vlbench.data.coco_files import is_number, read_text
 from vlbench.data.foils import said
-from vlbench.data.images import file_images
+from vlbench.data.images import published_images
 from vlbench.data.pictures import pictures
-from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataError
 from vlbench.files import MOST_ANNOTATIONS
@@ -42,20 +42,23 @@ class _Row(NamedTuple):
     answer: str
 
 
-def mmvp(*, root: Path) -> Data:
+def mmvp(*, root: Path, pixels: bool = True) -> Data:
     """Return the 300 questions: `image`, `picture`, `question`, `options`, `right_answers`, `pair`.
 
     `pair` names the two items of a question, which are a cluster. Raises DataAbsent and DataError.
 
     Args:
-        root: folder with Questions.csv and the folder MMVP Images.
+        root: folder with Questions.csv and the folder MMVP Images, which are identified by their
+            names.
+        pixels: whether images are read; recorded answers do not need them.
     """
     require_files("MMVP", HOME, root / TABLE)
-    require_folder("MMVP's images", HOME, root / IMAGES)
+    absent = require_images("MMVP's images", HOME, root / IMAGES, pixels=pixels)
     begin_reading()
     rows = _read(root / TABLE)
     names = [f"{row.number}.jpg" for row in rows]
-    split = pictures(file_images(root / IMAGES, names, listed=TABLE), names, None)
+    shown = published_images("MMVP", root / IMAGES, names, listed=TABLE, absent=absent)
+    split = pictures(shown, names, None)
     split["question"] = value_column([row.question for row in rows], "text")
     split["options"] = value_column([row.options for row in rows])
     split["right_answers"] = value_column([[row.answer] for row in rows])

@@ -4,6 +4,10 @@ The files are the three lists of github.com/AoiDragon/POPE (MIT), folder output/
 questions each about 500 images of COCO's val2014. Half of the questions are about objects in the
 image. The other objects are drawn at random, are COCO's most frequent objects, or co-occur most
 often with the objects in the image.
+
+There are two editions. The lists that LLaVA was evaluated on (arXiv:2310.03744, table 4) have 2,910
+random questions, and spell 246 questions otherwise, such as "imange". Both are read; a note of the
+data names the edition.
 """
 
 from __future__ import annotations
@@ -13,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.data.foils import image_file, read_json_lines, said
-from vlbench.data.images import file_images
+from vlbench.data.images import published_images
 from vlbench.data.pictures import pictures
-from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data, Split, value_column
 
 HOME = "github.com/AoiDragon/POPE (folder output/coco)"
@@ -24,6 +28,7 @@ COCO_VAL2014 = "cocodataset.org/#download (val2014.zip)"
 # How absent objects are chosen, and the number of questions in each list.
 NEGATIVES = ("random", "popular", "adversarial")
 EACH = 3000
+FIRST_RANDOM = 2910
 
 
 class _Asked(NamedTuple):
@@ -34,7 +39,7 @@ class _Asked(NamedTuple):
     answer: str
 
 
-def pope(*, root: Path, images: Path) -> Data:
+def pope(*, root: Path, images: Path, pixels: bool = True) -> Data:
     """Return the questions of the three lists in turn; `category` is the list.
 
     Columns: `image`, `picture`, `question`, `options` (yes, no), `right_answers`, `category`.
@@ -42,16 +47,18 @@ def pope(*, root: Path, images: Path) -> Data:
 
     Args:
         root: folder with the lists, such as coco_pope_random.json.
-        images: COCO's folder val2014.
+        images: COCO's folder val2014; its images are identified by their names.
+        pixels: whether images are read; recorded answers do not need them.
     """
     files = {name: root / f"coco_pope_{name}.json" for name in NEGATIVES}
     require_files("POPE", HOME, *files.values())
-    require_folder("COCO's val2014", COCO_VAL2014, images)
+    absent = require_images("COCO's val2014", COCO_VAL2014, images, pixels=pixels)
     begin_reading()
     asked = [(name, one) for name, file in files.items() for one in read_json_lines(file, _asked)]
     names = list(dict.fromkeys(one.image for _, one in asked))
     listed = f"coco_pope_{NEGATIVES[0]}.json to coco_pope_{NEGATIVES[-1]}.json"
-    stored = pictures(file_images(images, names, listed=listed), names, None)
+    shown = published_images("COCO val2014", images, names, listed=listed, absent=absent)
+    stored = pictures(shown, names, None)
     place = {name: i for i, name in enumerate(names)}
     rows = [place[one.image] for _, one in asked]
     split = {name: column.select(rows) for name, column in stored.items()}
@@ -59,7 +66,11 @@ def pope(*, root: Path, images: Path) -> Data:
     split["options"] = value_column([["yes", "no"]] * len(asked))
     split["right_answers"] = value_column([[one.answer] for _, one in asked])
     split["category"] = value_column([name for name, _ in asked])
-    return Data(splits={"test": Split(split)}, expected={"test": len(NEGATIVES) * EACH})
+    is_first = sum(name == "random" for name, _ in asked) == FIRST_RANDOM
+    edition = "first, with 2,910 random questions" if is_first else "with 3,000 random questions"
+    expected = (len(NEGATIVES) - 1) * EACH + (FIRST_RANDOM if is_first else EACH)
+    notes = [f"POPE's edition: {edition}"]
+    return Data(splits={"test": Split(split)}, expected={"test": expected}, notes=notes)
 
 
 def _asked(entry: Mapping[str, Any]) -> _Asked:

@@ -29,6 +29,14 @@ def require_folder(what: str, home: str, folder: Path, where: object = None) -> 
         raise DataAbsent(what, home, str(where or folder))
 
 
+def require_images(what: str, home: str, folder: Path, *, pixels: bool) -> DataAbsent | None:
+    """Raise DataAbsent for an absent folder of images; without `pixels`, return the error."""
+    absent = DataAbsent(what, home, str(folder))
+    if pixels and not folder.is_dir():
+        raise absent
+    return None if pixels else absent
+
+
 def package_file(what: str, package: str, install: str, inside: str) -> Path:
     """Return a file inside a package, found without importing it. Raises DataAbsent."""
     spec = importlib.util.find_spec(package)

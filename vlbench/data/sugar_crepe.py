@@ -12,7 +12,7 @@ repository).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from vlbench.data.foils import (
     read_json_items,
     said,
 )
-from vlbench.data.images import file_images, named_images
-from vlbench.data.presence import begin_reading, require_files, require_folder
-from vlbench.data.records import Column, Data
-from vlbench.errors import DataAbsent
+from vlbench.data.images import published_images
+from vlbench.data.presence import begin_reading, require_files, require_images
+from vlbench.data.records import Data
 
 HOME = "github.com/RAIVNLab/sugar-crepe (folder data)"
 
@@ -57,23 +56,16 @@ def sugar_crepe(*, root: Path, images: Path, pixels: bool = True) -> Data:
     folder = root / "data" if (root / "data").is_dir() else root
     files = {category: folder / f"{category}.json" for category in COUNTS}
     require_files("SugarCrepe", HOME, *files.values())
-    if pixels:
-        require_folder("COCO's val2017", COCO_VAL2017, images)
+    absent = require_images("COCO's val2017", COCO_VAL2017, images, pixels=pixels)
     begin_reading()
     items = [
         item
         for category, file in files.items()
         for item in read_json_items(file, partial(_item, category))
     ]
-    column = partial(_known_images, images, pixels=pixels)
-    return foil_data(items, column, sum(COUNTS.values()))
-
-
-def _known_images(folder: Path, names: Sequence[str], *, pixels: bool) -> Column:
     listed = f"{min(COUNTS)}.json to {max(COUNTS)}.json"
-    read = file_images(folder, names, listed=listed) if pixels else None
-    absent = DataAbsent("COCO's val2017", COCO_VAL2017, str(folder))
-    return named_images("COCO val2017", names, read, absent)
+    column = partial(published_images, "COCO val2017", images, listed=listed, absent=absent)
+    return foil_data(items, column, sum(COUNTS.values()))
 
 
 def _item(category: str, entry: Mapping[str, Any]) -> Foiled:

@@ -36,7 +36,13 @@ NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 def images(
-    *, root: Path, test: str, train: str = "", val: str = "", **options: Unpack[RowOptions]
+    *,
+    root: Path,
+    test: str,
+    train: str = "",
+    val: str = "",
+    pixels: bool = True,
+    **options: Unpack[RowOptions],
 ) -> Data:
     """Return the images that tables in `root` list, in the order of their rows.
 
@@ -52,6 +58,8 @@ def images(
             no such split.
         val: table of the val split in `root`, .csv (UTF-8, with a header) or .parquet; empty: no
             such split.
+        pixels: whether images are read; recorded answers do not need them. Images that do not exist
+            are then identified by their paths.
         **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     named = {"train": train, "val": val, "test": test}
@@ -60,11 +68,12 @@ def images(
         require_files(f"the table {name}", "your own images", root / name)
     begin(options)
     columns = columns_of(options)
-    tables = {split: partial(_read, root, name, columns) for split, name in names.items()}
+    read = partial(_read, root, columns=columns, pixels=pixels)
+    tables = {split: partial(read, name) for split, name in names.items()}
     return data_of_rows(options, columns, tables)
 
 
-def questions(
+def questions(  # noqa: PLR0913 - tasks fill them by name
     *,
     root: Path,
     test: str,
@@ -74,6 +83,7 @@ def questions(
     option: Sequence[str] = (),
     category: str = "",
     cluster: str = "",
+    pixels: bool = True,
 ) -> Data:
     """Return the questions of a table about images in `root`, each with its right answer.
 
@@ -89,6 +99,7 @@ def questions(
         category: column of the kind of a question, by which scores are listed; empty: none.
         cluster: column with equal values in questions that are not independent; empty: their
             image.
+        pixels: as in `images`.
     """
     require_files(f"the table {test}", "your own questions", root / test)
     begin({})
@@ -103,6 +114,7 @@ def questions(
         option=option or listed,
         category=category,
         cluster=cluster,
+        pixels=pixels,
     )
 
 
@@ -146,10 +158,10 @@ def column_names(path: Path, name: str) -> Sequence[str]:
         raise DataError(f"{name}, line 1, cannot be read as CSV: {error}") from error
 
 
-def _read(root: Path, name: str, columns: Columns) -> Rows:
+def _read(root: Path, name: str, *, columns: Columns, pixels: bool) -> Rows:
     """Return the rows of a table. Raises DataError if it is invalid or has no such column."""
     cells = read_cells(root / name, name, columns)
-    return rows_of_files(root, name, cells, lambda row: f"{name}, row {row + 1}")
+    return rows_of_files(root, name, cells, lambda row: f"{name}, row {row + 1}", pixels=pixels)
 
 
 def read_cells(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:

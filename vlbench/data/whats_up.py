@@ -25,8 +25,8 @@ from vlbench.data.foils import (
     read_json_items,
     said,
 )
-from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.images import published_images
+from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data
 
 HOME = "github.com/amitakamath/whatsup_vlms (the drive that its README names)"
@@ -48,25 +48,26 @@ IN_CAPTIONS = {
 
 
 class Subset(NamedTuple):
-    """A file, the folder of its images, its number of items, and the home page of the images."""
+    """A file, the folder of its images, its number of items, and the images' name and home."""
 
     file: str
     folder: str
     expected: int
+    images: str = "What'sUp"
     home: str = HOME
 
 
 SUBSETS: Mapping[str, Subset] = {
     "controlled_images": Subset("controlled_images_dataset.json", "controlled_images", 412),
     "controlled_clevr": Subset("controlled_clevr_dataset.json", "controlled_clevr", 408),
-    "coco_one": Subset("coco_qa_one_obj.json", "val2017", 2247, COCO_VAL2017),
-    "coco_two": Subset("coco_qa_two_obj.json", "val2017", 440, COCO_VAL2017),
-    "vg_one": Subset("vg_qa_one_obj.json", "vg_images", 1160),
-    "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291),
+    "coco_one": Subset("coco_qa_one_obj.json", "val2017", 2247, "COCO val2017", COCO_VAL2017),
+    "coco_two": Subset("coco_qa_two_obj.json", "val2017", 440, "COCO val2017", COCO_VAL2017),
+    "vg_one": Subset("vg_qa_one_obj.json", "vg_images", 1160, "Visual Genome"),
+    "vg_two": Subset("vg_qa_two_obj.json", "vg_images", 291, "Visual Genome"),
 }
 
 
-def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
+def whats_up(*, root: Path, subset: Name, images: Path | None = None, pixels: bool = True) -> Data:
     """Return the items of one of the six files, in its order; the category is the preposition.
 
     The columns are listed in `vlbench.data.foils.foil_data`. Controlled images have three foils;
@@ -77,18 +78,22 @@ def whats_up(*, root: Path, subset: Name, images: Path | None = None) -> Data:
         root: folder with the files and the folders of images, as `data` of a clone.
         subset: name of the file: controlled_images, controlled_clevr, coco_one, coco_two, vg_one or
             vg_two.
-        images: folder of the subset's images; None: the one in `root`.
+        images: folder of the subset's images; None: the one in `root`. Images are identified by
+            their names.
+        pixels: whether images are read; recorded answers do not need them.
     """
     if subset not in SUBSETS:
         raise ValueError(f"no subset '{subset}'; there are {', '.join(SUBSETS)}")
     one = SUBSETS[subset]
     file, folder = root / one.file, images or root / one.folder
     require_files("What'sUp", HOME, file)
-    require_folder(f"the images of What'sUp's {subset}", one.home, folder)
+    what = f"the images of What'sUp's {subset}"
+    absent = require_images(what, one.home, folder, pixels=pixels)
     begin_reading()
     parse = partial(_controlled if subset in IN_NAMES else _asked, subset)
     items = read_json_items(file, parse)
-    return foil_data(items, partial(file_images, folder, listed=one.file), one.expected)
+    shown = partial(published_images, one.images, folder, listed=one.file, absent=absent)
+    return foil_data(items, shown, one.expected)
 
 
 def _controlled(subset: str, entry: Mapping[str, Any]) -> Foiled:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.data.foils import Twins, image_file, read_json_lines, said, twin_data
-from vlbench.data.images import file_images
-from vlbench.data.presence import begin_reading, require_files, require_folder
+from vlbench.data.images import published_images
+from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data
 
 HOME = "facebook/winoground on the hub, after you accept its terms (examples.jsonl, images.zip)"
@@ -27,23 +27,25 @@ FILE = "examples.jsonl"
 EXPECTED = 400
 
 
-def winoground(*, root: Path) -> Data:
+def winoground(*, root: Path, pixels: bool = True) -> Data:
     """Return the examples in the order of the file; the category is `collapsed_tag`.
 
     The columns are listed in `vlbench.data.foils.twin_data`. Raises DataAbsent and DataError.
 
     Args:
         root: folder with examples.jsonl and the unpacked folder images; either may also be in the
-            folder data inside it.
+            folder data inside it. Images are identified by their names.
+        pixels: whether images are read; recorded answers do not need them.
     """
     file = root / FILE if (root / FILE).is_file() else root / "data" / FILE
     inner = root / "data" / "images"
     folder = inner if inner.is_dir() else root / "images"
     require_files("Winoground", HOME, file)
-    require_folder("the images of Winoground", HOME, folder)
+    absent = require_images("the images of Winoground", HOME, folder, pixels=pixels)
     begin_reading()
     items = read_json_lines(file, _item)
-    return twin_data(items, partial(file_images, folder, listed=FILE), EXPECTED)
+    images = partial(published_images, "Winoground", folder, listed=FILE, absent=absent)
+    return twin_data(items, images, EXPECTED)
 
 
 def _item(entry: Mapping[str, Any]) -> Twins:
