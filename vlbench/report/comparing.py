@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from glob import escape
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +24,7 @@ from vlbench.metrics.paired import Comparison, holm
 from vlbench.report.data_sets import data_names, set_names
 from vlbench.report.leaders import Leaders, leader_of, leaders_of
 from vlbench.report.notes import joined_notes
-from vlbench.report.rows import comparable_sets, folder_of
+from vlbench.report.rows import comparable_sets, cost, folder_of
 from vlbench.report.texts import score_name
 from vlbench.results import ITEMS, Result, Score, matching
 
@@ -41,6 +43,19 @@ class Compared(NamedTuple):
     comparison: Comparison
     p_holm: float
     board_p: float | None = None
+
+
+class Rank(NamedTuple):
+    """A model's score among the compared models, and the ranks that it may have, from 1.
+
+    `best` is 1 + the number of models that are better after Holm's rule over all pairs, and `worst`
+    the number of models minus those that are worse.
+    """
+
+    model: str
+    score: Score
+    best: int
+    worst: int
 
 
 class Report(NamedTuple):
@@ -63,11 +78,12 @@ def compare_models(
 ) -> Report:
     """Compare each two of some models on a task's primary score, or on all scores that they share.
 
-    If `tasks` is empty, every board that has scores of all the models is used. A model without rows
+    If `tasks` is empty, every board that has scores of all the models is used. A glob is replaced
+    by the models that it matches on the boards of the tasks. A model without rows
     in the output is read from the boards that vlbench ships. Holm's rule covers everything that is
     compared. Raises UnknownNameError for unknown boards and models, and for fewer than two models.
     """
-    names = list(dict.fromkeys(models))
+    names = list(dict.fromkeys(_named(output, models, tasks)))
     if len(names) < 2:
         raise UnknownNameError(f"only {', '.join(names)} to compare; name two models or more")
     compared: list[Compared] = []
@@ -99,6 +115,43 @@ def compare_models(
     final = [one._replace(p_holm=p) for one, p in zip(compared, adjusted, strict=True)]
     lent = [name for name, folder in folders.items() if folder != output]
     return Report(final, refused, lacking, no_means, lent, joined_notes(noted))
+
+
+def ranks(report: Report, level: float) -> dict[str, list[Rank]]:
+    """Return the ranks of three models or more, best first, by task and score.
+
+    A difference counts if p after Holm's rule is below `level`. Scores without a direction have no
+    ranks.
+    """
+    by_score: dict[str, list[Compared]] = {}
+    for one in report.compared:
+        if (score := one.scores[0]).higher_is_better is not None:
+            label = f"{one.task}: {score_name(score.metric, score.at)}"
+            by_score.setdefault(label, []).append(one)
+    found = {label: _ranks(several, level) for label, several in by_score.items()}
+    return {label: several for label, several in found.items() if len(several) > 2}
+
+
+def _ranks(compared: Sequence[Compared], level: float) -> list[Rank]:
+    scores, better, worse = dict[str, Score](), Counter[str](), Counter[str]()
+    for one in compared:
+        scores |= dict(zip(one.models, one.scores, strict=True))
+        if one.p_holm < level:
+            sign = one.comparison.difference * (-1 if one.scores[0].lower_is_better else 1)
+            first, last = one.models if sign > 0 else one.models[::-1]
+            better[last] += 1
+            worse[first] += 1
+    ordered = sorted(scores, key=lambda model: (cost(scores[model]), model))
+    n = len(ordered)
+    return [Rank(m, scores[m], 1 + better[m], n - worse[m]) for m in ordered]
+
+
+def _named(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[str]:
+    """Return models, globs replaced by the models that they match on the boards of the tasks."""
+    boards = [board for name, board in folder_boards(output).items() if not tasks or name in tasks]
+    known = sorted({row.model for board in boards for row in _ok(board)})
+    several = [fnmatch.filter(known, one) if {*one} & {*"*?"} else [one] for one in models]
+    return [*chain.from_iterable(several)]
 
 
 def _boards(output: Path, models: Mapping[str, Path], tasks: Sequence[str]) -> list[Board]:

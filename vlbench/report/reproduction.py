@@ -135,10 +135,13 @@ def summary(found: Reproduction) -> list[str]:
         both = (counted(values, "published value"), counted(findings, "finding"))
         lines.append(f"measured: {' and '.join(both)}")
     lines += [f"not measured: {absent}"] if absent else []
-    for references in others:
-        published, values = count_values(references)
-        lines.append(f"{references[0].source}: {values} of {published} published values measured")
-    return lines
+    return [*lines, *map(summary_of_source, others)]
+
+
+def summary_of_source(references: Sequence[Reference]) -> str:
+    """Return how many of a source's published values were measured."""
+    published, values = count_values(references)
+    return f"{references[0].source}: {values} of {published} published values measured"
 
 
 def count_values(references: Iterable[Reference]) -> tuple[int, int]:
@@ -244,6 +247,21 @@ def _references(paper: FindingsSpec, specs: Sequence[TaskSpec], boards: Boards) 
         if spec.name in run or _is_of(spec, paper)
         for given in spec.reference
     ]
+
+
+def of_other_tasks(
+    papers: Sequence[FindingsSpec], catalog: Catalog, output: Path
+) -> dict[str, list[Reference]]:
+    """Return the published values of tasks of no paper, by source, such as recorded answers'."""
+    known = {spec.name for paper in papers for spec in tasks_of_paper(paper, catalog)}
+    specs = [spec for spec in catalog.tasks.values() if spec.reference and spec.name not in known]
+    boards, sources = read_boards(output, specs), dict[str, list[Reference]]()
+    for spec in specs:
+        for given in spec.reference:
+            source = given.get("source") or spec.paper
+            own = Reference(spec, given, source, _ours(spec, given, boards))
+            sources.setdefault(source, []).append(own)
+    return sources
 
 
 def source_of(given: Mapping[str, Any], spec: TaskSpec, paper: FindingsSpec) -> str:

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 from rich.table import Table
@@ -17,7 +18,7 @@ from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError, printed, spaced
 from vlbench.metrics.items import at_text
-from vlbench.report.comparing import Compared, Report, compare_models
+from vlbench.report.comparing import Compared, Report, compare_models, ranks
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
@@ -26,6 +27,9 @@ from vlbench.report.texts import plain_table, score_name, value
 HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
         "items in clusters")  # fmt: skip
 OUTCOMES = 6
+# If more models are compared, only their ranks are printed.
+MOST_MODELS = 6
+RANKS = "ranks that hold, by all pairs (p < 0.05 after Holm's rule)"
 COLUMNS = ("task", "metric", "at", "a", "b", "value_a", "value_b", "difference", "ci95_low",
            "ci95_high", "unit", "higher_is_better", "p", "p_holm", "detectable", "items",
            "clusters")  # fmt: skip
@@ -34,7 +38,7 @@ COLUMNS = ("task", "metric", "at", "a", "b", "value_a", "value_b", "difference",
 def add_options(compare: argparse.ArgumentParser) -> None:
     """Add the options for models, tasks and scores."""
     compare.add_argument(
-        "models", type=row_name, nargs="+", metavar="MODEL", help="two models or more"
+        "models", type=row_name, nargs="+", metavar="MODEL", help="two models or more, or a glob"
     )
     compare.add_argument(
         "--tasks",
@@ -73,9 +77,22 @@ def answer(arguments: argparse.Namespace) -> Answer:
     pairs = dict.fromkeys(one.models for one in report.compared)
     of_pairs = [[one for one in report.compared if one.models == pair] for pair in pairs]
     notes = [*_notes(report), *_boards_say(report), *(f"note: {one}" for one in report.notes)]
+    if len({*chain.from_iterable(pairs)}) > MOST_MODELS and not arguments.format:
+        notes = [f"{len(pairs)} pairs of models: --format csv lists them", *notes]
+        of_pairs = []
     if arguments.format:
         return Answer([_formatted(arguments.format, of_pairs, notes)], problems, code)
-    return Answer([*map(_table, of_pairs), *notes], problems, code)
+    return Answer([*_ranked(report), *map(_table, of_pairs), *notes], problems, code)
+
+
+def _ranked(report: Report) -> Iterator[Table]:
+    """Yield a table of the ranks of three models or more for each score."""
+    for label, several in ranks(report, LEVEL).items():
+        ends = [(one.best, one.worst) for one in several]
+        texts = [f"{best} to {worst}" if best < worst else str(best) for best, worst in ends]
+        pairs = zip(several, texts, strict=True)
+        rows = [[one.model, value(one.score), text] for one, text in pairs]
+        yield plain_table(["model", "score", "rank"], rows, f"{spaced(label)}: {RANKS}")
 
 
 def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequence[str]) -> str:

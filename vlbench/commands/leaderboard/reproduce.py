@@ -18,12 +18,15 @@ from vlbench.report.reproduction import (
     find_papers,
     grids,
     lines,
+    of_other_tasks,
     reproduce,
     summary,
+    summary_of_source,
 )
 from vlbench.report.texts import plain_table
 
 # Printed below the tables.
+OTHERS = "Tasks of no paper above, such as those of recorded answers"
 NOTE = (
     "A finding has the verdict of its weakest comparison, by its 95 % interval; over several "
     "models, by Holm's rule. Drawings and controls are not evidence."
@@ -56,6 +59,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     for one in reproductions:
         tables = [plain_table(grid.head, grid.rows) for grid in grids(one)]
         shown += ["\n".join(summary(one)), *tables]
+    if not arguments.paper:
+        others = of_other_tasks(papers, catalog, arguments.output).values()
+        shown += ["\n".join([OTHERS, *map(summary_of_source, others)])] if others else []
     return Answer([*shown, *([NOTE] if any(map(grids, reproductions)) else [])])
 
 
