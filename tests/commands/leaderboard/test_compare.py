@@ -91,11 +91,29 @@ def test_where_no_row_keeps_items_nobody_is_sent_to_make_some(tmp_path):
     assert problem == "t: no row has items, because the scores are not means over items"
 
 
-def test_three_models_are_three_tables(output):
+def test_three_models_are_three_tables_below_their_ranks(output):
     rows = [
         measured(output, m, [1] * n + [0] * (30 - n)) for m, n in (("a", 9), ("b", 7), ("c", 2))
     ]
-    assert len(asked(write(output, board(*rows)), "a", "b", "c").shown) == 3
+    assert len(asked(write(output, board(*rows)), "a", "b", "c").shown) == 4
+
+
+def test_a_rank_holds_where_all_pairs_tell_it(output):
+    right = {"a": 30, "b": 29, "c": 3, "d": 2}
+    rows = [measured(output, m, [1] * n + [0] * (30 - n)) for m, n in right.items()]
+    write(output, board(*rows))
+    table, *_ = asked(output, "*", tasks="t").shown
+    lines = [line.split() for line in rendered([table]).splitlines() if "%" in line]
+    assert [[one[0], " ".join(one[3:])] for one in lines] == [
+        ["a", "1 to 2"], ["b", "1 to 2"], ["c", "3 to 4"], ["d", "3 to 4"],
+    ]  # fmt: skip
+
+
+def test_of_many_models_the_ranks_alone_are_printed(output):
+    rows = [measured(output, f"m{n}", [1] * (3 * n) + [0] * (30 - 3 * n)) for n in range(1, 9)]
+    shown = asked(write(output, board(*rows)), "m*", tasks="t").shown
+    assert len([one for one in shown if not isinstance(one, str)]) == 1
+    assert "28 pairs of models: --format csv lists them" in shown
 
 
 def test_few_clusters_are_said(tmp_path):
