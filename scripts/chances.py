@@ -159,6 +159,7 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ("choice", "text_accuracy_macro"): Levels(_one_text, ("another_image", *LENGTHS)),
     ("choice", "group_score"): Levels("1/6", ("another_image", *LENGTHS)),
     ("questions", "accuracy"): Levels(_one_text, OF_QUESTIONS),
+    ("questions", "accuracy_recorded_reading_macro"): Levels(_one_text, ("response_bias",)),
     ("questions", "pair_accuracy"): Levels("1/4", OF_QUESTIONS),
     ("retrieval", "recall"): Levels(_in_pool),
     ("retrieval_in_pools", "recall"): Levels(_in_pool),

@@ -26,6 +26,7 @@ BOARDS, RUNS = ROOT / "leaderboards", ROOT / "docs" / "gallery"
 
 # The shipped boards that are drawn.
 SHOWN = (
+    "blink",
     "few_shot_fashion_mnist",
     "few_shot_scenes",
     "robustness_cifar10_200",
@@ -40,6 +41,8 @@ BOARD_COMMANDS = (
 )
 # Pictures, and their names in the commands.
 BOARD_PICTURES = {
+    "above_response_bias.svg": "leaderboards/figures/blink_above_response_bias.svg",
+    "replies.svg": "leaderboards/figures/blink/llava-v1.5-13b_replies.svg",
     "few_shot_fashion_mnist.svg": "leaderboards/figures/few_shot_fashion_mnist.svg",
     "robustness_cifar10_200.svg": "leaderboards/figures/robustness_cifar10_200.svg",
     "heads.svg": "leaderboards/figures/entity_grounding_scenes/tiny-vlm.svg",

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.capabilities import NoAnswer
-from vlbench.data.blink import options_of
 from vlbench.data.coco_files import first_repeated, read_text, sound_text
 from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
@@ -167,6 +166,8 @@ def _blink(file: Path, entries: Sequence[Any], dropped: Counter[str]) -> Iterato
 
     `prediction` is what they read in the answer with the help of a language model, (Z) for none.
     """
+    from vlbench.data.blink import options_of  # noqa: PLC0415 - imports pyarrow
+
     for place, entry in enumerate(entries):
         try:
             name, said = entry["idx"], str(entry["full_prediction"])

@@ -51,11 +51,13 @@ class Reference(_Published, total=False):
     """A published number and its place in its source: the task's paper, or `source` if given.
 
     With `floor`, it is this floor of the score, such as a baseline that a paper prints beside it.
+    With `recorded`, others recorded the model's answers, and models.yaml need not list the model.
     """
 
     at: At
     source: str
     floor: str
+    recorded: bool
 
 
 class Cost(TypedDict):

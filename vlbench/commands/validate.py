@@ -194,7 +194,7 @@ def _reference_problems(task: TaskSpec, catalog: Catalog) -> list[str]:
         f"{task.document.where('reference', str(i), 'model')}: "
         f"{unknown('model', one['model'], catalog.models)}"
         for i, one in enumerate(task.reference)
-        if one["model"] not in catalog.models
+        if one["model"] not in catalog.models and not one.get("recorded")
     ]
 
 

@@ -34,6 +34,7 @@ def gains(items: Items) -> list[Measured]:
 
     Example:
         >>> import torch
+        >>> from vlbench.metrics.items import Options
         >>> from vlbench.metrics.ranking import without_answer
         >>> own, alone = (without_answer(torch.tensor(one)) for one in ([1.0, 1.0], [1.0, 0.0]))
         >>> examples, options = Examples(["a", "b"], ["1", "2"]), Options((), (), 0.5)

@@ -28,6 +28,9 @@ from vlbench.metrics.intervals import (
     wilson,
 )
 
+# The name of the floor.
+FLOOR = "response_bias"
+
 # A stratum with fewer items, or fewer clusters, is left out.
 LEAST_ITEMS, LEAST_CLUSTERS = 10, 2
 

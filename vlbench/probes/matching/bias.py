@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from vlbench.metrics.intervals import Estimate
@@ -14,10 +13,9 @@ from vlbench.metrics.items import Examples, Items
 from vlbench.metrics.paired import holm
 from vlbench.metrics.ranking import without_answer
 from vlbench.metrics.replies import Labelled
-from vlbench.metrics.response_bias import Bias, Said, bias_of_items, response_bias
-from vlbench.results import At, Score
+from vlbench.metrics.response_bias import FLOOR, Bias, Said, bias_of_items, response_bias
+from vlbench.results import Artifact, At, Score
 
-FLOOR = "response_bias"
 LEVEL = 0.05
 
 # If there are more categories, their scores are an artifact.
@@ -31,7 +29,7 @@ class Biased(NamedTuple):
     items: Items
     scores: Sequence[Score] = ()
     counts: Mapping[str, int] = {}
-    artifacts: Mapping[str, pa.Table] = {}
+    artifacts: Mapping[str, Artifact] = {}
 
 
 def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str]) -> Biased:
@@ -111,7 +109,7 @@ def _above(adjusted: Mapping[str, float], found: Mapping[str, Bias]) -> Score:
 
 def _table(
     metric: str, whole: Bias | None, found: Mapping[str, Bias], adjusted: Mapping[str, float]
-) -> pa.Table:
+) -> Artifact:
     """Return the bias, the gain and its p over all items, under "", and in each category."""
     rows = []
     for name, one in (({"": whole} if whole else {}) | dict(found)).items():
@@ -132,10 +130,10 @@ def _table(
                 "balanced_accuracy": one.balanced.value if one.balanced else None,
             }
         )
-    return pa.Table.from_pylist(rows)
+    return as_table(rows)
 
 
-def _replies(examples: Examples, labelled: Labelled) -> pa.Table:
+def _replies(examples: Examples, labelled: Labelled) -> Artifact:
     """Return how often each label was said and was right, by category.
 
     `said` and `right` are places of labels from 1, and 0 for an unread reply. An item with several
@@ -150,6 +148,11 @@ def _replies(examples: Examples, labelled: Labelled) -> pa.Table:
         key = (str(names[i]), options, int(labelled.label[i]) + 1, place + 1)
         rows[key] = rows.get(key, 0.0) + float(weights[i])
     columns = ("category", "options", "said", "right", "replies")
-    return pa.Table.from_pylist(
-        [dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(rows.items())]
-    )
+    return as_table([dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(rows.items())])
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> Artifact:
+    """Return rows as a table."""
+    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
+
+    return pa.Table.from_pylist(rows)

@@ -13,7 +13,7 @@ from vlbench.boards.board import Board
 from vlbench.drawing.layouts import drawn, entitle, fitted, grid, is_at_left, percent, seat_legend
 from vlbench.drawing.looks import CHANCE, Look
 from vlbench.errors import spaced
-from vlbench.probes.matching.bias import FLOOR
+from vlbench.metrics.response_bias import FLOOR
 from vlbench.results import Result, Score
 
 ReadTable = Callable[..., list[dict[str, Any]]]
