@@ -80,8 +80,8 @@ def test_saved_answers_are_scored_by_their_authors_reading_and_by_ours(tmp_path)
     row = ran(tmp_path / "model*", tmp_path, tmp_path / "out")
     values = {s.metric: s.value for s in row.scores if not s.at}
     assert values["accuracy_recorded_reading"] == 0.5
-    assert values["accuracy"] == 0.25
-    assert values["accuracy_first_label"] == 0.25  # "A or B"
+    assert values["accuracy_macro"] == 0.25
+    assert values["accuracy_first_label_macro"] == 0.25  # "A or B"
     assert row.counts["texts_not_unicode"] == 1
 
 

@@ -225,7 +225,8 @@ def _by_rules(
 ) -> tuple[list[Measured], list[str]]:
     """Return the accuracy under the other rules of reading, the unread share, and a note.
 
-    The note is there if two rules are more than a point apart.
+    If there are categories, the accuracy is the mean over them. The note is there if two rules are
+    more than a point apart.
     """
     if not (read.judged and read.judged.labelled):
         return [], []
@@ -240,7 +241,7 @@ def _by_rules(
         for rule, judged in read.rules.items()
         if rule != read.rule
     ]
-    parts = [*several, *(macro(one, categories) for one in several if categories)]
+    parts = [macro(one, categories) for one in several] if categories else several
     labelled = read.judged.labelled
     replies = np.bincount(labelled.item)
     unread = np.bincount(labelled.item, labelled.label < 0) / replies
