@@ -85,7 +85,7 @@ def _right_option(record: Record, name: str) -> str:
     says, where = record.says, f"{record.file}, item {name:.60}"
     needed = {"question": says.question, "options": says.options, "right answer": says.target}
     if lacking := [what for what, own in needed.items() if not own]:
-        raise DataError(f"{where}: there is no {lacking[0]}; a log of items has {NEEDED}")
+        raise DataError(f"{where}: {lacking[0]} not found; a log of items has {NEEDED}")
     options, stated = says.options, says.target.strip()
     numbers = {int(stated)} if _is_index(stated, len(options), record) else set()
     try:

@@ -357,10 +357,11 @@ def _asked_by_llava(file: Path, dropped: Counter[str]) -> dict[Any, Says]:
         try:
             question, name = _first_line(row["text"]), row["question_id"]
             says = Says(question, _word(row, *IMAGES), _word(row, "category"))
+            is_repeated = asked.setdefault(name, says) is not says
         except (AttributeError, KeyError, TypeError) as error:
             why = f"{type(error).__name__}: {error}"
             raise DataError(f"{file.name}, row {place}, is no question: {why:.200}") from error
-        if asked.setdefault(name, says) is not says:
+        if is_repeated:
             raise DataError(f"{file.name}, row {place}: the question_id {name} occurs twice")
     return asked
 

@@ -1,4 +1,4 @@
-"""A user's images, listed in a table: CSV or parquet with each image's path and label."""
+"""A user's images, listed in a table with each image's path and label."""
 
 from __future__ import annotations
 
@@ -47,11 +47,10 @@ def images(
 
     Args:
         root: folder of the tables and the images.
-        test: table of the test split in `root`, .csv (UTF-8, with a header) or .parquet.
-        train: table of the train split in `root`, .csv (UTF-8, with a header) or .parquet; empty:
-            no such split.
-        val: table of the val split in `root`, .csv (UTF-8, with a header) or .parquet; empty: no
-            such split.
+        test: table of the test split in `root`, .csv or .tsv (UTF-8, with a header), .xlsx or
+            .parquet.
+        train: table of the train split in `root`, as for `test`; empty: no such split.
+        val: table of the val split in `root`, as for `test`; empty: no such split.
         **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
     """
     named = {"train": train, "val": val, "test": test}
@@ -81,7 +80,8 @@ def questions(
 
     Args:
         root: folder of the table and the images.
-        test: table of the questions in `root`, .csv (UTF-8, with a header) or .parquet.
+        test: table of the questions in `root`, .csv or .tsv (UTF-8, with a header), .xlsx or
+            .parquet.
         image: column of the image's path, relative to `root`.
         question: column of the question.
         answer: column of the right answer, the text of an option or its letter.
