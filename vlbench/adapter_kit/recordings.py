@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from vlbench.capabilities import Asked, Reply
-from vlbench.data.coco_files import read_text
+from vlbench.data.coco_files import is_number, read_text
 from vlbench.data.names import normal_form
 from vlbench.data.recording_files import (
     Columns,
@@ -327,5 +327,5 @@ def _target(stated: str, shown: Sequence[str]) -> str:
     try:
         return shown[place_of(shown, stated)]
     except ValueError:
-        is_index = stated.isdecimal() and int(stated) < len(shown)
+        is_index = is_number(stated) and int(stated) < len(shown)
         return shown[int(stated)] if is_index else ""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlbench.data.coco_files import is_number
 from vlbench.data.images import named_images
 from vlbench.data.presence import begin_reading
 from vlbench.data.recording_files import (
@@ -101,4 +102,4 @@ def _right_option(record: Record, name: str) -> str:
 
 def _is_index(stated: str, count: int, record: Record) -> bool:
     """Return whether a right answer may be an index, as harnesses write it, whose log has `doc`."""
-    return record.about is not None and stated.isdecimal() and int(stated) < count
+    return record.about is not None and is_number(stated) and int(stated) < count

@@ -553,7 +553,7 @@ def _index(value: Any) -> int:
 
 def _said(value: Any) -> str | list[float] | NoAnswer:
     """Return a text, scores of the options, or no answer if there is no text at all."""
-    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
+    if isinstance(value, list) and value and all(isinstance(one, list) and one for one in value):
         return [float(one[0]) for one in value]  # a log-likelihood, and whether it is the greatest
     if isinstance(value, list) and len(value) < 2:
         value = value[0] if value else None
@@ -614,6 +614,8 @@ def _options(doc: Mapping[str, Any], blank: Sequence[str]) -> tuple[str, ...]:
 
 def _listed(text: str) -> Any:
     """Return the value of a text that is a list in JSON or in Python; None for other texts."""
+    if len(text) > MOST_TEXT:
+        return None
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
