@@ -8,7 +8,7 @@ from typing import Literal
 
 from vlbench.adapter_kit.recordings import Recordings, read_about
 from vlbench.capabilities import Asked, Reply
-from vlbench.data.recording_files import columns_of
+from vlbench.data.recording_files import Columns, split_names
 
 
 class Recorded:
@@ -57,18 +57,12 @@ class Recorded:
         questions: Path | None = None,
         about: Path | None = None,
     ) -> None:
-        self.arguments = {
-            "path": path,
-            "item": item,
-            "image": image,
-            "texts": texts,
-            "order": order,
-            "answer": answer,
-            "scores": scores,
-            "log_filter": log_filter,
-            "questions": questions,
-        }
-        columns = columns_of(self.arguments)
+        columns = Columns(
+            *(item, image, split_names(texts), order, answer, split_names(scores)),
+            log_filter,
+            questions,
+        )
+        self.arguments = {"path": path, **columns._asdict()}
         self._recordings = Recordings(path, columns, labels)
         self.labels = self._recordings.labels
         self.counts: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """Logs that are data and recording at once: the same items and scores in every format."""
 
 import csv
+import datetime as dt
 import json
 import zipfile
 
@@ -150,6 +151,12 @@ def test_a_table_states_which_columns_are_read(tmp_path):
         ),
         "data: the log names no images, so that each item counts as independent",
     ]
+
+
+def test_a_cell_with_a_date_is_refused(tmp_path):
+    put_xlsx(tmp_path / "log.xlsx", [one | {"prediction": dt.date(2024, 5, 1)} for one in rows()])
+    with pytest.raises(DataError, match=r"row 1: datetime.* is neither a text nor a number"):
+        recorded_items(recording={"path": tmp_path / "log.xlsx"})
 
 
 def test_questions_about_one_image_are_not_independent(tmp_path):

@@ -1,6 +1,5 @@
 """Workbooks of Excel: what is read as a table, and what is refused by name."""
 
-import datetime as dt
 import re
 import sys
 import zipfile
@@ -78,7 +77,6 @@ WRONG = {
     "a bomb": (bomb, "unpacks to .* bytes: it is broken or malicious"),
     "16,384 columns": (wide, "a.xlsx, row 2, has over 1000 columns"),
     "two sheets": (lambda f: put(f, ["x"], ["a"], more=[["x"]]), "two sheets, 'Sheet' and 'More'"),
-    "a date": (lambda f: put(f, ["x"], [dt.date(2024, 5, 1)]), "row 2: 2024-05-01.* format the"),
     "a cell too many": (lambda f: put(f, ["x"], ["a", "b"]), "row 2 has more cells than the 1 col"),
     "a number as name": (lambda f: put(f, ["x", 3], ["a", "b"]), "the name of a column is 3"),
     "no column": (lambda f: put(f, ["y"], ["a"]), "a.xlsx: .*column.*'x'"),

@@ -88,7 +88,9 @@ def _right_option(record: Record, name: str) -> str:
     if lacking := [what for what, own in needed.items() if not own]:
         raise DataError(f"{where}: {lacking[0]} not found; a log of items has {NEEDED}")
     options, stated = says.options, says.target.strip()
-    numbers = {int(stated)} if _is_index(stated, len(options), record) else set()
+    # Harnesses with documents may write an index.
+    is_index = record.about is not None and is_number(stated) and int(stated) < len(options)
+    numbers = {int(stated)} if is_index else set()
     try:
         numbers |= {place_of(options, stated)}
     except ValueError as error:
@@ -98,8 +100,3 @@ def _right_option(record: Record, name: str) -> str:
         what = "is the text of an option and the index of another"
         raise DataError(f"{where}: the right answer {stated} {what}: {', '.join(options):.80}")
     return options[numbers.pop()]
-
-
-def _is_index(stated: str, count: int, record: Record) -> bool:
-    """Return whether a right answer may be an index, as harnesses write it, whose log has `doc`."""
-    return record.about is not None and is_number(stated) and int(stated) < count

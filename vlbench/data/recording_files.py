@@ -39,6 +39,9 @@ TARGETS = ("target", "answer", "label", "gold")
 # What a log calls the name of an item.
 NAMES = ("id", "index", "question_id", "idx", DOC)
 
+# The keys of a document of lm-eval or lmms-eval that are read.
+OF_DOC = {*QUESTIONS, *OPTIONS, *IMAGES, *TARGETS, *NAMES, *LETTERS, "category"}
+
 # What a table that contains its items calls the right answer and the reply.
 RIGHT, REPLIES = "answer", ("prediction", "reply")
 NEEDED = f"question, A, B and so on (or options), {RIGHT}, {' or '.join(REPLIES)}"
@@ -146,10 +149,13 @@ def name_order(name: str) -> tuple[int, str]:
 def columns_of(arguments: Mapping[str, Any]) -> Columns:
     """Return the columns that arguments of the adapter `recorded:Recorded` name."""
     named = {key: arguments[key] for key in Columns._fields if key in arguments}
-    for key in {"texts", "scores"} & {*named}:
-        given = named[key]
-        named[key] = tuple(given.split("|") if isinstance(given, str) else given)
-    return Columns(**named)
+    several = {key: split_names(named[key]) for key in {"texts", "scores"} & {*named}}
+    return Columns(**named | several)
+
+
+def split_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of several columns, which a text separates by "|"."""
+    return tuple(given.split("|") if isinstance(given, str) else given)
 
 
 def read_records(
@@ -435,7 +441,7 @@ def _log(
         doc = row.get("doc")
         doc = doc if isinstance(doc, dict) else {}
         if not place and doc:
-            _note_columns(file, [*doc], _columns_of_doc(doc), notes)
+            _note_columns(file, [*doc], [name for name in doc if name in OF_DOC], notes)
         try:
             # lmms-eval writes "nan" for an option that a question does not have.
             says = _says(doc, blank=("", "nan"))
@@ -446,12 +452,6 @@ def _log(
             yield Record(_index(row[DOC]), None, said, file.name, says, is_log=True)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
-
-
-def _columns_of_doc(doc: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a document of lm-eval or lmms-eval that are read."""
-    known = {*QUESTIONS, *OPTIONS, *IMAGES, *TARGETS, *NAMES, *LETTERS, "category"}
-    return [name for name in doc if name in known]
 
 
 def _inspect(file: Path, samples: Any, notes: list[str]) -> Iterator[Record]:

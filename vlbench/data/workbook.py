@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ MOST_COLUMNS = 1000
 def read_workbook(file: Path, name: str) -> Iterator[tuple[list[Any], str]]:
     """Yield the cells of each row of the only sheet that is not empty, and where the row is.
 
-    A cell is a text, a number, a bool, or None if it is empty; formulas are not computed. The first
-    row has the names of columns, as texts. Raises DataError.
+    A cell is a text, a number, a bool, a date, or None if it is empty; formulas are not computed.
+    The first row has the names of columns, as texts. Raises DataError.
     """
     try:
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency
@@ -58,10 +57,6 @@ def _rows(book: Any, name: str) -> Iterator[tuple[list[Any], str]]:
                 what = f"{used!r:.40} and {sheet.title!r:.40}"
                 raise DataError(f"{name} has two sheets, {what}; save one of them")
             used = sheet.title
-            dates = [one for one in cells if isinstance(one, dt.date | dt.time)]
-            if dates:
-                what = f"{dates[0]} is a date or a time, not a text"
-                raise DataError(f"{name}, row {number}: {what}; format the cell as text")
             yield cells, f"{name}, row {number}"
 
 
