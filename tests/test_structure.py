@@ -32,7 +32,7 @@ READS_ITS_OWN_TEXT = {
     "vlbench/data/scenes/storage.py": "the file is ours",
     "vlbench/data/scenes/table.py": "the file is ours",
     "vlbench/adapter_kit/library_models.py": "it is the message of an error",
-    "vlbench/adapter_kit/recording_files.py": "texts are members of an archive",
+    "vlbench/data/recording_files.py": "texts are members of an archive",
     "vlbench/adapter_kit/servers.py": "it is what a server refuses with",
     "vlbench/adapter_kit/vector_files.py": "words of several encodings lie between numbers",
     "vlbench/probes/captioning/captioner_files.py": "it decodes tokens",

@@ -5,6 +5,7 @@ import pytest
 from vlbench.catalog.loaders import shipped_loaders
 from vlbench.data import (
     aro,
+    blink,
     captioned_folder,
     cifar,
     coco,
@@ -96,6 +97,7 @@ LOADERS = {
         ["val2014/1.jpg", *(f"coco_pope_{name}.json" for name in pope.NEGATIVES)],
         {},
     ),
+    "blink": (blink.blink, ["val_answers.json"], {}),
     "mmvp": (mmvp.mmvp, ["Questions.csv", "MMVP Images/1.jpg"], {}),
     "questions": (table.questions, ["test.csv"], {"test": "test.csv"}),
     "winoground": (winoground.winoground, ["data/examples.jsonl", "images/1.png"], {}),
@@ -121,10 +123,12 @@ def test_each_loader_of_files_has_a_line():
     there = {name for several in shipped_loaders().values() for name in several}
     functions = [loader for loader, *_ in LOADERS.values()] + INSIDE
     lines = {f"{one.__module__}:{one.__name__}" for one in functions}
-    # Beside ImageNet, with a test below, and SugarCrepe and POPE with their images elsewhere.
+    # Beside ImageNet, with a test below, SugarCrepe and POPE with their images elsewhere, and logs,
+    # which the run gives by the model.
     assert there - lines == {
         "vlbench.data.corpora:imagenet_and_corpus",
         "vlbench.data.pope:pope",
+        "vlbench.data.recorded_items:recorded_items",
         "vlbench.data.sugar_crepe:sugar_crepe",
     }
 

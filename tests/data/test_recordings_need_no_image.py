@@ -24,7 +24,7 @@ from vlbench.run.task import resolve_task
 from vlbench.schema import alternatives, parameters
 
 # Loaders whose data have no images, or draw them.
-WITHOUT = {"vlbench.data.blink:blink"}
+WITHOUT = {"vlbench.data.blink:blink", "vlbench.data.recorded_items:recorded_items"}
 
 
 def draw(folder, *names):

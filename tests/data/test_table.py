@@ -104,7 +104,7 @@ def test_a_value_that_cannot_be_is_named_with_table_and_row(root, name, values, 
         ("test.csv", b'image,label\na,"b\nc,d\n', "line 2, cannot be read as CSV: unexpected end"),
         ("test.csv", b'image,label\n"a"b,c\n', "line 2, cannot be read as CSV: ',' expected after"),
         ("test.csv", b"image,label,label\na,b,c\n", r"^test\.csv: two columns are named 'label'"),
-        ("test.txt", b"a", r"is not a table; give a file that ends in \.csv or \.parquet"),
+        ("test.txt", b"a", r"is not a table; give a file that ends in \.csv, \.tsv, \.xl"),
     ],
 )
 def test_a_broken_table_is_named(root, name, content, message):

@@ -373,3 +373,21 @@ def test_an_order_or_scores_of_other_options_are_refused(tmp_path, row, why):
     model = Recorded(path=put(tmp_path, json.dumps(row), "a.jsonl"), item="row", order="order")
     with pytest.raises(DataError, match=why):
         questions(model, presence("yes", "no"), Engine.for_tests())
+
+
+def test_a_table_of_vlmevalkit_answers_the_questions_of_ones_own_data(tmp_path):
+    items = [Asked("1.jpg", ("dog", "cat"), "which ?"), Asked("2.jpg", ("cup", "hat"), "what ?")]
+    lines = ["index,question,A,B,answer,prediction", "5,what ?,cup,hat,A,B", "6,which ?,cat,dog,B,"]
+    model = Recorded(path=put(tmp_path, "\n".join(lines) + "\n"))
+    # Its options may be in another order than those of the data.
+    assert model.replies(items) == [[Reply((1, 0), "", "dog")], [Reply((0, 1), "B", "cup")]]
+    with pytest.raises(DataError, match="the log does not number its items as the data do"):
+        model.replies([Asked("1.jpg", ("dog", "cow"), "which ?")])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_table_that_names_no_items_is_refused_with_what_is_needed(tmp_path, name):
+    text = "x,answer\n0,A\n" if name == "a.csv" else '{"x": 0, "answer": "A"}'
+    why = "has the columns x, answer; a log needs question, A, B .*; a table of answers needs"
+    with pytest.raises(DataError, match=why):
+        Recorded(path=put(tmp_path, text, name))

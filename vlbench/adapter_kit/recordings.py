@@ -10,17 +10,19 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from vlbench.adapter_kit.recording_files import (
+from vlbench.capabilities import Asked, Reply
+from vlbench.data.coco_files import is_number, read_text
+from vlbench.data.names import normal_form
+from vlbench.data.recording_files import (
     Columns,
     Record,
     Says,
     answer_files,
     is_sugar_crepe,
+    name_order,
+    names_of_items,
     read_records,
 )
-from vlbench.capabilities import Asked, Reply
-from vlbench.data.coco_files import read_text
-from vlbench.data.names import normal_form
 from vlbench.digests import digest
 from vlbench.errors import DataError, SpecError, unknown
 from vlbench.metrics.parsing import read_reply
@@ -51,10 +53,11 @@ class Recordings:
     """
 
     def __init__(self, path: Path, columns: Columns, labels: str) -> None:
-        self.digests = [digest(file) for file in answer_files(path)]
+        files = [*answer_files(path), *([columns.questions] if columns.questions else [])]
+        self.digests = [digest(file) for file in files]
         self.labels = "brackets" if is_sugar_crepe(path) else labels
         self._dropped = Counter[str]()
-        self._records = [*read_records(path, columns, self._dropped)]
+        self._records = [*read_records(path, columns, self._dropped, [])]
 
     def look_up(self, items: Sequence[Asked]) -> LookedUp:
         """Return the replies to items, and which answers were unused or read differently.
@@ -65,10 +68,11 @@ class Recordings:
         option. Raises DataError for a record that describes another item than its index names, for
         an index beyond the data, and for answers to an item in two files.
         """
-        places = _places(self._records, items)
+        records = (items and _with_order(self._records, items)) or self._records
+        places = _places(records, items)
         found: list[dict[Any, Record]] = [{} for _ in items]
         strange, repeated = list[Record](), list[Record]()
-        for place, record in zip(places, self._records, strict=True):
+        for place, record in zip(places, records, strict=True):
             if place is None:
                 strange.append(record)
                 continue
@@ -126,6 +130,30 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
     if other := [str(key) for key in told if key not in ABOUT]:
         raise SpecError(f"{file.name}: {unknown('key', other[0], ABOUT)}")
     return {key: told.get(key, UNKNOWN) for key in ABOUT}
+
+
+def _with_order(records: Sequence[Record], items: Sequence[Asked]) -> list[Record]:
+    """Return the records by the items that were made of them; empty if items are from elsewhere.
+
+    Such an item is named as the log names it, is in the place of this name in the order of names,
+    and has the question and the options of its record in their order.
+    """
+    names, own = names_of_items(records), {item.image: item for item in items}
+    of_name = dict(zip(names, records, strict=True))
+    in_order = sorted(names, key=name_order)
+    for item in items:
+        is_named = 0 <= item.place < len(names) and in_order[item.place] == item.image
+        says = of_name[item.image].says if is_named else Says()
+        # The letters that options carry were left out of the item.
+        alike = map(str.endswith, map(_said, says.options), map(_said, item.texts))
+        is_same = says.question == item.question and len(says.options) == len(item.texts)
+        if not (is_named and is_same and all(alike)):
+            return []
+    abouts = [_about_item(own[name]) if name in own else (name, ()) for name in names]
+    return [
+        record._replace(about=about, order=tuple(range(len(record.says.options))))
+        for record, about in zip(records, abouts, strict=True)
+    ]
 
 
 def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | None]:
@@ -194,9 +222,12 @@ def _by_description(
         _first_key([_stem(o.image) for o in items]),
     )
     by_question, by_image = ({k: v for k, v in one.items() if k} for one in of_item)
+    # A question such as "Is there a person in the image?" may be asked about hundreds of images.
+    by_both = _first_key([f"{_stem(one.image)}\n{one.question}" for one in items])
     places = list[int | None]()
     for record in records:
-        near = by_question.get(_said(record.says.question))
+        near = by_both.get(_said(f"{_stem(record.says.image)}\n{record.says.question}"))
+        near = by_question.get(_said(record.says.question)) if near is None else near
         near = by_image.get(_stem(record.says.image), []) if near is None else near
         fitting = [place for place in near if not _difference(record.says, items[place])]
         if len(fitting) > 1:
@@ -296,5 +327,5 @@ def _target(stated: str, shown: Sequence[str]) -> str:
     try:
         return shown[place_of(shown, stated)]
     except ValueError:
-        is_index = stated.isdecimal() and int(stated) < len(shown)
+        is_index = is_number(stated) and int(stated) < len(shown)
         return shown[int(stated)] if is_index else ""

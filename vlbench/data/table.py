@@ -1,4 +1,4 @@
-"""A user's images, listed in a table: CSV or parquet with each image's path and label."""
+"""A user's images, listed in a table with each image's path and label."""
 
 from __future__ import annotations
 
@@ -53,11 +53,10 @@ def images(
 
     Args:
         root: folder of the tables and the images.
-        test: table of the test split in `root`, .csv (UTF-8, with a header) or .parquet.
-        train: table of the train split in `root`, .csv (UTF-8, with a header) or .parquet; empty:
-            no such split.
-        val: table of the val split in `root`, .csv (UTF-8, with a header) or .parquet; empty: no
-            such split.
+        test: table of the test split in `root`, .csv or .tsv (UTF-8, with a header), .xlsx or
+            .parquet.
+        train: table of the train split in `root`, as for `test`; empty: no such split.
+        val: table of the val split in `root`, as for `test`; empty: no such split.
         pixels: whether images are read; recorded answers do not need them. Images that do not exist
             are then identified by their paths.
         **options: options of every source of rows, see `vlbench.data.gate.RowOptions`.
@@ -91,7 +90,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
 
     Args:
         root: folder of the table and the images.
-        test: table of the questions in `root`, .csv (UTF-8, with a header) or .parquet.
+        test: table of the questions in `root`, .csv or .tsv (UTF-8, with a header), .xlsx or
+            .parquet.
         image: column of the image's path, relative to `root`.
         question: column of the question.
         answer: column of the right answer, the text of an option or its letter.
@@ -144,6 +144,10 @@ def _letter_of(name: str) -> str:
 
 def column_names(path: Path, name: str) -> Sequence[str]:
     """Return the names of the columns of a table. Raises DataError if it cannot be read."""
+    if path.suffix.lower() == ".xlsx":
+        from vlbench.data.workbook import read_workbook  # noqa: PLC0415 - only who reads xlsx waits
+
+        return next(read_workbook(path, name), ([], ""))[0]
     if path.suffix.lower() == ".parquet":
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - only who reads parquet waits
 
@@ -153,7 +157,7 @@ def column_names(path: Path, name: str) -> Sequence[str]:
             raise DataError(f"{name} cannot be read as parquet: {error}") from error
     try:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            return next(csv.reader(_lines(file, []), strict=True), [])
+            return next(csv.reader(_lines(file, []), delimiter=_delimiter(name), strict=True), [])
     except (OSError, csv.Error) as error:
         raise DataError(f"{name}, line 1, cannot be read as CSV: {error}") from error
 
@@ -165,14 +169,16 @@ def _read(root: Path, name: str, *, columns: Columns, pixels: bool) -> Rows:
 
 
 def read_cells(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
-    """Return the cells of the named columns of a table, .csv or .parquet, by column.
+    """Return the cells of the named columns of a table, by column.
+
+    It is .csv, .tsv (separated by tabs), .xlsx or .parquet.
 
     Raises DataError if it is invalid, has no rows, or has no such column.
     """
-    readers = {".csv": _read_csv, ".parquet": _read_parquet}
+    readers = {".csv": _read_csv, ".tsv": _read_csv, ".xlsx": _read_xlsx, ".parquet": _read_parquet}
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in readers:
-        raise DataError(f"{name} is not a table; give a file that ends in .csv or .parquet")
+        raise DataError(f"{name} is not a table; give a file that ends in {', '.join(readers)}")
     cells = readers[suffix](path, name, columns)
     if not next(iter(cells.values())):
         raise DataError(f"{name} has no rows")
@@ -186,12 +192,13 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
         require_at_most(path, MOST_ANNOTATIONS)
         # Not pyarrow.csv, which accepts a file that ends inside quotes.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(_lines(file, lines), strict=True)
+            delimiter = _delimiter(name)
+            reader = csv.DictReader(_lines(file, lines), delimiter=delimiter, strict=True)
             own = own_columns(columns, reader.fieldnames or [], name)
             line = reader.line_num + 1
             lines.clear()
             for row in reader:
-                _refuse_swallowed(lines, line, len(row), root)
+                _refuse_swallowed(lines, line, len(row), root, delimiter)
                 rows.append(_cells(row, own.values()))
                 line = reader.line_num + 1
                 lines.clear()
@@ -199,6 +206,26 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
         why = getattr(error, "strerror", error)
         raise DataError(f"{name}, line {line}, cannot be read as CSV: {why}") from error
     return {column: [row[i] for row in rows] for i, column in enumerate(own)}
+
+
+def _delimiter(name: str) -> str:
+    return "\t" if name.lower().endswith(".tsv") else ","
+
+
+def _read_xlsx(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
+    from vlbench.data.workbook import read_workbook  # noqa: PLC0415 - only who reads xlsx waits
+
+    rows = read_workbook(path, name)
+    header = next(rows, ([], ""))[0]
+    own = own_columns(columns, header, name)
+    places = {column: header.index(spelled) for column, spelled in own.items()}
+    cells = dict[str, list[Any]]({column: [] for column in own})
+    for row, where in rows:
+        if len(row) > len(header):
+            raise DataError(f"{where} has more cells than the {len(header)} columns")
+        for column, place in places.items():
+            cells[column].append(row[place] if place < len(row) else None)
+    return cells
 
 
 def _cells(row: Mapping[Any, Any], columns: Iterable[str]) -> list[Any]:
@@ -214,7 +241,9 @@ def _cells(row: Mapping[Any, Any], columns: Iterable[str]) -> list[Any]:
     return [row[column] for column in columns]
 
 
-def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str) -> None:
+def _refuse_swallowed(
+    lines: Sequence[str], first: int, columns: int, root: str, delimiter: str
+) -> None:
     """Raise csv.Error if two lines of one row look like rows: `columns` cells and an image each.
 
     In strict mode an open quote includes all text up to the next quote in one cell. `first` is the
@@ -222,7 +251,7 @@ def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str)
     """
     if len(lines) < 2:
         return
-    rows = [n for n, line in enumerate(lines, first) if _is_row(line, columns, root)]
+    rows = [n for n, line in enumerate(lines, first) if _is_row(line, columns, root, delimiter)]
     if len(rows) > 1:
         raise csv.Error(
             f"a quote is open there, and line {rows[1]} looks like a row; close the quote, or "
@@ -230,9 +259,10 @@ def _refuse_swallowed(lines: Sequence[str], first: int, columns: int, root: str)
         )
 
 
-def _is_row(line: str, columns: int, root: str) -> bool:
+def _is_row(line: str, columns: int, root: str, delimiter: str) -> bool:
     # Read with quotes, and also without them, in case an open quote hides the separators.
-    readers = csv.reader([line]), csv.reader([line], quoting=csv.QUOTE_NONE)
+    plain = csv.reader([line], delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    readers = csv.reader([line], delimiter=delimiter), plain
     ways = [next(reader, []) for reader in readers]
     paths = (root + cell.strip('"') for cells in ways if len(cells) == columns for cell in cells)
     # Unlike Path.is_file, os.path.isfile returns False for a text that is too long for a name.

@@ -30,6 +30,7 @@ class DataSets:
         DataAbsent, and whatever else a loader raises.
         """
         arguments = {**task.loader_arguments, **_regions(task, model), **_pixels(task, model)}
+        arguments |= _recording(task, model)
         key = repr((task.loader, sorted(arguments.items())))
         if key not in self._loaded:
             self._loaded[key] = self._load(task, arguments)
@@ -70,6 +71,21 @@ def _pixels(task: Task, model: Model) -> dict[str, Any]:
     """Return the loader's argument that a recording needs no images, if the loader has it."""
     looked_up = has(model.base.adapter, Recording) and "pixels" in parameters(task.loader)
     return {"pixels": False} if looked_up else {}
+
+
+def _recording(task: Task, model: Model) -> dict[str, Any]:
+    """Return the loader's argument for items that a recording contains, if the loader has it.
+
+    Raises CannotDo for a model that is no recording in a file.
+    """
+    if "recording" not in parameters(task.loader):
+        return {}
+    given = model.base.arguments
+    if model.base.instance is not None:
+        given = getattr(model.base.instance, "arguments", {})
+    if not has(model.base.adapter, Recording) or "path" not in given:
+        raise CannotDo("the task reads its items from the log of a model: --model recorded:LOG")
+    return {"recording": given}
 
 
 def require_splits(task: Task, data: Data) -> None:

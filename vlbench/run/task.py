@@ -37,7 +37,7 @@ from vlbench.schema import (
 
 # Arguments that vlbench gives a probe besides models, and a loader that has such parameters.
 PROBE_FILLED = ("data", "engine")
-LOADER_FILLED = ("download", "cache_dir", "wanted_splits", "pixels")
+LOADER_FILLED = ("download", "cache_dir", "wanted_splits", "pixels", "recording")
 
 # The loader of a user's questions, whose table `--questions` names.
 QUESTIONS = "vlbench.data.table:questions"
