@@ -140,15 +140,22 @@ def bias_of_items(said: Said) -> Floats:
     return np.where(stratum >= 0, mean, np.nan)
 
 
-def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int = 0) -> Bias | None:
+def response_bias(
+    said: Said,
+    *,
+    macro: bool = False,
+    tests: int = 1,
+    seed: int = 0,
+    permutations: int = PERMUTATIONS,
+) -> Bias | None:
     """Return the response bias of replies and the gain over it; None without a stratum.
 
     With `macro`, each category counts alike, otherwise each item. The interval leaves out each
     cluster once (jackknife), so that it accounts for the bias estimated from the same items; a gain
     that never varies gets plus and minus Wilson's upper end for none of the clusters. The p is over
-    permutations of the replies of clusters with equally many items in each stratum, at least 20
-    for each of the `tests` that Holm's rule is over; if there are fewer distinct permutations, it
-    is the jackknife's.
+    random `permutations` of the replies of clusters with equally many items in each stratum, at
+    least 20 for each of the `tests` that Holm's rule is over; if there are fewer distinct
+    permutations, it is the jackknife's.
 
     Example:
         >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
@@ -180,7 +187,8 @@ def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int 
     of_item = np.zeros(len(stratum))
     sizes = np.bincount(group[stratum[kept]])
     of_item[kept] = 1 / sizes[group[stratum[kept]]] / len(sizes)
-    p, p_by = _p(said, stratum, of_item, gain, clusters, tests, seed)
+    least = FOR_EACH_TEST * tests
+    p, p_by = _p(said, stratum, of_item, gain, clusters, least, permutations, seed)
     chance = float(of_item[kept] @ (1 / said.options[kept]))
     return Bias(float(bias), gain, kappa, balanced, p, p_by, int(kept.sum()), chance)
 
@@ -273,18 +281,25 @@ def _estimate(value: float, less: Floats, clusters: int, floor: float = -1.0) ->
 
 
 def _p(
-    said: Said, stratum: Ints, of_item: Floats, gain: Estimate, clusters: int, tests: int, seed: int
+    said: Said,
+    stratum: Ints,
+    of_item: Floats,
+    gain: Estimate,
+    clusters: int,
+    least: int,
+    permutations: int,
+    seed: int,
 ) -> tuple[float, Literal["permutations", "jackknife"]]:
     """Return the one-sided p of a gain above 0, and how it was found; items have weights [N]."""
     if _is_constant(said, stratum):
         return 1.0, "permutations"
     units = _units(said, stratum, of_item)
     distinct = sum(map(_log_distinct, units))
-    if distinct < math.log(FOR_EACH_TEST * tests):
+    if distinct < math.log(least):
         from scipy.special import stdtr  # noqa: PLC0415 - planning a run must not wait for it
 
         return float(stdtr(clusters - 1, -gain.value / gain.stderr)), "jackknife"
-    draws, rng = max(PERMUTATIONS, FOR_EACH_TEST * tests), np.random.default_rng(seed)
+    draws, rng = max(permutations, least), np.random.default_rng(seed)
     hits, own = np.zeros(draws), 0.0
     for unit in units:
         own += float(unit.earned(unit.label[None])[0])
