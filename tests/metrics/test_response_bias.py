@@ -2,17 +2,19 @@
 
 import re
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from foil_fakes import question_rows
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, kurtosis
 from scipy.stats import t as student
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score
 
 from vlbench.asking.chooser import Chooser
 from vlbench.asking.questions import Question
 from vlbench.capabilities import Reply
+from vlbench.code.functions import load_object
 from vlbench.engine import Engine
 from vlbench.metrics.items import Examples, Items, options_among
 from vlbench.metrics.replies import judge, letters, words
@@ -56,6 +58,14 @@ def brute_force(replies, kept, *, macro):
     return np.mean([gains @ items / items.sum() for items, gains in parts])
 
 
+def jackknifed(replies, *, macro=False):
+    """Return standard error and degrees of freedom of the gain, each cluster left out by a loop."""
+    names = np.unique(replies.cluster)
+    less = [brute_force(replies, replies.cluster != one, macro=macro) for one in names]
+    n, spread = len(less), np.sum((np.array(less) - np.mean(less)) ** 2)
+    return np.sqrt((n - 1) / n * spread), 2 / (2 / (n - 1) + max(kurtosis(less), 0) / n)
+
+
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 def test_kappa_and_balanced_accuracy_are_those_of_scikit_learn(k):
@@ -86,14 +96,21 @@ def test_the_jackknife_leaves_out_each_cluster_in_all_strata(macro):
     label, right = drawn(3, 90, 2)
     replies = said(label, right, k, category=category, cluster=cluster)
     found = response_bias(replies, macro=macro)
-    every = np.ones(90, bool)
-    names = np.unique(replies.cluster)
-    less = np.array([brute_force(replies, replies.cluster != one, macro=macro) for one in names])
-    variance = (len(less) - 1) / len(less) * ((less - less.mean()) ** 2).sum()
-    assert found.gain.value == pytest.approx(brute_force(replies, every, macro=macro))
-    assert found.gain.stderr == pytest.approx(np.sqrt(variance))
-    half = student.ppf(0.975, len(names) - 1) * np.sqrt(variance)
-    assert np.diff(found.gain.ci95) / 2 == pytest.approx(half)
+    stderr, freedom = jackknifed(replies, macro=macro)
+    whole = brute_force(replies, np.ones(90, bool), macro=macro)
+    half = student.ppf(0.975, freedom) * stderr
+    assert found.gain.value == pytest.approx(whole)
+    assert found.gain.stderr == pytest.approx(stderr)
+    assert found.gain.ci95 == pytest.approx((whole - half, whole + half))
+
+
+def test_few_replies_that_break_a_habit_are_few_degrees_of_freedom():
+    label, right = [0] * 37 + [1] * 3, [0, 1] * 20
+    replies = said(label, right, 2)
+    stderr, freedom = jackknifed(replies)
+    low, high = response_bias(replies).gain.ci95
+    assert freedom < 10
+    assert (high - low) / 2 == pytest.approx(student.ppf(0.975, freedom) * stderr)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
@@ -159,9 +176,10 @@ def test_the_jackknife_gives_p_if_there_are_few_distinct_permutations():
     # Clusters of 1, 2, ... 5 items have no other whose replies they could get.
     cluster = np.repeat(np.arange(5), np.arange(1, 6))
     label, right = drawn(1, 15, 2, read=1)
-    found = response_bias(said(label, right, 2, cluster=cluster))
+    replies = said(label, right, 2, cluster=cluster)
+    found, (stderr, freedom) = response_bias(replies), jackknifed(replies)
     assert found.p_by == "jackknife"
-    assert found.p == pytest.approx(student.sf(found.gain.value / found.gain.stderr, 4))
+    assert found.p == pytest.approx(student.sf(found.gain.value / stderr, freedom))
 
 
 def test_more_tests_need_more_distinct_permutations():
@@ -263,3 +281,24 @@ def test_items_without_a_bias_are_counted_and_then_there_is_no_floor():
     found = above_bias(items, judged.labelled, ["c", "d"])
     assert (found.counts, found.items.floors) == ({"items_without_response_bias": 8}, {})
     assert above_bias(items, None, ["c"]) == (items, (), {}, {})
+
+
+# The short version of benchmarks/response_bias.py.
+FOLDER = [Path(__file__).parents[2] / "benchmarks"]
+rates, worlds = (load_object(f"response_bias:{name}", FOLDER) for name in ("rates", "worlds"))
+FEW = [
+    one for one in worlds() if one.labels == 3 and not one.balanced and one.items == "clusters of 3"
+]
+
+
+# Of 200 draws, fewer than 178 cover once in 10,000 times, and more than 23 are wrong at 5 %.
+@pytest.mark.parametrize("world", FEW, ids=[one.name for one in FEW])
+def test_the_gain_of_a_planted_model_is_found_and_no_other(world):
+    found = rates(world, 200)
+    assert found.covers >= 0.89
+    assert found.small <= 0.115 or world.known
+
+
+def test_the_page_states_every_world():
+    page = (FOLDER[0].parent / "docs" / "statistics.md").read_text("utf-8")
+    assert [one.name for one in worlds() if f"| {one.name} | " not in page] == []
