@@ -56,6 +56,7 @@ SMALL = {
         {"TASKS": ("few_shot_scenes",), "MODELS": ("raw-pixels",)},
         ["--worlds", "2"],
     ),
+    "response_bias.py": ({"PERMUTATIONS": 19}, ["--draws", "2"]),
     "retrieval.py": ({"IMAGES": 20, "WIDTH": 8, "ROUNDS": 1}, []),
     "robustness.py": ({"ROUNDS": 1, "STEPS": 2}, []),
     "same_rows.py": ({}, ["HEAD", "--tasks", "few_shot_digits", "--models", "raw-pixels"]),

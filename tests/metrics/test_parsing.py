@@ -1,15 +1,16 @@
-"""The table of docs/replies.md: replies, and what the rules read in them."""
+"""The tables of docs/replies.md: replies, and what the rules read in them."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from vlbench.metrics.parsing import MOST_TEXT, read_reply, without_thinking
+from vlbench.metrics.parsing import MOST_TEXT, first_label, last_label, read_reply, without_thinking
 
 PAGE = (Path(__file__).parents[2] / "docs" / "replies.md").read_text("utf-8")
-LINES = [re.split(r"(?<!\\)\|", line)[1:5] for line in PAGE.split("\n") if line.startswith("| ")]
-ROWS = [[cell.strip() for cell in line] for line in LINES if line[0].strip() != "options"]
+LINES = [re.split(r"(?<!\\)\|", line)[1:-1] for line in PAGE.split("\n") if line.startswith("| ")]
+CELLS = [[cell.strip() for cell in line] for line in LINES if line[0].strip() != "options"]
+ROWS, BY_RULE = ([line for line in CELLS if len(line) == width] for width in (4, 5))
 LABELS = re.compile(r"[A-J]|\d|\(\d\)")
 
 
@@ -27,8 +28,27 @@ def test_a_reply_is_read_as_the_page_says(options, cell, named, about):
     assert (reading.why if reading.place is None else labels[reading.place]) == named, about
 
 
+@pytest.mark.parametrize(("options", "cell", "one", "first", "last"), BY_RULE)
+def test_a_reply_is_read_by_each_rule_as_the_page_says(options, cell, one, first, last):
+    labels = options.split(", ")
+    readings = [rule(reply_of(cell), labels) for rule in (read_reply, first_label, last_label)]
+    told = [own.why if own.place is None else labels[own.place] for own in readings]
+    assert told == [one, first, last]
+
+
 def test_the_page_has_enough_replies_and_none_twice():
-    assert len({(options, cell) for options, cell, _, _ in ROWS}) == len(ROWS) > 100
+    for rows, least in ((ROWS, 100), (BY_RULE, 40)):
+        assert len({(options, cell) for options, cell, *_ in rows}) == len(rows) > least
+    assert len(CELLS) == len(ROWS) + len(BY_RULE)
+
+
+def test_the_longest_label_counts_at_the_beginning_and_at_the_end():
+    labels = [str(i + 1) for i in range(12)]
+    assert first_label("10. a dog", labels).place == last_label("It is 10", labels).place == 9
+
+
+def test_a_very_long_reply_has_no_last_label():
+    assert last_label("B " * MOST_TEXT, "AB").why == "too long"
 
 
 def test_texts_are_compared_in_one_unicode_form():

@@ -53,6 +53,7 @@ OPEN = r"(?:[(\[{\"'`*_$<]|\\boxed\{|\\text\{|\\textbf\{|\\mathbf\{|\\\()"
 CLOSE = r"[)\]}\"'`*_$>]"
 
 # Letters and digits next to which a label is part of a word. Chinese and Japanese have no blanks.
+OF_WORD = r"[A-Za-z0-9_À-ɏЀ-ӿ]"
 BEFORE, AFTER = r"(?<![A-Za-z0-9À-ɏЀ-ӿ.'&+-])", r"(?![A-Za-z0-9À-ɏЀ-ӿ'&+])"
 
 # Words that announce an answer, and words that name the kind of an option.
@@ -167,7 +168,8 @@ def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> R
 def first_label(said: str, labels: Sequence[str]) -> Reading:
     """Return the label with which a reply begins, be it the beginning of a word.
 
-    This is the rule of lmms-eval's BLINK before September 2026 (its issue 1434), for letters.
+    Of labels such as 1 and 10, the longest counts. For letters, this is the rule of lmms-eval's
+    BLINK before September 2026 (its issue 1434).
 
     Example:
         >>> first_label("(B) Point B", "AB").place, first_label("Based on the image, A", "AB").place
@@ -177,21 +179,25 @@ def first_label(said: str, labels: Sequence[str]) -> Reading:
     """
     start = said.strip().lstrip("( \t\n").casefold()
     bare = [label.strip("()").casefold() for label in labels]
-    return next(
-        (Reading(place) for place, label in enumerate(bare) if start.startswith(label)),
-        Reading(None, NO_OPTION if start else EMPTY),
-    )
+    named = [place for place, label in enumerate(bare) if start.startswith(label)]
+    if not named:
+        return Reading(None, NO_OPTION if start else EMPTY)
+    return Reading(max(named, key=lambda place: len(bare[place])))
 
 
 def last_label(said: str, labels: Sequence[str]) -> Reading:
     """Return the last label that stands alone in a reply, in brackets or not.
 
+    A letter is compared as printed, so that the article "a" is no label; "A" is.
+
     Example:
         >>> last_label("(A) is a cat, so the answer is B.", "AB").place
         1
     """
+    if len(said) > MOST_TEXT:
+        return Reading(None, TOO_LONG)
     several = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
-    found = re.findall(rf"(?<!\w)({several})(?!\w)", said[:MOST_TEXT])
+    found = re.findall(rf"(?<!{OF_WORD})({several})(?!{OF_WORD})", said)
     if not found:
         return Reading(None, NO_OPTION if said.strip() else EMPTY)
     return Reading([*labels].index(found[-1]))

@@ -34,8 +34,14 @@ FLOOR = "response_bias"
 # A stratum with fewer items, or fewer clusters, is left out.
 LEAST_ITEMS, LEAST_CLUSTERS = 10, 2
 
+# A smaller variance is the rounding of equal numbers.
+NOTHING = 1e-20
+
 # At least this many permutations, and this many for each test that Holm's rule is over.
 PERMUTATIONS, FOR_EACH_TEST = 1999, 20
+
+# Replies that are permuted at once.
+AT_ONCE = 500_000
 
 Ints = NDArray[np.intp]
 
@@ -143,15 +149,23 @@ def bias_of_items(said: Said) -> Floats:
     return np.where(stratum >= 0, mean, np.nan)
 
 
-def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int = 0) -> Bias | None:
+def response_bias(
+    said: Said,
+    *,
+    macro: bool = False,
+    tests: int = 1,
+    seed: int = 0,
+    permutations: int = PERMUTATIONS,
+) -> Bias | None:
     """Return the response bias of replies and the gain over it; None without a stratum.
 
     With `macro`, each category counts alike, otherwise each item. The interval leaves out each
-    cluster once (jackknife), so that it accounts for the bias estimated from the same items; a gain
-    that never varies gets plus and minus Wilson's upper end for none of the clusters. The p is over
-    permutations of the replies of clusters with equally many items in each stratum, at least 20
-    for each of the `tests` that Holm's rule is over; if there are fewer distinct permutations, it
-    is the jackknife's.
+    cluster once (jackknife), so that it accounts for the bias estimated from the same items, with
+    Student's quantile of as many degrees of freedom as fit the kurtosis over clusters; a gain that
+    never varies gets plus and minus Wilson's upper end for none of the clusters. The p is over
+    random `permutations` of the replies of clusters with equally many items in each stratum, at
+    least 20 for each of the `tests` that Holm's rule is over; if there are fewer distinct
+    permutations, it is the jackknife's.
 
     Example:
         >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
@@ -173,6 +187,7 @@ def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int 
     clusters = len(np.unique(said.cluster[kept]))
     bias, of_bias = whole[2], less[:, 2]
     gain = _estimate(whole[1] - bias, less[:, 1] - of_bias, clusters)
+    freedom = _freedom(less[:, 1] - of_bias)
     kappa = None
     if bias < 1 and (of_bias < 1).all():
         of_less = (less[:, 1] - of_bias) / (1 - of_bias)
@@ -183,7 +198,8 @@ def response_bias(said: Said, *, macro: bool = False, tests: int = 1, seed: int 
     of_item = np.zeros(len(stratum))
     sizes = np.bincount(group[stratum[kept]])
     of_item[kept] = 1 / sizes[group[stratum[kept]]] / len(sizes)
-    p, p_by = _p(said, stratum, of_item, gain, clusters, tests, seed)
+    least = FOR_EACH_TEST * tests
+    p, p_by = _p(said, stratum, of_item, gain, freedom, least, permutations, seed)
     chance = float(of_item[kept] @ (1 / said.options[kept]))
     return Bias(float(bias), gain, kappa, balanced, p, p_by, int(kept.sum()), chance)
 
@@ -267,32 +283,55 @@ def _by_group(sums: _Sums, group: Ints) -> tuple[Floats, Floats]:
 def _estimate(value: float, less: Floats, clusters: int, floor: float = -1.0) -> Estimate:
     """Return a value with the jackknife's interval; see `response_bias` if nothing varies."""
     variance, value = jackknife_variance(less), float(value)
-    if variance < 1e-20:
+    if variance < NOTHING:
         end = wilson(0, clusters).ci95[1]
         ends = max(value - end, floor), min(value + end, 1.0)
         return Estimate(value, end / Z95, ends)
     stderr = math.sqrt(variance)
-    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(len(less) - 1)))
+    return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(_freedom(less))))
+
+
+def _freedom(less: Floats) -> float:
+    """Return the degrees of freedom of the jackknife's variance, at least 1.
+
+    They are Satterthwaite's (1946), 2 E[v]^2 / Var[v], for the excess kurtosis of the values [C]
+    without each cluster. Few clusters matter if they are uneven, or if few replies break a habit.
+    """
+    squares, n = (less - less.mean()) ** 2, len(less)
+    if squares.mean() < NOTHING:
+        return n - 1
+    kurtosis = max(float((squares**2).mean() / squares.mean() ** 2) - 3, 0.0)
+    return max(2 / (2 / (n - 1) + kurtosis / n), 1.0)
 
 
 def _p(
-    said: Said, stratum: Ints, of_item: Floats, gain: Estimate, clusters: int, tests: int, seed: int
+    said: Said,
+    stratum: Ints,
+    of_item: Floats,
+    gain: Estimate,
+    freedom: float,
+    least: int,
+    permutations: int,
+    seed: int,
 ) -> tuple[float, Literal["permutations", "jackknife"]]:
     """Return the one-sided p of a gain above 0, and how it was found; items have weights [N]."""
     if _is_constant(said, stratum):
         return 1.0, "permutations"
     units = _units(said, stratum, of_item)
     distinct = sum(map(_log_distinct, units))
-    if distinct < math.log(FOR_EACH_TEST * tests):
+    if distinct < math.log(least):
         from scipy.special import stdtr  # noqa: PLC0415 - planning a run must not wait for it
 
-        return float(stdtr(clusters - 1, -gain.value / gain.stderr)), "jackknife"
-    draws, rng = max(PERMUTATIONS, FOR_EACH_TEST * tests), np.random.default_rng(seed)
+        return float(stdtr(freedom, -gain.value / gain.stderr)), "jackknife"
+    draws, rng = max(permutations, least), np.random.default_rng(seed)
     hits, own = np.zeros(draws), 0.0
     for unit in units:
         own += float(unit.earned(unit.label[None])[0])
-        for draw in range(draws):
-            hits[draw] += unit.earned(unit.label[rng.permutation(len(unit.label))][None])[0]
+        rows, step = np.arange(len(unit.label)), max(AT_ONCE // unit.label.size, 1)
+        for start in range(0, draws, step):
+            part = hits[start : start + step]
+            orders = rng.permuted(np.tile(rows, (len(part), 1)), axis=1)
+            part += unit.earned(unit.label[orders])
     as_many = int((hits >= own - 1e-9).sum())
     return (1 + as_many) / (draws + 1), "permutations"
 
@@ -328,11 +367,11 @@ def _units(said: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
     cluster = said.cluster[said.item[order]]
     replies = np.bincount(said.item, minlength=len(stratum))
     starts = np.flatnonzero(np.diff(cluster)) + 1
+    item = said.item[order]
+    signatures = np.split(np.stack([stratum[item], replies[item]], 1), starts)
     alike: dict[bytes, list[Ints]] = {}
-    for own in np.split(order, starts):
-        item = said.item[own]
-        signature = np.stack([stratum[item], replies[item]]).tobytes()
-        alike.setdefault(signature, []).append(own)
+    for signature, own in zip(signatures, np.split(order, starts), strict=True):
+        alike.setdefault(signature.tobytes(), []).append(own)
     weights, units = _weights(said) * of_item[said.item], list[_Unit]()
     right = np.pad(said.right, ((0, 0), (0, 1)))
     for several in alike.values():
