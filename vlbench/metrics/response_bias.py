@@ -113,6 +113,13 @@ def strata_of(said: Said) -> Ints:
     """Return the stratum of each item, int [N] from 0; -1 in strata that are left out.
 
     A stratum is left out if it has fewer than 10 items or 2 clusters.
+
+    Example:
+        >>> one, none = np.arange(15), np.zeros(15, int)
+        >>> options = np.array([2] * 10 + [3] * 5)  # ten items of two options, five of three
+        >>> said = Said(one, none, np.eye(3, dtype=bool)[none], options, none, one, none)
+        >>> strata_of(said).tolist()
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1]
     """
     keys = np.stack([said.category, said.options, said.texts], 1)
     _, stratum = np.unique(keys, axis=0, return_inverse=True)

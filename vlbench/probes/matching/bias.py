@@ -35,7 +35,8 @@ class Biased(NamedTuple):
 def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str]) -> Biased:
     """Return what items earn above the response bias of their replies (see `response_bias`).
 
-    The scores are over all items, for each of the categories, and the mean over the categories.
+    The scores are over all items, for each of the categories, and the mean over the categories; if
+    there are categories, kappa and the balanced accuracy are of each and the mean over them only.
     Without labels in replies there are none.
     """
     if labelled is None:
@@ -53,7 +54,8 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     adjusted = dict(zip(found, holm([one.p for one in found.values()]), strict=True))
     whole, scores = response_bias(said), list[Score]()
     if whole:
-        scores += _scores(items.metric, "", {}, whole, whole.p)
+        of_whole = whole if not found else whole._replace(kappa=None, balanced=None)
+        scores += _scores(items.metric, "", {}, of_whole, whole.p)
     if found:
         is_scored = np.isin(of_items, categories)
         macro = response_bias(said.select(is_scored), macro=True)
