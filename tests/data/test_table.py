@@ -7,7 +7,7 @@ from foil_fakes import Noise
 from PIL import Image
 from pyarrow import parquet
 
-from vlbench.data.table import images
+from vlbench.data.table import images, questions
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.probes.matching.choice import choice
@@ -174,3 +174,13 @@ def test_a_caption_may_have_lines_with_commas(root):
     write(root / "test.csv", [{"image": row["image"], "text": caption} for row in ROWS])
     split = images(root=root, test="test.csv", label="", caption="text").splits["test"]
     assert list(split["caption"]) == [caption] * 3
+
+
+def test_columns_of_questions_that_are_read_and_left_out_are_said(tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    lines = ["image,question,answer,category,difficulty", "a.png,Is it red?,yes,colour,hard"]
+    (tmp_path / "q.csv").write_text("\n".join(lines), "utf-8")
+    data = questions(root=tmp_path, test="q.csv")
+    assert [*data.splits["test"]["category"]] == ["colour"]
+    note = "q.csv: image, question, answer, category read; difficulty not read"
+    assert note in data.notes

@@ -7,6 +7,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO, Unpack
@@ -96,26 +97,36 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
         question: column of the question.
         answer: column of the right answer, the text of an option or its letter.
         option: columns of the options; empty: the existing columns among A, B and so on to J.
-        category: column of the kind of a question, by which scores are listed; empty: none.
-        cluster: column with equal values in questions that are not independent; empty: their
-            image.
+        category: column of the kind of a question, by which scores are listed; empty: `category`,
+            if there is such a column.
+        cluster: column with equal values in questions that are not independent; empty: `cluster`,
+            if there is such a column, else their image.
         pixels: as in `images`.
     """
     require_files(f"the table {test}", "your own questions", root / test)
     begin({})
-    listed = [] if option else _option_columns(column_names(root / test, test), test)
-    return images(
+    names = [normal_form(name) for name in column_names(root / test, test)]
+    option = option or _option_columns(names, test)
+    category, cluster = (
+        given or (name if name in names else "")
+        for given, name in ((category, "category"), (cluster, "cluster"))
+    )
+    read = [*filter(None, [image, question, *option, answer, category, cluster])]
+    left = [name for name in names if name not in map(normal_form, read)]
+    data = images(
         root=root,
         test=test,
         label="",
         image=image,
         question=question,
         answer=answer,
-        option=option or listed,
+        option=option,
         category=category,
         cluster=cluster,
         pixels=pixels,
     )
+    of_columns = f"{test}: {', '.join(read)} read" + f"; {', '.join(left)} not read" * bool(left)
+    return replace(data, notes=[*data.notes, of_columns])
 
 
 def _option_columns(names: Sequence[str], table: str) -> list[str]:
