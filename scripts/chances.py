@@ -84,7 +84,7 @@ def _success(spec: TaskSpec) -> str:
 
 def _one_text(spec: TaskSpec) -> str:
     loader = str(spec.data["loader"]).rpartition(":")[2]
-    if loader in {"images", "questions"}:
+    if loader in {"images", "questions", "recorded_items"}:
         return "1 / answers of an item"
     return _one_in(CAPTIONS.get(spec.data.get("subset", ""), 2), "")
 
@@ -110,7 +110,7 @@ def _one_patch(spec: TaskSpec) -> str:
 
 OF_CLASSES = Levels(_one_class, ("majority_class",))
 OF_REGIONS = ("random_region", "largest_region", "most_confident_region")
-OF_QUESTIONS = ("another_image", "text_alone", "frequent_answer")
+OF_QUESTIONS = ("another_image", "text_alone", "frequent_answer", "response_bias")
 LENGTHS = ("longest_text", "shortest_text")
 
 RULES: Mapping[tuple[str, str], Levels] = {
@@ -155,11 +155,13 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ("syntactic_grounding_things", "split_half_accuracy"): Levels(
         "a random region, by the row of a run", OF_REGIONS
     ),
-    ("choice", "text_accuracy"): Levels(_one_text, ("another_image", *LENGTHS)),
-    ("choice", "text_accuracy_macro"): Levels(_one_text, ("another_image", *LENGTHS)),
+    ("choice", "text_accuracy"): Levels(_one_text, ("another_image", "response_bias", *LENGTHS)),
+    ("choice", "text_accuracy_macro"): Levels(
+        _one_text, ("another_image", "response_bias", *LENGTHS)
+    ),
     ("choice", "group_score"): Levels("1/6", ("another_image", *LENGTHS)),
     ("questions", "accuracy"): Levels(_one_text, OF_QUESTIONS),
-    ("questions", "accuracy_recorded_reading_macro"): Levels(_one_text, ("response_bias",)),
+    ("questions", "accuracy_recorded_reading_macro"): Levels("8/21", OF_QUESTIONS),
     ("questions", "pair_accuracy"): Levels("1/4", OF_QUESTIONS),
     ("retrieval", "recall"): Levels(_in_pool),
     ("retrieval_in_pools", "recall"): Levels(_in_pool),

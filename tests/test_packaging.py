@@ -97,7 +97,9 @@ def test_a_wheel_writes_the_source_that_the_checkout_writes(installed, tmp_path)
 
 def test_a_wheel_has_the_shipped_boards_with_their_items_and_nothing_else(installed):
     there = {
-        file.relative_to(installed / "vlbench") for file in installed.rglob("leaderboards/**/*")
+        file.relative_to(installed / "vlbench")
+        for file in installed.rglob("leaderboards/**/*")
+        if file.is_file()
     }
     items = [
         file
@@ -106,11 +108,11 @@ def test_a_wheel_has_the_shipped_boards_with_their_items_and_nothing_else(instal
     ]
     assert len(items) > 40
     wanted = {file.relative_to(ROOT) for file in [*(ROOT / "leaderboards").glob("*.json"), *items]}
-    assert {file for file in there if file.suffix} == wanted
+    assert there == wanted
 
 
-def test_a_wheel_is_below_15_mb(wheel):
-    assert wheel.stat().st_size < 15_000_000
+def test_a_wheel_is_below_17_mb(wheel):
+    assert wheel.stat().st_size < 17_000_000
 
 
 def test_a_wheel_compares_models_of_the_shipped_boards(installed, tmp_path):

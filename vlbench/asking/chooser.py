@@ -8,7 +8,7 @@ looked up. `vlbench.metrics.replies` scores the replies, in the same way for all
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -322,19 +322,16 @@ class Chooser:
     def _scores(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
         """Return the scores of the options of each question."""
         options = [*chain(*(one.options for one in asked))]
-        places, texts = list[int | None](), list[str]()
-        for row, one in zip(rows, asked, strict=True):
-            places += [row] * len(one.options)
-            texts += [f"{one.text} {self._instruction}".strip()] * len(one.options)
-        of_likelihood = texts if self.way == "likelihood" else []
+        places = [row for row, one in zip(rows, asked, strict=True) for _ in one.options]
+        of_likelihood = list[str]()
+        for one in asked if self.way == "likelihood" else ():
+            of_likelihood += [f"{one.text} {self._instruction}".strip()] * len(one.options)
         every = self._scorers[0](places, options, of_likelihood).tolist()
         if self._per_byte:
             every = [score / len(text.encode()) for score, text in zip(every, options, strict=True)]
-        scores = iter(every)
-        return [
-            [Reply(tuple(range(len(one.options))), [next(scores) for _ in one.options])]
-            for one in asked
-        ]
+        ends = [*accumulate((len(one.options) for one in asked), initial=0)]
+        orders = {size: tuple(range(size)) for size in {len(one.options) for one in asked}}
+        return [[Reply(orders[b - a], every[a:b])] for a, b in pairwise(ends)]
 
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
         pictures = pictures_of(self._rows, [row for row, _ in pairs])

@@ -83,18 +83,23 @@ def bare_options(options: Sequence[str]) -> Sequence[str]:
 
 
 def read_captions(rows: Split) -> QuestionItems:
+    """Return `ask_for_captions` with examples."""
+    asked = ask_for_captions(rows)
+    content = [one.options for one in asked]
+    return QuestionItems(asked, [[0]] * len(asked), examples_of_items(rows, "caption", content))
+
+
+def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
     """Return the choice among the caption, which is the first option, and the foils of each row.
 
-    The question is empty. Raises DataError for rows without them, and for a foil equal to the
-    caption.
+    Raises DataError for rows without them, and for a foil equal to the caption.
     """
     if not {"caption", "foils"} <= {*rows.columns}:
         have = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     refuse_equal(texts)
-    asked = [Question("", own) for own in texts]
-    return QuestionItems(asked, [[0]] * len(texts), examples_of_items(rows, "caption", texts))
+    return [Question(question, own) for own in texts]
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:

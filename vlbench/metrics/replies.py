@@ -128,7 +128,7 @@ class Judged(NamedTuple):
     An item's `chosen` is the option that all its replies name, else -1. `by_place` has, per item,
     the credit of the reply that showed the first right option at each place, and `read` whether
     that reply names a single option; both are empty if an item does not have exactly one reply per
-    place. `replies` is the number of all replies; `unread` has,
+    place, or a single one of scores. `replies` is the number of all replies; `unread` has,
     by reason, the replies that name no single option. `labelled` is None if replies are scores.
     """
 
@@ -299,7 +299,7 @@ def _choose(scores: Sequence[Any], right: Sequence[Sequence[int]], *, log_odds: 
     sizes = torch.tensor([*map(len, scores)])
     is_option = torch.arange(int(sizes.max())) < sizes[:, None]
     table = torch.zeros(is_option.shape, dtype=torch.float64)
-    table[is_option] = torch.tensor([*chain(*scores)], dtype=torch.float64)
+    table[is_option] = torch.from_numpy(np.fromiter(chain(*scores), np.float64))
     is_right = torch.zeros(is_option.shape, dtype=torch.bool)
     rows = [row for row, true in enumerate(right) for _ in true]
     is_right[rows, [*chain(*right)]] = True

@@ -43,7 +43,7 @@ from torch import Tensor
 
 from vlbench.asking.chooser import BY_SCORES, Chooser, LookedUp, look_up, way_of
 from vlbench.asking.pair_scores import rows_of_other_clusters
-from vlbench.asking.questions import read_captions, refuse_equal
+from vlbench.asking.questions import ask_for_captions, refuse_equal
 from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
@@ -116,8 +116,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     if way in {"letter", "recorded"}:
         if "foils" not in whole.columns or len(image_suffixes(whole)) > 1:
             raise CannotDo("a model asked in words can choose only among texts for one image")
-        captions = read_captions(whole)
-        known = look_up(model, whole, captions.asked, captions.right)
+        known = look_up(model, whole, ask_for_captions(whole), [[0]] * len(whole))
     rows, counts = known.rows, dict[str, int](known.counts)
     chooser = Chooser(model, rows, engine, way, recorded=known.replies)
     rules = _text_rules(data, language_model)
@@ -204,22 +203,21 @@ class Candidates:
 
     def _choose_texts(self) -> Items:
         """Ask for the caption of an image among its foils."""
-        own = read_captions(self._rows)
-        asked = [one._replace(text=self._question) for one in own.asked]
-        texts = [one.options for one in asked]
+        asked = ask_for_captions(self._rows, self._question)
+        texts, right = [one.options for one in asked], [[0]] * len(asked)
         every, sizes = [*chain(*texts)], [*map(len, texts)]
         replies = self._chooser.replies(range(len(texts)), asked)
-        self.judged = self._chooser.judge(replies, asked, own.right)
+        self.judged = self._chooser.judge(replies, asked, right)
         # If no reply names an option, the floors need not be asked.
         self.notes = self._chooser.notes_on(self.judged)
-        self.rules = self._chooser.by_rules(replies, asked, own.right)
+        self.rules = self._chooser.by_rules(replies, asked, right)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
         floors = {
             name: choose_first(table, sizes, log_odds=name == TRIGRAM)
             for name, table in tables.items()
         }
-        floors |= self._chooser.without_image(self._others, asked, own.right)
+        floors |= self._chooser.without_image(self._others, asked, right)
         self.same_words["text_accuracy"] = [len({*map(_bag_key, own)}) == 1 for own in texts]
         chances, choice = [1 / size for size in sizes], self.judged.choice
         return _items(

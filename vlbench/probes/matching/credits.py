@@ -29,7 +29,7 @@ from vlbench.metrics.items import (
 from vlbench.metrics.paired import sign_flip_p
 from vlbench.metrics.ranking import Choice, tie_margin, without_answer
 from vlbench.metrics.replies import Judged, Rule
-from vlbench.metrics.scores import by_category, macro, measure_items, subset
+from vlbench.metrics.scores import by_category, macro, measure_items, score_of, subset
 from vlbench.probes.matching.bias import MOST_CATEGORIES, above_bias
 from vlbench.results import At, Outcome, Score
 
@@ -252,7 +252,8 @@ def _by_rules(
     if values and max(values.values()) - min(values.values()) > APART:
         each = ", ".join(f"{rule} {value:.1%}" for rule, value in values.items())
         notes = [f"{base} depends on the rule by which replies are read: {each}"]
-    return [*map(measure_items, parts), share], notes
+    # The items of each rule would be as many as those of the main score.
+    return [*(Measured(score_of(one)) for one in parts), share._replace(examples=None)], notes
 
 
 def _of_same_words(asked: Items, same: Sequence[bool]) -> list[Items]:
