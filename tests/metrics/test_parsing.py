@@ -1,5 +1,6 @@
 """The tables of docs/replies.md: replies, and what the rules read in them."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -78,3 +79,15 @@ def test_a_long_reply_is_read_in_time(part):
 def test_the_last_end_of_thinking_counts():
     assert without_thinking("<think>a</think>B<think>c</think>D") == "D"
     assert without_thinking("a</think>B<think>c") is None
+
+
+def test_the_errors_of_each_rule_are_those_of_the_replies_read_by_hand():
+    root = Path(__file__).parents[2]
+    with (root / "benchmarks/replies_read_by_hand.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["read"] != "unclear"]
+    for rule in ("one_label", "last_label", "first_label", "recorded_reading"):
+        errors = [row for row in rows if row[rule] != row["read"]]
+        unread = sum(row[rule] == "none" for row in errors)
+        (line,) = [one for one in PAGE.splitlines() if one.startswith(f"- `{rule}`")]
+        numbers = f"{len(errors) - unread} times", f"{unread} times"
+        assert all(one in line for one in (*numbers, f"{100 * len(errors) / len(rows):.1f} %"))
