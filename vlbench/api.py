@@ -397,7 +397,7 @@ def probe(
     try:
         arguments = read_arguments(function, listed, (under_test, *PROBE_FILLED))
     except Misfit as error:
-        raise SpecError(f"{name}: {error}") from error
+        raise SpecError(f"{name}: {error}") from None
     with single_thread():
         outcome: Outcome = scored(function(Vectors(), data, VectorEngine(), **arguments))
     return outcome

@@ -37,6 +37,12 @@ def test_a_nested_value_comes_back(store):
     assert found == {"rows": [0, 5], "values": [{"n": None}, (1.5, "ä", True)]}
 
 
+def test_a_lazily_negated_tensor_comes_back_as_what_it_shows(store):
+    lazy = torch._neg_view(torch.tensor([-1.0, -3.0]))
+    store.save(KEY, "000000", {"x": lazy})
+    assert lazy.tolist() == store.load(KEY, "000000")["x"].tolist() == [1, 3]
+
+
 def test_another_run_finds_what_one_saved(store):
     store.save(KEY, "000000", {"x": 1})
     assert Store(store.root).load(KEY, "000000") == {"x": 1}

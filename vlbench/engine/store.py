@@ -165,7 +165,9 @@ def _parts(place: bytes, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
     if all(isinstance(one, torch.Tensor) and one.dtype in PLAIN for one in parts) and len(
         {one.data_ptr() for one in parts}
     ) == len(parts):
-        body = safetensors.torch.save({name: one.contiguous() for name, one in value.items()})
+        # It stores the memory of a lazily negated tensor, not its values.
+        plain = {name: one.resolve_neg().contiguous() for name, one in value.items()}
+        body = safetensors.torch.save(plain)
         return _of_tensors(place, body), body
     buffer = io.BytesIO()
     torch.save(value, buffer)
