@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from vlbench.adapter_kit.recordings import Recordings, read_about
+from vlbench.adapter_kit.recordings import Columns, Recordings, read_about, split_names
 from vlbench.capabilities import Asked, Reply
-from vlbench.data.recording_files import Columns, split_names
 
 
 class Recorded:

@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 import tokenize
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,20 +84,41 @@ def test_tokens_give_the_same_count(python_size, name):
     assert python_size(text).code == by_tokens(text)
 
 
-def test_the_table_counts_python_and_yaml_by_folder(tmp_path):
-    (tmp_path / "vlbench" / "deep").mkdir(parents=True)
-    (tmp_path / "vlbench" / "a.py").write_text(BY_HAND)
-    (tmp_path / "vlbench" / "deep" / "b.py").write_text("import a\n")
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "t.yaml").write_text("# why\nversion: 1\n\nprobe: p  # one\n")
+def test_nothing_is_larger_than_size_toml_allows():
+    allowed = tomllib.loads((ROOT / "size.toml").read_text("utf-8"))
+    found = runpy.run_path(str(SCRIPT))["figures"](ROOT)
+    larger = {name: size for name, size in found.items() if size > allowed[name]}
+    assert larger == {}, "make it smaller, or raise it in size.toml and write there what for"
+
+
+def test_the_table_counts_code_by_folder_and_words_of_prose(tmp_path):
+    texts = {
+        "vlbench/a.py": BY_HAND,
+        "vlbench/deep/b.py": "import a\n",
+        "scripts/run": "#!/usr/bin/env python3\nx = 1\n",
+        "scripts/check": "#!/usr/bin/env bash\nls\n",
+        "tasks/t.yaml": "# why\nversion: 1\n\nprobe: p  # one\n",
+        "docs/deep/a.md": "three short words\n",
+        "docs/generated/a.md": "not counted\n",
+        "README.md": "# One\n",
+        "CHANGELOG.md": "two words",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     done = subprocess.run(
         [sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False
     )
     assert [line.split() for line in done.stdout.splitlines()[1:]] == [
-        ["vlbench", "2", "11", "6"],
-        ["model_adapters", "0", "0", "0"],
-        ["tests", "0", "0", "0"],
-        ["tasks", "1", "2", "0"],
+        ["vlbench", "2", "11", "6", "0"],
+        ["model_adapters", "0", "0", "0", "0"],
+        ["examples", "0", "0", "0", "0"],
+        ["benchmarks", "0", "0", "0", "0"],
+        ["scripts", "1", "1", "0", "0"],
+        ["tests", "0", "0", "0", "0"],
+        ["tasks", "1", "2", "0", "0"],
+        ["docs", "2", "0", "0", "5"],
+        ["CHANGELOG", "1", "0", "0", "2"],
     ]
 
 
@@ -111,9 +133,9 @@ def test_since_prints_the_change_against_a_revision(tmp_path):
     command = [sys.executable, SCRIPT, tmp_path, "--since", "v1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert [line.split() for line in done.stdout.splitlines()[:3]] == [
-        ["since", "v1", "files", "code", "lines", "import", "lines"],
-        ["vlbench", "+1", "-9", "-5"],
-        ["model_adapters", "+0", "+0", "+0"],
+        ["since", "v1", "files", "code", "lines", "import", "lines", "words"],
+        ["vlbench", "+1", "-9", "-5", "+0"],
+        ["model_adapters", "+0", "+0", "+0", "+0"],
     ]
 
 

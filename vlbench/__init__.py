@@ -3,7 +3,6 @@
 import random
 from typing import TYPE_CHECKING, Any
 
-from vlbench import moved  # noqa: F401 - finds old names
 from vlbench._version import __version__
 from vlbench.errors import VlbenchError
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from vlbench.commands import FAILED, USAGE
-from vlbench.commands.parser import RENAMED, normalise_argv, parser_of, which_boards
+from vlbench.commands.parser import normalise_argv, parser_of, which_boards
 from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
 from vlbench.console import open_console
 from vlbench.errors import (
@@ -43,10 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         complete()
     words = normalise_argv(sys.argv[1:] if argv is None else argv)
-    if renamed := RENAMED.get(tuple(words[:2])):
-        old, new = " ".join(words[:2]), " ".join(renamed)
-        print(f"vlbench: `{old}` is now `{new}`; the old spelling will go", file=sys.stderr)
-        words[:2] = renamed
     try:
         arguments = parser_of().parse_args(words)
         if getattr(arguments, "config", None):

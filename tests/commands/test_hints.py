@@ -9,7 +9,6 @@ from vlbench.cli import main
         (["leaderbord", "show"], "did you mean leaderboard?"),
         (["leaderboard", "biuld"], "did you mean build?"),
         (["build"], "did you mean vlbench leaderboard build?"),
-        (["judge", "sheets"], "did you mean vlbench leaderboard rate?"),
         (["ls", "task"], "did you mean tasks?"),
         (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
         (["ls", "tasks", "--jsn"], "did you mean --json?"),

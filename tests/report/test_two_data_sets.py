@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import every_eval_ever
 import numpy as np
 import pytest
 from PIL import Image
@@ -147,8 +148,7 @@ def test_the_page_names_them_in_tables_columns_and_models(output):
 
 
 def test_records_of_other_sites_name_them(output, tmp_path):
-    words = ["leaderboard", "export", FEW, "--format", "eee", "--to", str(tmp_path)]
-    assert main([*words, "--output", str(output)]) == 0
+    assert every_eval_ever.main([FEW, "--to", str(tmp_path), "--output", str(output)]) == 0
     records = [json.loads(file.read_text()) for file in tmp_path.rglob("*.json")]
     data = [one["evaluation_results"][0]["source_data"]["additional_details"] for one in records]
     assert sorted(one["data_name"] for one in data) == ["cars", "cars", "flowers", "flowers"]

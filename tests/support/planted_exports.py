@@ -25,8 +25,8 @@ HOSTILE = [
 ]
 
 
-def selection(folder, *boards, catalog=NOTHING, organization=""):
-    return select(folder, boards, catalog, organization)
+def selection(folder, *boards, catalog=NOTHING):
+    return select(folder, boards, catalog)
 
 
 def named(folder, *names):

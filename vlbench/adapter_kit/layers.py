@@ -114,7 +114,7 @@ class HookedLayers:
                     lambda _, __, output, name=name: runs.append((name, _tensor(output)))
                 )
                 hooks.enter_context(hook)
-            self._encode(pixels.expand(TRIED, -1, -1, -1).to(_device(self._model)))
+            self._encode(pixels.expand(TRIED, -1, -1, -1).to(next(self._model.parameters()).device))
         names = [name for name, _ in runs]
         return {n: x for n, x in runs if names.count(n) == 1 and _is_spread(x, TRIED)}
 
@@ -245,7 +245,3 @@ def _fits(output: Tensor, places: tuple[int, int], cut: torch.Size) -> bool:
     """Return whether two dimensions of an output have the pixels' aspect ratio."""
     rows, columns = (output.shape[place] for place in places)
     return bool(rows * cut[1] == columns * cut[0])
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device

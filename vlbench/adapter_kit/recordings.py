@@ -22,11 +22,14 @@ from vlbench.data.recording_files import (
     name_order,
     names_of_items,
     read_records,
+    split_names,
 )
 from vlbench.digests import digest
 from vlbench.errors import DataError, SpecError, unknown
 from vlbench.metrics.parsing import read_reply
 from vlbench.metrics.replies import LABELS, place_of, words
+
+__all__ = ["Columns", "Recordings", "read_about", "split_names"]
 
 # The keys that describe a recording, and the value of a key that is not given.
 ABOUT = ("recorded_by", "recorded_on", "prompt", "source", "caution")

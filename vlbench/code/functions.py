@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vlbench import moved
 from vlbench.catalog.sources import find_sources
 from vlbench.code import plugins
 from vlbench.errors import IMPORT_ERRORS, SOURCE_PREFIX, SpecError, ending
@@ -36,8 +35,6 @@ def find_object(
         raise SpecError(f"{where()}: '{name}' names a file; write '{stem}:{attribute}'")
     try:
         beside = any((folder / f"{module}.py").is_file() for folder in folders)
-        if not beside and name in moved.MOVED:
-            name = moved.current(name)
         whole = name if beside or "." in module else shipped or name
         if trusted is not None and not (beside and _is_inside(module)):
             _require_trusted(whole, trusted)

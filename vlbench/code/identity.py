@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench import moved
 from vlbench.code import plugins
 from vlbench.digests import bytes_digest, digest, file_digests
 
@@ -232,8 +231,6 @@ def _resolve(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
     root, library = _place(top)
     if library:
         return [], top
-    if targets := moved.modules(name):
-        return [file for new in targets for file in _along(PACKAGE.parent, new.split("."))], ""
     return _along(root or folder, names), ""
 
 

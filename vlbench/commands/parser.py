@@ -35,12 +35,6 @@ ENVIRONMENT = """environment:
   VLBENCH_DEVICE     the default of --device
 """
 
-# Old spellings of commands, removed in the next release, and their new spellings.
-RENAMED: dict[tuple[str, ...], Sequence[str]] = {
-    ("leaderboard", "judge"): ("leaderboard", "rate"),
-    ("leaderboard", "findings"): ("leaderboard", "reproduce"),
-}
-
 # The first line of a command's module.
 FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
 
@@ -100,7 +94,6 @@ def parser_of() -> HintingParser:
     parser.inner = {
         one.word: f"vlbench {command.word} {one.word}" for command in known for one in command.inner
     }
-    parser.inner |= {old[-1]: f"vlbench {' '.join(new)}" for old, new in RENAMED.items()}
     return parser
 
 

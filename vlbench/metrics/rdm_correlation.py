@@ -183,7 +183,7 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
         >>> permuted(table, seed=0).round(4).tolist()
         [[1.0]]
     """
-    classes = _classes(table)
+    classes = (1 + math.isqrt(1 + 8 * len(table))) // 2  # their pairs are the rows
     rng, square = np.random.default_rng(seed), _square(classes)
     i, j = np.triu_indices(classes, 1)
     sums = np.zeros((count, table.shape[1], table.shape[1]), table.dtype)
@@ -197,11 +197,6 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
         one[:] = total
     both = (np.concatenate([sums[:, k], sums[:, :, k]]) for k in range(table.shape[1]))
     return np.array([np.quantile(one, 0.95, axis=0) for one in both])
-
-
-def _classes(table: NDArray[Any]) -> int:
-    """Return the number of classes, whose pairs are the rows of the table."""
-    return (1 + math.isqrt(1 + 8 * len(table))) // 2
 
 
 def _square(classes: int) -> Places:

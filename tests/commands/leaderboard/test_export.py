@@ -1,7 +1,7 @@
-import json
 from argparse import Namespace
 
 import pytest
+import yaml
 from planted_boards import board, result, score, write
 from planted_exports import HOSTILE
 
@@ -16,7 +16,7 @@ ROWS = [result("m", score(), **ENDED), SKIPPED]
 
 def exported(folder, form, to=None, tasks=(), rows=ROWS):
     write(folder, board(*rows))
-    given = {"organization": "", "include_path": [], "output": folder, "tasks": list(tasks)}
+    given = {"include_path": [], "output": folder, "tasks": list(tasks)}
     return answer(Namespace(format=form, to=to, pivot=False, models=[], **given))
 
 
@@ -61,17 +61,17 @@ def test_a_readme_that_cannot_be_read_is_said(tmp_path):
         exported(tmp_path / "boards", "md", tmp_path)
 
 
-@pytest.mark.parametrize("form", ["eee", "hf"])
-def test_a_format_of_many_files_needs_a_folder(tmp_path, form):
-    with pytest.raises(UnknownNameError, match=f"--format {form} writes a folder; pass --to DIR"):
-        exported(tmp_path, form)
+def test_a_format_of_many_files_needs_a_folder(tmp_path):
+    with pytest.raises(UnknownNameError, match="--format hf writes a folder; pass --to DIR"):
+        exported(tmp_path, "hf")
 
 
-def test_records_are_written_below_a_folder(tmp_path):
-    shown, problems, code = exported(tmp_path, "eee", tmp_path / "eee")
-    (file,) = (tmp_path / "eee").rglob("*.json")
-    assert json.loads(file.read_text())["model_info"]["id"] == "local/m"
-    assert (shown, len(problems), code) == ([f"wrote 1 file below {tmp_path / 'eee'}"], 1, 0)
+def test_files_are_written_below_a_folder(tmp_path):
+    row = result("m", score(), provenance={"data": "vlbench.data.mnist:mnist sha256:1"}, **ENDED)
+    shown, problems, code = exported(tmp_path, "hf", tmp_path / "hf", rows=[row, SKIPPED])
+    (file,) = (tmp_path / "hf").rglob("*.yaml")
+    assert yaml.safe_load(file.read_text())[0]["dataset"]["id"] == "ylecun/mnist"
+    assert (shown, len(problems), code) == ([f"wrote 1 file below {tmp_path / 'hf'}"], 1, 0)
 
 
 def test_where_nothing_can_be_exported_the_command_fails_with_the_reasons(tmp_path):
@@ -96,4 +96,4 @@ def test_hostile_names_and_reasons_do_no_harm_to_a_terminal(tmp_path, form):
 def test_help_says_what_formats_there_are(capsys):
     with pytest.raises(SystemExit):
         main(["leaderboard", "export", "--help"])
-    assert "Every Eval Ever" in " ".join(capsys.readouterr().out.split())
+    assert ".eval_results of the Hugging Face hub" in " ".join(capsys.readouterr().out.split())

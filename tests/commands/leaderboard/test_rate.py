@@ -42,15 +42,6 @@ def test_sheets_are_written_and_read_back(given, tmp_path, capsys):
     assert json.loads((folder / "ratings.json").read_text())["raters"] == 3
 
 
-def test_the_old_spelling_does_the_same_with_a_warning(tmp_path, capsys):
-    assert main(["leaderboard", "judge", str(tmp_path)]) == rate(tmp_path)
-    warned, old, new = capsys.readouterr().err.splitlines()
-    assert (
-        warned == "vlbench: `leaderboard judge` is now `leaderboard rate`; the old spelling will go"
-    )
-    assert old == new
-
-
 def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
     assert rate(tmp_path / "judged", "--of", TASK, "m", "--images", "4", *given) == 0
     fill_all(tmp_path / "judged")

@@ -31,7 +31,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
         "--format",
         required=True,
         choices=sorted(one.name for one in iter_modules(formats.__path__)),
-        help="eee: records of Every Eval Ever; hf: .eval_results of the Hugging Face hub",
+        help="hf: .eval_results of the Hugging Face hub",
     )
     export.add_argument(
         "--pivot",
@@ -50,11 +50,8 @@ def add_options(export: argparse.ArgumentParser) -> None:
         "--to",
         type=Path,
         metavar="FILE|DIR",
-        help="a file (with md: updated between its markers), or a folder for eee and hf; "
+        help="a file (with md: updated between its markers), or a folder for hf; "
         "default: standard output",
-    )
-    export.add_argument(
-        "--organization", default="", metavar="NAME", help="who ran these rows, for eee"
     )
     add_output(export)
 
@@ -69,7 +66,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     catalog = load_catalog(arguments.include_path)
     if arguments.pivot:
         return _pivot(arguments, boards, catalog)
-    selection = select(arguments.output, boards, catalog, arguments.organization, arguments.models)
+    selection = select(arguments.output, boards, catalog, arguments.models)
     if hasattr(form, "files"):
         return _folder(form, arguments.to, selection)
     code = 0 if selection.entries else FAILED

@@ -79,7 +79,8 @@ def caption_scores(
     for kind, metrics in kinds.items():
         for name, statistics in metrics.items():
             value = _measure(name, statistics)
-            n = _images(name, statistics)
+            # Of a mean, the smallest number of counted images over the seeds.
+            n = int(statistics[..., 1].sum(1).min()) if _is_mean(name) else statistics.shape[1]
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
             other = (floors or {}).get(kind, {}).get(name)
             scores = [_with_floor(score, other) for score in scores]
@@ -137,11 +138,6 @@ def _measure(name: str, statistics: Floats, less: Floats | None = None) -> OverS
         return value_alone(statistics, less=less)
     ends = plain_ends if less is not None else ENDS.get(name, plain_ends)
     return over_seeds(statistics, formula_of(name), less=less, ends=ends)
-
-
-def _images(name: str, statistics: Floats) -> int:
-    """Return the smallest number of counted images over the seeds."""
-    return int(statistics[..., 1].sum(1).min()) if _is_mean(name) else statistics.shape[1]
 
 
 def _score(

@@ -176,7 +176,9 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        pooled = _pool(kind, answers)
+        parts = [found for section, found in answers.items() if _kind(section) == kind]
+        correct = [question for part in parts for question in part.correct]
+        pooled = Answers(correct, [question for part in parts for question in part.incorrect])
         pairs = len({pair for both in pooled.pairs for pair in both})
         what = f"{pooled.total} of {total} {kind} questions, of {pairs} word pairs,"
         notes += _few(what, pooled.total, has_score=pairs >= FEWEST_OF_ANALOGIES)
@@ -193,12 +195,6 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
 def _few(what: str, n: int, *, has_score: bool) -> list[str]:
     without = "" if has_score else ": no score"
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
-
-
-def _pool(kind: str, answers: Mapping[str, Answers]) -> Answers:
-    parts = [found for section, found in answers.items() if _kind(section) == kind]
-    correct = [question for part in parts for question in part.correct]
-    return Answers(correct, [question for part in parts for question in part.incorrect])
 
 
 def _analogy(found: Answers, words: int, suffix: str, kind: str) -> Score:

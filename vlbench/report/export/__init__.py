@@ -43,15 +43,13 @@ class File(NamedTuple):
 class Selection(NamedTuple):
     """The tables of the exported rows, by task, and the rows left out.
 
-    `output` is the folder of the boards, `models` are the models of the catalog. `organization` ran
-    the rows; it is empty if not given.
+    `output` is the folder of the boards, `models` are the models of the catalog.
     """
 
     tables: Mapping[str, Sequence[ScoreTable]]
     left_out: Sequence[LeftOut]
     output: Path
     models: Mapping[str, ModelSpec]
-    organization: str = ""
 
     @property
     def entries(self) -> list[Entry]:
@@ -63,7 +61,6 @@ def select(
     output: Path,
     boards: Sequence[Board],
     catalog: Catalog,
-    organization: str = "",
     models: Sequence[str] = (),
 ) -> Selection:
     """Return tables of the publishable rows of boards, and the other rows.
@@ -79,7 +76,7 @@ def select(
         leaders, spec = leaders_of(output, board), catalog.tasks.get(board.task)
         tables.setdefault(board.task, []).extend(tables_of(good, leaders, spec))
         left_out += [one for one in reasons if one.why]
-    return Selection(tables, left_out, output, catalog.models, organization)
+    return Selection(tables, left_out, output, catalog.models)
 
 
 def listed(left_out: Sequence[LeftOut]) -> list[str]:

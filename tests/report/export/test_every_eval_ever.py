@@ -6,6 +6,16 @@ from hashlib import sha256
 
 import pyarrow as pa
 import pytest
+from every_eval_ever import (
+    Scores,
+    as_text,
+    as_texts,
+    files,
+    main,
+    result_id,
+    result_of,
+    sample_lines,
+)
 from jsonschema import Draft7Validator
 from planted_boards import board, result, score, write
 from planted_exports import HOSTILE, referring, selection
@@ -16,15 +26,6 @@ from vlbench.errors import DataError
 from vlbench.metrics.items import Answers, Examples, item_table
 from vlbench.report.building import build_summaries
 from vlbench.report.export import File, LeftOut
-from vlbench.report.export.eee import (
-    Scores,
-    as_text,
-    as_texts,
-    files,
-    result_id,
-    result_of,
-    sample_lines,
-)
 from vlbench.report.rows import unpublished
 
 CATALOG = Catalog({}, load_catalog().models)
@@ -55,8 +56,7 @@ def planted(name="m", *scores, **rest):
 
 
 def exported(folder, *rows, organization=""):
-    chosen = selection(folder, board(*rows), catalog=CATALOG, organization=organization)
-    return list(files(chosen))
+    return list(files(selection(folder, board(*rows), catalog=CATALOG), organization))
 
 
 def with_items(folder, name="m", metric="accuracy"):
@@ -361,3 +361,20 @@ def test_credit_that_is_no_number_is_refused(tmp_path, strange):
 def test_a_table_without_credit_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"items\.parquet has no column credit"):
         lines_of(tmp_path, items([1.0, 0.0]).drop_columns(["credit"]))
+
+
+def test_the_script_writes_records_below_a_folder(tmp_path, capsys):
+    write(tmp_path, board(planted(), result("other", status="skipped", reason="no TextEncoder")))
+    assert main(["t", "--to", str(tmp_path / "eee"), "--output", str(tmp_path)]) == 0
+    (file,) = (tmp_path / "eee").rglob("*.json")
+    assert json.loads(file.read_text())["model_info"]["id"] == "local/m"
+    said = capsys.readouterr()
+    assert said.out == f"wrote 1 file below {tmp_path / 'eee'}\n"
+    assert said.err == "t: left out (skipped, no TextEncoder): other\n"
+
+
+def test_the_script_names_a_model_that_is_not_there(tmp_path, capsys):
+    write(tmp_path, board(planted()))
+    with pytest.raises(SystemExit, match="2"):
+        main(["--to", str(tmp_path / "eee"), "--output", str(tmp_path), "--models", "n"])
+    assert "no model is named 'n'" in capsys.readouterr().err

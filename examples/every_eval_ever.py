@@ -1,14 +1,21 @@
-"""Records of Every Eval Ever, schema 0.3.0 (github.com/evaleval/every_eval_ever).
+"""Writes boards as records of Every Eval Ever, schema 0.3.0 (github.com/evaleval/every_eval_ever).
 
-A row becomes `data/vlbench/<organisation>/<model>/<uuid>.json`, with a file of its items beside it
+    python examples/every_eval_ever.py BOARD... --to DIR [--organization NAME]
+
+Without BOARDs, it writes every board. A row becomes
+`data/vlbench/<organisation>/<model>/<uuid>.json`, with a file of its items beside it
 if the row has items. Ids come from the digest of the row's request, never from a time, so the same
 row gives the same files. The retrieval time is the time at which the row was finished.
+
+It imports modules of vlbench that docs/plugins.md does not promise: it belongs to this release.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +26,18 @@ from uuid import UUID
 import pyarrow as pa
 
 from vlbench.boards.artifacts import read_items
-from vlbench.errors import DataError
+from vlbench.catalog.catalog import load_catalog
+from vlbench.catalog.library_names import row_name
+from vlbench.catalog.specs import ModelSpec
+from vlbench.commands.parser import add_output
+from vlbench.errors import DataError, VlbenchError, counted, require_known
+from vlbench.files import write_whole
 from vlbench.metrics.items import STATISTICS, at_text
 from vlbench.report.data_sets import loader_of
-from vlbench.report.export import File, LeftOut, Selection
+from vlbench.report.export import File, LeftOut, Selection, listed, select
 from vlbench.report.export.hf import hub_set, model_id
 from vlbench.report.notes import notes_of
+from vlbench.report.rows import named_boards
 from vlbench.report.table import Entry
 from vlbench.results import ITEMS, Result, Score
 
@@ -32,6 +45,42 @@ COLLECTION = "vlbench"
 UNKNOWN = "unknown"
 _PLAIN = {"credit": pa.float64()}
 SCHEMA = "0.3.0"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the records, print the rows left out, and return the exit code."""
+    parser = argparse.ArgumentParser(description="Write boards as records of Every Eval Ever.")
+    parser.add_argument("boards", nargs="*", metavar="BOARD", help="default: every board")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="a folder")
+    parser.add_argument("--models", default="", metavar="NAME,...", help="default: all, by name")
+    parser.add_argument("--organization", default="", metavar="NAME", help="who ran these rows")
+    parser.add_argument("--include-path", type=Path, action="append", default=[], metavar="DIR")
+    add_output(parser)
+    arguments = parser.parse_args(argv)
+    try:
+        written, left_out = _write(arguments)
+    except VlbenchError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    sys.stdout.write(f"wrote {counted(written, 'file')} below {arguments.to}\n")
+    sys.stderr.writelines(f"{line}\n" for line in listed(left_out))
+    return 0 if written else 1
+
+
+def _write(arguments: argparse.Namespace) -> tuple[int, Sequence[LeftOut]]:
+    """Write the files, and return how many there are, and the rows left out."""
+    boards = named_boards(arguments.output, arguments.boards)
+    models = [row_name(name) for name in arguments.models.split(",") if name]
+    require_known("model", models, {row.model for one in boards for row in one.results})
+    catalog = load_catalog(arguments.include_path)
+    selection = select(arguments.output, boards, catalog, models)
+    written, left_out = 0, list(selection.left_out)
+    for found in files(selection, arguments.organization):
+        if isinstance(found, LeftOut):
+            left_out.append(found)
+        else:
+            write_whole(arguments.to / found.place, found.content)
+            written += 1
+    return written, left_out
 
 
 def result_id(row: Result, score: Score) -> str:
@@ -186,9 +235,10 @@ def _best(score: Score) -> float | None:
     return {True: greatest, False: least, None: None}[score.higher_is_better]
 
 
-def files(selection: Selection) -> Iterator[File | LeftOut]:
+def files(selection: Selection, organization: str = "") -> Iterator[File | LeftOut]:
     """Yield a record for each row, and a file of its items.
 
+    `organization` ran the rows; it is empty if unknown.
     A row is left out if it has no identity or finishing time, or if a score is outside its range.
     Only its items are left out if they cannot be read.
     """
@@ -202,10 +252,12 @@ def files(selection: Selection) -> Iterator[File | LeftOut]:
             yield LeftOut(entry.row, why)
         else:
             known.add(name)
-            yield from _files(entry, name, model, selection)
+            yield from _files(entry, name, model, selection, organization)
 
 
-def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterator[File | LeftOut]:
+def _files(
+    entry: Entry, name: str, model: str, selection: Selection, organization: str
+) -> Iterator[File | LeftOut]:
     samples = b""
     try:
         samples = _samples(entry.row, name, model, selection.output)
@@ -215,7 +267,8 @@ def _files(entry: Entry, name: str, model: str, selection: Selection) -> Iterato
     place = f"data/{COLLECTION}/{model}/{uuid}"
     kind = "evaluation_run" if samples else "documentation"
     head = {"schema_version": SCHEMA, "evaluation_id": name}
-    record = head | _record(entry, model, kind, selection) | _sidecar(place, samples)
+    described = _record(entry, model, kind, selection.models, organization)
+    record = head | described | _sidecar(place, samples)
     yield File(f"{place}.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
     if samples:
         yield File(f"{place}_samples.jsonl", samples)
@@ -240,10 +293,12 @@ def _seconds_at_end(row: Result) -> str | None:
     return str(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
 
 
-def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[str, Any]:
+def _record(
+    entry: Entry, model: str, kind: str, models: Mapping[str, ModelSpec], organization: str
+) -> dict[str, Any]:
     """Return the fields of a record that describe the row, without the record's id and items."""
     row, finished = entry.row, _seconds_at_end(entry.row)
-    own = selection.organization.lower() == model.partition("/")[0].lower()
+    own = organization.lower() == model.partition("/")[0].lower()
     relation = "first_party" if own else "third_party"
     return {
         "evaluation_timestamp": finished,
@@ -251,21 +306,21 @@ def _record(entry: Entry, model: str, kind: str, selection: Selection) -> dict[s
         "source_metadata": {
             "source_name": "vlbench",
             "source_type": kind,
-            "source_organization_name": selection.organization or UNKNOWN,
-            "evaluator_relationship": relation if selection.organization else "other",
+            "source_organization_name": organization or UNKNOWN,
+            "evaluator_relationship": relation if organization else "other",
         },
         "eval_library": {
             "name": "vlbench",
             "version": str(row.provenance.get("vlbench", UNKNOWN)),
             "additional_details": as_texts(row.provenance.get("libraries")),
         },
-        "model_info": _model(row, model, selection),
+        "model_info": _model(row, model, models),
         "evaluation_results": [result_of(entry, i) for i in range(len(row.scores))],
     }
 
 
-def _model(row: Result, model: str, selection: Selection) -> dict[str, Any]:
-    spec = selection.models.get(row.model)
+def _model(row: Result, model: str, models: Mapping[str, ModelSpec]) -> dict[str, Any]:
+    spec = models.get(row.model)
     is_known = spec is not None and spec.weights and not model.startswith("local/")
     known = ("weights", "adapter", "dtype", "params", "companions")
     details = {
@@ -304,3 +359,7 @@ def _sidecar(place: str, samples: bytes) -> dict[str, Any]:
         "total_rows": samples.count(b"\n"),
     }
     return {"detailed_evaluation_results": file}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
