@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from vlbench.files import walk_links
+
 # The file in which digests of files are remembered; None: they are not remembered.
 memory: ContextVar[Path | None] = ContextVar("memory", default=None)
 
@@ -91,7 +93,7 @@ def path_digest(path: Path) -> str:
     """Return the digest of a file, or of all files of a folder with their relative names."""
     if not path.is_dir():
         return file_digests([path], "bytes")[0]
-    walk = os.walk(path, followlinks=True)
+    walk = walk_links(path)
     files = sorted(Path(folder, name) for folder, _, names in walk for name in names)
     names = [p.relative_to(path).as_posix() for p in files]
     return digest(dict(zip(names, file_digests(files, "bytes"), strict=True)))

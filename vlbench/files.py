@@ -10,12 +10,12 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlbench.errors import OutputError, SpecError, UnknownNameError, printed
+from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError, printed
 
 if TYPE_CHECKING:  # importing it takes a fifth of the time of `vlbench --help`
     from filelock import BaseFileLock
@@ -248,3 +248,21 @@ def _age(file: Path) -> float:
         return time.time() - file.stat().st_mtime
     except OSError:
         return float("inf")
+
+
+def walk_links(
+    root: Path, folder: str = "", onerror: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield what os.walk yields of a folder in a root, also of the folders that are linked there.
+
+    Raises DataError for a link to a folder that contains it, be it through another link.
+    """
+    top, reals = str(root / folder), dict[str, str]()
+    for place, folders, files in os.walk(top, onerror=onerror, followlinks=True):
+        reals[place], parent = os.path.realpath(place), place
+        while parent != top:
+            parent = os.path.dirname(parent)  # noqa: PTH120 - a Path for each folder is slow
+            if f"{reals[parent]}/".startswith(f"{reals[place]}/"):
+                link = Path(place).relative_to(root).as_posix()
+                raise DataError(f"'{link}' links to a folder that contains it; remove the link")
+        yield place, folders, files

@@ -8,7 +8,7 @@ from PIL import Image
 import vlbench.digests
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels, overlaps
-from vlbench.digests import remembered_in
+from vlbench.digests import path_digest, remembered_in
 from vlbench.errors import DataError
 
 
@@ -228,3 +228,13 @@ def test_where_there_are_splits_they_are_as_they_are(tmp_path, flat):
     data = image_folder(root=tmp_path / "whole", halves=0)
     assert {name: len(rows) for name, rows in data.splits.items()} == {"train": 11, "test": 11}
     assert data.notes == []
+
+
+def test_two_folders_that_link_to_each_other_are_named(tmp_path):
+    put(tmp_path, "test/cat/a.png", "test/dog/b.png")
+    (tmp_path / "test/cat/dog").symlink_to(tmp_path / "test/dog")
+    (tmp_path / "test/dog/cat").symlink_to(tmp_path / "test/cat")
+    message = "(cat/dog/cat|dog/cat/dog)' links to a folder that contains it; remove the link"
+    for read in (image_folder, lambda root: path_digest(root / "test")):
+        with pytest.raises(DataError, match=message):
+            read(root=tmp_path)

@@ -11,6 +11,7 @@ from unicodedata import normalize
 
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError
+from vlbench.files import walk_links
 
 # Folders of Synology and QNAP, macOS, Windows, Linux and Python, in lower case. They contain
 # thumbnails and copies, never a class.
@@ -77,7 +78,7 @@ def visible_files(root: Path, folder: str = "") -> Files:
     """
     files, left_out = list[str](), Counter[str]()
     top = str(root / folder)
-    for parent, folders, names in os.walk(top, onerror=_refuse, followlinks=True):
+    for parent, folders, names in walk_links(root, folder, _refuse):
         left_out += _cached(Path(parent), folders)
         folders[:] = filter(is_visible, folders)
         inside = f"{folder}{parent[len(top) :].replace(os.sep, '/')}/".lstrip("/")
@@ -85,7 +86,6 @@ def visible_files(root: Path, folder: str = "") -> Files:
         left_out += hidden
         # As texts: a Path for each of a million files takes longer than the rest of the plan.
         files += [inside + name for name in visible]
-        _refuse_loops(Path(parent), folders, inside)
     return Files(sorted(files), left_out)
 
 
@@ -102,15 +102,6 @@ def _cached(place: Path, names: Iterable[str]) -> Counter[str]:
 
 def _count_files(folder: Path) -> int:
     return sum(len(files) for _, _, files in os.walk(folder))
-
-
-def _refuse_loops(place: Path, folders: Sequence[str], inside: str) -> None:
-    """Raise DataError for a link, among the folders of `place`, to a folder that contains it."""
-    whole = place.resolve() if folders else place
-    looped = [name for name in folders if whole.is_relative_to((place / name).resolve())]
-    if looped:
-        link = inside + looped[0]
-        raise DataError(f"'{link}' links to a folder that contains it; remove the link")
 
 
 def _refuse(error: OSError) -> None:
