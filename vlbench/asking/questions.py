@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from vlbench.data.names import normal_form
 from vlbench.data.records import Split, examples_of_items
 from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
@@ -49,8 +50,8 @@ def read_questions(rows: Split) -> QuestionItems:
             plain = bare_options(own)
         except ValueError as error:
             raise DataError(f"row {row}: {error}") from None
-        if len({*plain}) < len(own) or len(right[-1]) == len(own):
-            is_twice = len({*plain}) < len(own)
+        is_twice = len({*map(normal_form, plain)}) < len(own)
+        if is_twice or len(right[-1]) == len(own):
             what = "two options are the same" if is_twice else "every option is right"
             raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
         bare += [*plain] != [*own]
@@ -92,18 +93,32 @@ def read_captions(rows: Split) -> QuestionItems:
 def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
     """Return the choice among the caption, which is the first option, and the foils of each row.
 
-    Raises DataError for rows without them, and for a foil equal to the caption.
+    Foils that are equal but for outer blanks and their Unicode form are one option. Raises
+    DataError for rows without captions and foils, and for a foil that is the caption.
     """
     if not {"caption", "foils"} <= {*rows.columns}:
         have = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     refuse_equal(texts)
-    return [Question(question, own) for own in texts]
+    return [Question(question, distinct(own)) for own in texts]
+
+
+def distinct(texts: Sequence[str]) -> list[str]:
+    """Return texts without those that equal an earlier one but for blanks and Unicode form.
+
+    Example:
+        >>> distinct(["a dog", "a cat ", "a cat", "A cat"])
+        ['a dog', 'a cat ', 'A cat']
+    """
+    first: dict[str, str] = {}
+    for text in texts:
+        first.setdefault(normal_form(text), text)
+    return [*first.values()]
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:
     """Raise DataError, with the row, if a wrong text is the caption, which is the first text."""
     for row, own in enumerate(texts):
-        if own[0] in own[1:]:
+        if normal_form(own[0]) in map(normal_form, own[1:]):
             raise DataError(f"row {row + 1}: a wrong text is the caption itself, {own[0]!r:.80}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from vlbench.data.coco_files import MISFITS, read_text, sound_text
+from vlbench.data.names import normal_form
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.errors import DataError
@@ -92,7 +93,7 @@ def foil_data(
     have them, `cluster` and `pair`. `images` makes the column of distinct names. Items whose
     caption is among their foils are left out and counted.
     """
-    kept = [item for item in items if item.caption not in item.foils]
+    kept = [item for item in items if normal_form(item.caption) not in map(normal_form, item.foils)]
     (columns,) = _image_columns(images, [item.image for item in kept])
     columns["caption"] = value_column([item.caption for item in kept], "text")
     columns["foils"] = value_column([item.foils for item in kept])
@@ -111,7 +112,7 @@ def twin_data(
     `caption` belongs to `image`, `caption_2` to `image_2`. Items with two equal captions are left
     out and counted.
     """
-    kept = [item for item in items if item.captions[0] != item.captions[1]]
+    kept = [item for item in items if len({*map(normal_form, item.captions)}) == 2]
     first, second = _image_columns(images, *([item.images[i] for item in kept] for i in (0, 1)))
     columns = {
         **first,

@@ -129,6 +129,15 @@ def test_foils_may_be_several_and_not_as_many_for_each_image():
     assert score.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
 
 
+def test_foils_that_are_equal_but_for_blanks_and_unicode_are_one_and_counted():
+    data = rows(caption=["a", "b"], foils=[["é", "e\u0301", " é "], ["c", "C"]])
+    outcome = run(Likes(), data)
+    assert outcome.scores[0].value == outcome.scores[0].chance == pytest.approx((1 / 2 + 1 / 3) / 2)
+    assert outcome.counts["repeated_foils"] == 2
+    with pytest.raises(DataError, match="row 2: a wrong text is the caption itself, 'b'"):
+        run(Likes(), rows(caption=["a", "b"], foils=[["c"], ["b "]]))
+
+
 def test_the_mean_over_categories_weighs_them_alike_and_so_do_its_items():
     data = rows(caption=list("abcd"), foils=[["x"]] * 4, category=["p", "p", "p", "q"])
     outcome = run(Likes("a", "b"), data)

@@ -127,6 +127,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         raise DataError(f"the rows offer no choice: they need {WANTED}; they have {columns}")
     counts |= {"omitted": len(data.splits["test"]) - len(whole)} if omitted else {}
     counts |= count_truncated(model, candidates.texts)
+    counts |= {"repeated_foils": candidates.repeated} if candidates.repeated else {}
     judged, is_asked = candidates.judged, way not in BY_SCORES
     counts |= {"unparsed": judged.unparsed} if judged and judged.labelled else {}
     more = [gained for one in asks for gained in gains(one)] if is_asked else []
@@ -180,6 +181,8 @@ class Candidates:
         self.judged: Judged | None = None
         self.rules: Mapping[Rule, Judged] = {}
         self.notes: list[str] = []
+        # The number of foils that equal another foil of their row.
+        self.repeated = 0
         # By metric, the rows whose candidates have the same words.
         self.same_words: dict[str, list[bool]] = {}
         self._captions = [*rows["caption"]]
@@ -211,6 +214,7 @@ class Candidates:
         # If no reply names an option, the floors need not be asked.
         self.notes = self._chooser.notes_on(self.judged)
         self.rules = self._chooser.by_rules(replies, asked, right)
+        self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
         floors = {
