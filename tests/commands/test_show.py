@@ -17,11 +17,6 @@ ALIGNMENT = "object_label_alignment_coco"
 VERSION = load_catalog().tasks[ALIGNMENT].version
 
 
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
-
-
 def test_a_task_is_shown_as_its_file_says(source):
     shown = show_thing(load_catalog([source]), "few_shot_colours", Path())
     assert list(shown)[:2] == ["name", "file"]

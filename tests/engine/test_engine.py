@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, labelled_images, planted_image
+from fakes import ConstantModel, Lengths, PlantedFeatures, labelled_images, planted_image
 from PIL import Image
 from sources import write
 from torch import Tensor
@@ -30,13 +30,6 @@ class Counting(PlantedFeatures):
     def encode_images(self, pixels: Tensor) -> Tensor:
         self.passed += len(pixels)
         return super().encode_images(pixels)
-
-
-class Lengths:
-    """Encodes a text as its length."""
-
-    def encode_texts(self, texts):
-        return torch.tensor([[float(len(text))] for text in texts])
 
 
 def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:

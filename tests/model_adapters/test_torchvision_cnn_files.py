@@ -16,13 +16,6 @@ def little():
     return draw_torchvision("resnet18")
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "checkpoint.pth"
-    yield path
-    path.unlink(missing_ok=True)
-
-
 @pytest.fixture(scope="module")
 def reference(little):
     """The model as the authors of a paper load it: torchvision's, without its head."""

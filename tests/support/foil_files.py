@@ -7,8 +7,8 @@ from PIL import Image
 
 def put_images(folder, *names, size=(8, 6)):
     """Write an image of another colour for each name."""
-    folder.mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (40 * i, 0, 255 - 40 * i)).save(folder / name)
     return folder
 
