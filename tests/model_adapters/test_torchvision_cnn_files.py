@@ -91,13 +91,6 @@ def test_a_pickle_in_place_of_a_weight_is_named(little, file, tmp_path):
     assert not (tmp_path / "gone off").exists()
 
 
-def test_one_missing_weight_is_named(little, file):
-    kept = {k: v for k, v in little.items() if k != "layer2.0.bn1.running_var"}
-    torch.save({"state_dict": prefixed(kept, "module.")}, file)
-    with pytest.raises(WeightsError, match=r"1 missing: layer2\.0\.bn1\.running_var$"):
-        TorchvisionCnn(**LITTLE, weights=str(file))
-
-
 def test_half_a_head_is_named(little, file):
     torch.save({k: v for k, v in little.items() if k != "fc.weight"}, file)
     with pytest.raises(WeightsError, match=r"1 missing: fc\.weight$"):
