@@ -1,6 +1,7 @@
 """Small images and JSON files in the formats of the sets of foils."""
 
 import json
+from io import BytesIO
 
 from PIL import Image
 
@@ -18,3 +19,10 @@ def put_json(file, content):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     return file
+
+
+def image_bytes(image, form, **options):
+    """Return what a file of an image would contain."""
+    stored = BytesIO()
+    image.save(stored, form, **options)
+    return stored.getvalue()
