@@ -4,13 +4,13 @@ import csv
 import json
 import shutil
 from functools import cache
-from io import BytesIO
 from itertools import chain
 
 import datasets
 import numpy as np
 import pytest
 import torch
+from foil_files import image_bytes
 from PIL import Image
 from runs import evaluate
 from sources import ADAPTER, MODELS, write
@@ -48,9 +48,7 @@ def encoded(i, form):
     """Return an image of one of three classes, of its own."""
     pixels = np.random.default_rng(i).integers(0, 90, (4, 4, 3), np.uint8)
     pixels[..., 2 - i % 3] += 150
-    stored = BytesIO()
-    Image.fromarray(pixels).save(stored, form)
-    return stored.getvalue()
+    return image_bytes(Image.fromarray(pixels), form)
 
 
 def rows_of(split, count):

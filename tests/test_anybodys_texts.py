@@ -2,12 +2,12 @@
 
 import csv
 import json
-from io import BytesIO
 
 import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
+from foil_files import image_bytes
 from PIL import Image
 from pyarrow import parquet
 from runs import evaluate
@@ -70,9 +70,7 @@ primary: {{metric: visual_word_accuracy}}
 
 
 def image(i):
-    stored = BytesIO()
-    Image.new("RGB", (4, 3), (90 * LABELS[i], i, 7)).save(stored, "PNG")
-    return stored.getvalue()
+    return image_bytes(Image.new("RGB", (4, 3), (90 * LABELS[i], i, 7)), "PNG")
 
 
 def put_all(root):

@@ -129,8 +129,10 @@ def test_a_failed_row_leaves_the_rows_of_other_models(tmp_path):
     ]
 
 
-def test_an_older_version_moves_to_the_archive(tmp_path):
-    assert written(tmp_path, result("old"), result("new", version=2)) == [("new", "ok", "c1", "")]
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_older_version_is_in_the_archive_whichever_comes_first(tmp_path, order):
+    versions = result("old"), result("new", version=2)
+    assert written(tmp_path, *versions[::order]) == [("new", "ok", "c1", "")]
     archived = read_board(tmp_path / "archive" / "t.v1.json")
     assert (archived.version, [row.model for row in archived.results]) == (1, ["old"])
     assert read_board(tmp_path / "t.json").version == 2
@@ -142,14 +144,6 @@ def test_archived_rows_merge_with_those_already_there(tmp_path):
     written(tmp_path, result("b", request="again"), result("c", version=2))
     rows = read_board(tmp_path / "archive" / "t.v1.json").results
     assert [(row.model, row.request) for row in rows] == [("a", "r"), ("b", "again")]
-
-
-def test_a_result_of_an_older_version_leaves_the_newer_board(tmp_path):
-    written(tmp_path, result("new", version=2), result("old"))
-    board = read_board(tmp_path / "t.json")
-    assert (board.version, [row.model for row in board.results]) == (2, ["new"])
-    archived = read_board(tmp_path / "archive" / "t.v1.json")
-    assert (archived.version, [row.model for row in archived.results]) == (1, ["old"])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "5", "null", "\x00", '{"schema": 1'])
@@ -232,18 +226,21 @@ def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
         refuse_clash(tmp_path, new)
 
 
+OTHER = {"provenance": {"weights": "w2", "adapter": "a2"}}
+
+
 @pytest.mark.parametrize(
-    "standing", [result("m", "failed"), result("other"), result(comparable="c2")]
+    ("standing", "new"),
+    [
+        (result("m", "failed"), result(**OTHER)),
+        (result("other"), result(**OTHER)),
+        (result(comparable="c2"), result(**OTHER)),
+        (result(), result(request="another")),
+    ],
 )
-def test_a_failed_row_and_other_identities_do_not_clash(tmp_path, standing):
+def test_failed_rows_other_identities_and_the_same_weights_do_not_clash(tmp_path, standing, new):
     write_result(tmp_path, standing)
-    refuse_clash(tmp_path, result(provenance={"weights": "w2", "adapter": "a2"}))
-    assert len(read_board(tmp_path / "t.json").results) == 1
-
-
-def test_the_same_weights_and_adapter_do_not_clash(tmp_path):
-    write_result(tmp_path, result())
-    refuse_clash(tmp_path, result(request="another"))
+    refuse_clash(tmp_path, new)
     assert len(read_board(tmp_path / "t.json").results) == 1
 
 

@@ -30,13 +30,10 @@ def test_one_thread_computes_inside_and_as_many_as_before_afterwards():
 
 
 def test_all_threads_are_those_of_before_and_blocks_are_nested():
-    with all_threads():
-        assert threads_now() == {2}
     with single_thread(), all_threads():
+        with single_thread(), all_threads():
+            assert threads_now() == {2}
         with single_thread():
-            assert threads_now() == {1}
-            with single_thread(), all_threads(), all_threads():
-                assert threads_now() == {2}
             assert threads_now() == {1}
         assert threads_now() == {2}
     assert threads_now() == {2}

@@ -1,5 +1,5 @@
 import pytest
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.loaders import full_loader, shipped_loaders
@@ -12,11 +12,6 @@ from vlbench.run.task import resolve_task
 
 FULL = "vlbench.data.image_folder:image_folder"
 BARE = TASK.replace(f'"{FULL}"', "image_folder")
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def loaded(source, text):

@@ -5,17 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sources import make_source, write
+from sources import write
 
 from vlbench.catalog.catalog import load_catalog
 from vlbench.cli import main
 from vlbench.commands.data import list_data
 from vlbench.run.options import Options
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def run(source, *words):

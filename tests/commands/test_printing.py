@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 from runs import planned, ran
-from sources import TASK, make_source, write
+from sources import TASK, write
 
 from vlbench.commands.printing import open_bar, print_plan, print_report
 from vlbench.commands.streams import news
@@ -24,11 +24,6 @@ from vlbench.data.image_folder import image_folder
 def few(*, root: Path):
     return replace(image_folder(root=root), expected={"test": 9000})
 """
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def printed(report, *values):

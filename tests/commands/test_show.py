@@ -11,15 +11,9 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.listed_capabilities import REQUIRED
 from vlbench.cli import main
 from vlbench.commands.show import show_thing
-from vlbench.errors import UnknownNameError
 
 ALIGNMENT = "object_label_alignment_coco"
 VERSION = load_catalog().tasks[ALIGNMENT].version
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def test_a_task_is_shown_as_its_file_says(source):
@@ -73,14 +67,6 @@ def test_a_model_is_shown_with_the_options_that_save_memory(source):
 @pytest.mark.parametrize("name", ["gone", "openai:tiny@http://localhost:1/v1"])
 def test_a_model_that_is_not_here_takes_no_memory(source, name):
     assert "for less memory" not in show_thing(load_catalog([source]), name, Path())
-
-
-def test_what_is_neither_suggests_the_nearest_of_both(source):
-    catalog = load_catalog([source])
-    with pytest.raises(UnknownNameError, match=r"named 'mean-color'; did you mean mean-colour"):
-        show_thing(catalog, "mean-color", Path())
-    with pytest.raises(UnknownNameError, match="did you mean few_shot_digits"):
-        show_thing(catalog, "few_shot_digit", Path())
 
 
 def test_a_model_whose_name_is_a_number_is_shown(source):

@@ -1,15 +1,10 @@
 import pytest
-from sources import MODELS, TASK, make_source, write
+from sources import MODELS, TASK, write
 
 from vlbench.catalog.sources import shipped_source
 from vlbench.cli import main
 from vlbench.commands.validate import validate
 from vlbench.errors import UnknownNameError
-
-
-@pytest.fixture
-def source(tmp_path):
-    return make_source(tmp_path / "ours")
 
 
 def told(source, text, name="few_shot_colours"):

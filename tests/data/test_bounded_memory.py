@@ -1,11 +1,11 @@
 """Images of a data set are never in memory together, neither encoded nor decoded."""
 
-import io
 import tarfile
 
 import numpy as np
 import pytest
 import torch
+from foil_files import image_bytes
 from PIL import Image
 
 from vlbench.data import table, webdataset
@@ -25,9 +25,7 @@ class MeanColour:
 
 def jpeg(i):
     """Return a JPEG of 8 MB decoded; zeros behind its end, which are ignored, make it 8 MB."""
-    stored = io.BytesIO()
-    Image.new("RGB", (SIDE, SIDE), (i, 0, 90)).save(stored, "JPEG")
-    return stored.getvalue()
+    return image_bytes(Image.new("RGB", (SIDE, SIDE), (i, 0, 90)), "JPEG")
 
 
 def shards(root, count):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from PIL import Image
+from foil_files import put_images as put
 
 from vlbench.data.captioned_folder import captioned_folder
 from vlbench.data.image_folder import image_folder
@@ -11,12 +11,6 @@ from vlbench.data.split_files import parquet_files
 from vlbench.run.extraction import of_folder
 
 CACHES = ["@eaDir", "__MACOSX", "$RECYCLE.BIN", ".ipynb_checkpoints", "#recycle"]
-
-
-def put(root, *names):
-    for level, name in enumerate(names):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (3, 2), (level, 0, 0)).save(root / name)
 
 
 def counted(cache, number, what):

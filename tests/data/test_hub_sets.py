@@ -1,12 +1,12 @@
 import hashlib
 import pickle
 import struct
-from io import BytesIO
 
 import datasets
 import hub_cache
 import numpy as np
 import pytest
+from foil_files import image_bytes
 from huggingface_hub.errors import HfHubHTTPError
 from PIL import Image
 from PIL import Image as PilImage
@@ -30,9 +30,7 @@ LOADERS = [cifar10, cifar100, mnist, fashion_mnist, svhn]
 
 
 def png(pixels):
-    buffer = BytesIO()
-    PilImage.fromarray(pixels).save(buffer, "PNG")
-    return {"bytes": buffer.getvalue(), "path": None}
+    return {"bytes": image_bytes(PilImage.fromarray(pixels), "PNG"), "path": None}
 
 
 def table(pixels, names, image="image", label="label"):
@@ -236,9 +234,7 @@ class Source(list):
 
 
 def encoded(form, i=0):
-    stored = BytesIO()
-    Image.fromarray(PIXELS[i]).save(stored, form)
-    return stored.getvalue()
+    return image_bytes(Image.fromarray(PIXELS[i]), form)
 
 
 @pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM"])

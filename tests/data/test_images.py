@@ -1,11 +1,11 @@
 import pickle
 import struct
 from functools import partial
-from io import BytesIO
 
 import numpy as np
 import pytest
 import torch
+from foil_files import image_bytes
 from PIL import Image
 from torchvision.transforms.v2.functional import to_dtype
 
@@ -35,9 +35,7 @@ def saved(folder, arrays, suffix):
 
 
 def encoded(array, form, **options):
-    buffer = BytesIO()
-    Image.fromarray(array).save(buffer, form, **options)
-    return buffer.getvalue()
+    return image_bytes(Image.fromarray(array), form, **options)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm", ".tiff", ".PNG"])
@@ -212,9 +210,8 @@ def test_what_is_no_image_of_8_or_16_bits_is_refused(stored, message):
 def test_a_transparent_palette_keeps_its_colours():
     red = Image.new("P", (2, 2), 1)
     red.putpalette([0, 0, 0, 255, 0, 0])
-    buffer = BytesIO()
-    red.save(buffer, "PNG", transparency=b"\xff\x00")
-    assert decode_image(buffer.getvalue(), "a.png").getpixel((0, 0)) == (255, 0, 0)
+    stored = image_bytes(red, "PNG", transparency=b"\xff\x00")
+    assert decode_image(stored, "a.png").getpixel((0, 0)) == (255, 0, 0)
 
 
 def test_an_absent_file_is_named_with_how_many(tmp_path):

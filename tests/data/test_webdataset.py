@@ -3,10 +3,10 @@
 import pickle
 import shutil
 import tarfile
-from io import BytesIO
 
 import numpy as np
 import pytest
+from foil_files import image_bytes
 from PIL import Image
 from tar_shards import info, pack, put_split
 
@@ -22,11 +22,9 @@ FORMS = [("cat", "png"), ("cat", "jpg"), ("dog", "webp"), ("dog", "jpeg")]
 
 
 def encoded(level, suffix):
-    stored = BytesIO()
     form = {"jpg": "JPEG"}.get(suffix, suffix.upper())
     pixels = np.random.default_rng(level).integers(0, 256, (5, 6, 3), np.uint8)
-    Image.fromarray(pixels).save(stored, form)
-    return stored.getvalue()
+    return image_bytes(Image.fromarray(pixels), form)
 
 
 def example(i, **changed):

@@ -1,7 +1,7 @@
 import hashlib
-from io import BytesIO
 
 import pytest
+from foil_files import image_bytes
 from PIL import Image
 from tar_shards import info, pack
 
@@ -13,9 +13,7 @@ WANTED = {"cls": MOST_NUMBER, "txt": MOST_TEXT}
 
 
 def image(form="PNG", level=0):
-    stored = BytesIO()
-    Image.new("RGB", (4, 3), (level, 0, 0)).save(stored, form)
-    return stored.getvalue()
+    return image_bytes(Image.new("RGB", (4, 3), (level, 0, 0)), form)
 
 
 def read(tmp_path, members, wanted=WANTED):

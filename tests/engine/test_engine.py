@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, labelled_images, planted_image
+from fakes import ConstantModel, Lengths, PlantedFeatures, labelled_images, planted_image
 from PIL import Image
 from sources import write
 from torch import Tensor
@@ -30,13 +30,6 @@ class Counting(PlantedFeatures):
     def encode_images(self, pixels: Tensor) -> Tensor:
         self.passed += len(pixels)
         return super().encode_images(pixels)
-
-
-class Lengths:
-    """Encodes a text as its length."""
-
-    def encode_texts(self, texts):
-        return torch.tensor([[float(len(text))] for text in texts])
 
 
 def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
@@ -165,8 +158,9 @@ class Unreadable:
 def test_an_unreadable_image_is_an_error_with_its_name_in_workers_too(workers):
     column = Column("broken", "image", Unreadable(), range(2))
     engine = Engine(ComputeSettings(CPU, batch_size=1, workers=workers))
-    with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
-        engine.features(ConstantModel().encode_images, column)
+    for ask in (engine.map, engine.features):
+        with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
+            ask(ConstantModel().encode_images, column)
 
 
 def test_map_gives_one_output_an_example_in_order():
@@ -193,14 +187,6 @@ def test_map_loads_images_and_pictures_in_workers_beside_other_columns(workers):
     assert seen == [(i, 4.0 * i, 10 + i) for i in range(5)]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_map_names_an_unreadable_image_in_workers_too(workers):
-    column = Column("broken", "image", Unreadable(), range(2))
-    engine = Engine(ComputeSettings(CPU, batch_size=1, workers=workers))
-    with pytest.raises(DataError, match=r"^train/cat/2\.jpg: truncated$"):
-        engine.map(list, column)
-
-
 def test_map_refuses_a_function_that_loses_an_example():
     with pytest.raises(ValueError, match="4 outputs for 5 rows"):
         Engine.for_tests().map(lambda n: n[1:], value_column(range(5)))
@@ -216,21 +202,12 @@ def test_map_stores_only_under_a_key(tmp_path):
     assert len(calls) == 2
 
 
-def engine_with_an_unknown_model(folder) -> tuple[Engine, Lengths]:
+def test_nothing_is_stored_under_a_key_of_a_model_without_an_identity(tmp_path):
     model = Lengths()
-    return Engine(ComputeSettings(CPU), store=Store(folder), identities={id(model): ""}), model
-
-
-def test_map_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
-    engine, model = engine_with_an_unknown_model(tmp_path)
-    for outputs in ([1], [2]):
-        found = engine.map(lambda _, o=outputs: o, value_column([0]), key={"model": model})
-        assert found == outputs
-
-
-def test_once_stores_nothing_under_a_key_of_a_model_without_an_identity(tmp_path):
-    engine, model = engine_with_an_unknown_model(tmp_path)
-    assert [engine.once({"model": model}, lambda i=i: i) for i in (1, 2)] == [1, 2]
+    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path), identities={id(model): ""})
+    for given in ([1], [2]):
+        found = engine.map(lambda _, o=given: o, value_column([0]), key={"model": model})
+        assert found == engine.once({"model": model}, lambda o=given: o) == given
 
 
 def test_a_key_of_what_cannot_be_digested_is_an_error(tmp_path):

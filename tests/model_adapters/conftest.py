@@ -54,3 +54,11 @@ def photo():
 @pytest.fixture(scope="session")
 def pixels():
     return torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of weights, which goes with the test."""
+    path = tmp_path / "checkpoint.pth"
+    yield path
+    path.unlink(missing_ok=True)

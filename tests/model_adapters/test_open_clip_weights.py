@@ -1,7 +1,6 @@
 import hashlib
 import logging
 import sys
-import time
 
 import hub_cache
 import open_clip
@@ -163,12 +162,6 @@ def test_missing_unexpected_and_misshapen_weights_are_listed(folder, state, tmp_
         OpenClip(device=CPU, architecture=folder, weights=str(tmp_path / "broken.pt"))
 
 
-@pytest.mark.parametrize("weights", ["no/such/file", "nothing.safetensors", "nothing.pt"])
-def test_a_file_that_is_not_there_is_named(weights):
-    with pytest.raises(WeightsError, match=f"no file of weights at {weights}"):
-        OpenClip(device=CPU, weights=weights)
-
-
 def test_a_configuration_far_larger_than_the_weights_is_refused(folder, tmp_path):
     text = {**TINY["text_cfg"], "vocab_size": 10**6, "width": 64}
     large = write_config(tmp_path, {**TINY, "text_cfg": text})
@@ -207,19 +200,6 @@ def test_an_unknown_tag_names_the_nearest():
 def test_a_copy_of_an_unknown_tag_is_refused():
     with pytest.raises(UnknownNameError, match="tag of RN50-quickgelu is named 'laion9b'"):
         OpenClip(device=CPU, weights="random", tag="laion9b")
-
-
-@pytest.mark.usefixtures("empty_cache")
-def test_offline_names_the_download_and_the_way_around_it(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    began = time.monotonic()
-    expected = (
-        r"RN50-quickgelu, tag openai, cannot be downloaded from timm/resnet50_clip\.openai/: "
-        r"this run is offline; .*--model-args weights=PATH"
-    )
-    with pytest.raises(WeightsError, match=expected):
-        OpenClip(device=CPU)
-    assert time.monotonic() - began < 3
 
 
 @pytest.mark.usefixtures("empty_cache")

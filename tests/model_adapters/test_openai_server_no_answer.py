@@ -223,31 +223,21 @@ def edit(file, value):
     file.write_text("\n".join(json.dumps([key, value]) for key, _ in records))
 
 
-@pytest.mark.parametrize("value", [*OTHER, [["Yes", -0.5], ["No", -1.0]]])
-def test_a_kept_answer_of_another_kind_is_requested_again_and_said(
-    planted, tmp_path, caplog, value
+KEPT = [(value, False) for value in (*OTHER, [["Yes", -0.5], ["No", -1.0]])]
+KEPT += [(value, True) for value in (*OTHER, "B", vars(NoAnswer(REFUSED, "No.")))]
+
+
+@pytest.mark.parametrize(("value", "scores"), KEPT)
+def test_a_kept_answer_or_score_of_another_kind_is_requested_again_and_said(
+    planted, tmp_path, caplog, value, scores
 ):
-    planted.answers["/chat/completions"] = says("B")
+    planted.answers["/chat/completions"] = chat(Yes=0.5, No=0.5) if scores else says("B")
     file = tmp_path / "v1.jsonl"
     for _ in range(3):
         model = made(planted)
         model.keep_answers(file)
-        assert model.answer(PICTURES, ["a"]) == ["B"]
-        if len(planted.requests) == 1:
-            edit(file, value)
-    assert len(planted.requests) == 2
-    told = f"{file}: 1 kept answer of another form; requested again"
-    assert [one for one in caplog.messages if "kept" in one] == [told]
-
-
-@pytest.mark.parametrize("value", [*OTHER, "B", vars(NoAnswer(REFUSED, "No."))])
-def test_kept_scores_of_another_kind_are_requested_again_and_said(planted, tmp_path, caplog, value):
-    planted.answers["/chat/completions"] = chat(Yes=0.5, No=0.5)
-    file = tmp_path / "v1.jsonl"
-    for _ in range(3):
-        model = made(planted)
-        model.keep_answers(file)
-        assert model.score_pairs(PICTURES, ["a"]).tolist() == [0]
+        found = (model.score_pairs if scores else model.answer)(PICTURES, ["a"])
+        assert list(found) == ([0] if scores else ["B"])
         if len(planted.requests) == 1:
             edit(file, value)
     assert len(planted.requests) == 2

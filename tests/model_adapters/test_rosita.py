@@ -47,13 +47,6 @@ def test_punctuation_is_no_token(tmp_path, state):
     assert model.count_tokens(["a cat!"]) == [4]
 
 
-def test_a_missing_part_is_named(tmp_path, state):
-    kept = {key: value for key, value in state.items() if not key.startswith("pooler.")}
-    lost = r"2 missing: pooler\.dense\.weight, pooler\.dense\.bias$"
-    with pytest.raises(WeightsError, match=lost):
-        ROSITA.load(tmp_path, kept)
-
-
 def test_a_part_that_is_no_dict_is_missing(tmp_path, state):
     ported = ROSITA._replace(layout=lambda kept: {**ROSITA.layout(kept), "pooler": None})
     with pytest.raises(WeightsError, match=r"2 missing: pooler\.dense\.weight"):

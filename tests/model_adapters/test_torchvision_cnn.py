@@ -17,13 +17,6 @@ def little():
     return draw_torchvision("resnet18")
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "checkpoint.pth"
-    yield path
-    path.unlink(missing_ok=True)
-
-
 def test_the_default_architecture_is_a_resnet_50(pixels):
     features = TorchvisionCnn(**SMALL, weights="random").encode_images(pixels)
     assert features.shape == (2, 2048)

@@ -11,7 +11,7 @@ from inspect import signature
 import numpy as np
 import pytest
 import torch
-from item_means import item_means, scores_with_items
+from item_means import item_means, of_means, scores_with_items, told
 from planted_boards import board, result, write
 from planted_probes import LINES, WITH_CLASSES, PairsOf
 
@@ -114,10 +114,6 @@ def with_split(data, name, change):
     return replace(data, splits=splits)
 
 
-def told(score):
-    return f"{score.metric} {dict(score.at)}: {score.value} +- {score.stderr}, not {score.chance}"
-
-
 def test_every_shipped_probe_has_a_line():
     shipped = {row["name"] for row in list_things("probes", [])}
     assert {f"{line.probe.__module__}:{line.probe.__name__}" for line in LINES} == shipped
@@ -160,12 +156,6 @@ def test_what_is_chosen_is_the_same_however_sure_the_model_is(world, ask):
     first, other = (values(surer(by)) for by in (0, 60))
     compared = [place for place in first if place[0] not in printed]
     assert {p: other[p] for p in compared} == pytest.approx({p: first[p] for p in compared})
-
-
-def of_means(items):
-    """Return the items of scores that are means, which have no statistics of a corpus."""
-    there = "statistics" in items.column_names
-    return items.filter(items["statistics"].is_null()) if there else items
 
 
 @promised("items")

@@ -300,12 +300,18 @@ def test_logs_in_another_order_are_matched_by_what_they_say(tmp_path):
     assert values == {"random": 0.75, "popular": 1.0, "adversarial": 1.0}
 
 
-def test_a_log_whose_documents_are_of_other_data_is_refused(tmp_path):
+def log_without_images():
+    """Return rows and a log of them, whose first list alone is answered rightly."""
     rows = asked_lists()
-    said = [*always_right(rows)[:4], *["?"] * 8]  # only the first list is answered rightly
+    said = [*always_right(rows)[:4], *["?"] * 8]
     lines = log_rows([*range(11, -1, -1)], rows, said)
     for line in lines:
         del line["doc"]["image_source"]
+    return rows, lines
+
+
+def test_a_log_whose_documents_are_of_other_data_is_refused(tmp_path):
+    rows, lines = log_without_images()
     for line in lines:
         line["doc"]["question"] = "what colour is it ?"
     in_lines(tmp_path / "samples_pope.jsonl", lines)
@@ -395,11 +401,7 @@ def test_damaged_archives_of_inspect_are_refused(damage, tmp_path):
 
 
 def test_a_log_of_all_lists_answers_one_of_them(tmp_path):
-    rows = asked_lists()
-    said = [*always_right(rows)[:4], *["?"] * 8]  # only the first list is answered rightly
-    lines = log_rows([*range(11, -1, -1)], rows, said)
-    for line in lines:
-        del line["doc"]["image_source"]
+    rows, lines = log_without_images()
     in_lines(tmp_path / "samples_pope_2026-11-01T10-00-00.000001.jsonl", lines)
     (tmp_path / "results_2026-11-01T10-00-00.000001.json").write_text("{}")
     found = ask(Recorded(path=tmp_path, labels="words"), rows.select(range(4)))

@@ -5,7 +5,7 @@ import torch
 from caption_world import Taste, right_nouns, world
 from fakes import PlantedFeatures, labelled_images, planted_image
 from foil_fakes import Sees, foil_rows, twin_rows
-from scoring import with_scores
+from scoring import values, with_scores
 
 from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import Picture
@@ -41,10 +41,6 @@ class Probabilities(LogOdds):
 
     def score_pairs(self, pictures, texts):
         return super().score_pairs(pictures, texts).sigmoid()
-
-
-def values(outcome):
-    return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
 
 class InPools:

@@ -122,17 +122,21 @@ def one(task, *scores, **rest):
     return board(result("m", *scores, **rest), task=task)
 
 
+def summaries(folder, groups):
+    return build_summaries(folder, folder_boards(folder), groups, LOOKS)
+
+
 def test_a_summary_is_written_only_when_every_task_is_there(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    assert build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS) == []
+    assert summaries(tmp_path, {"both": ["a", "b"]}) == []
     write(tmp_path, one("b", score(0.4)))
-    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+    (file,) = summaries(tmp_path, {"both": ["a", "b"]})
     assert json.loads(file.read_text())["versions"] == {"a": 1, "b": 1}
 
 
 def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS)
+    (file,) = summaries(tmp_path, {"one": ["a"]})
     summary = json.loads(file.read_text())
     assert list(summary) == ["schema", "task", "version", "versions", "primary", "rows"]
     assert list(summary["rows"][0]) == ["model", "status", "comparable", "scores", "counts"]
@@ -140,42 +144,40 @@ def test_a_summary_has_the_keys_of_a_board_but_the_paper(tmp_path):
 
 def test_a_summary_that_is_read_has_the_mean(tmp_path):
     write(tmp_path, one("a", score(0.25)), one("b", score(0.75)))
-    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+    (file,) = summaries(tmp_path, {"both": ["a", "b"]})
     (row,) = read_board(file).results
     assert (row.task, row.model, [s.value for s in row.scores]) == ("both", "m", [0.5])
 
 
 def test_a_summary_that_no_model_is_left_for_is_removed(tmp_path):
     write(tmp_path, one("a", score(0.2)))
-    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS)
+    (file,) = summaries(tmp_path, {"one": ["a"]})
     write(tmp_path, one("a", status="failed"))
-    assert build_summaries(tmp_path, folder_boards(tmp_path), {"one": ["a"]}, LOOKS) == []
+    assert summaries(tmp_path, {"one": ["a"]}) == []
     assert not file.exists()
 
 
 def test_a_group_without_tasks_has_no_summary(tmp_path):
-    assert build_summaries(tmp_path, folder_boards(tmp_path), {"none": []}, LOOKS) == []
+    assert summaries(tmp_path, {"none": []}) == []
 
 
 def test_tasks_with_different_primary_scores_make_no_group(tmp_path):
     success = {"metric": "success", "at": {}}
     write(tmp_path, one("a", score()), board(result("m", score()), task="b", primary=success))
     with pytest.raises(SpecError, match="both: its tasks have different primary scores"):
-        build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+        summaries(tmp_path, {"both": ["a", "b"]})
 
 
 def test_a_board_that_does_not_fit_is_refused_by_name(tmp_path):
     (write(tmp_path, one("a", score())) / "b.json").write_text('{"schema": 1, "task": "b"}')
     with pytest.raises(SpecError, match=r"b\.json: 'version' is missing"):
-        build_summaries(tmp_path, folder_boards(tmp_path), {"both": ["a", "b"]}, LOOKS)
+        summaries(tmp_path, {"both": ["a", "b"]})
 
 
 def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
     write(tmp_path, two_boards(tmp_path)[0])
-    summary = json.loads(
-        build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)[0].read_text()
-    )
+    summary = json.loads(summaries(tmp_path, MATRICES)[0].read_text())
     assert [row["model"] for row in summary["rows"]] == ["clip", "rn50"]
     assert summary["primary"] == {"metric": "mean_rdm_correlation", "at": {}}
     assert list(summary["rows"][0])[:4] == ["model", "status", "reason", "comparable"]
@@ -184,20 +186,17 @@ def test_vision_alone_is_compared_where_no_language_model_ran(tmp_path, monkeypa
 def test_a_summary_is_written_as_json_writes_it_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "draw_similarities", lambda *_: [])
     write(tmp_path, two_boards(tmp_path)[0])
-    (file,) = build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
+    (file,) = summaries(tmp_path, MATRICES)
     text = file.read_text()
     assert text == json.dumps(json.loads(text), indent=1) + "\n"
 
 
 def test_two_builds_write_the_same_bytes(tmp_path):
     write(tmp_path, two_boards(tmp_path)[0])
-    files = build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
+    files = summaries(tmp_path, MATRICES)
     first = [file.read_bytes() for file in files]
     assert [file.suffix for file in files] == [".json", *[".svg", ".png", ".pdf"] * 3]
-    assert [
-        file.read_bytes()
-        for file in build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)
-    ] == first
+    assert [file.read_bytes() for file in summaries(tmp_path, MATRICES)] == first
 
 
 def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
@@ -205,9 +204,7 @@ def test_one_model_alone_has_nothing_to_be_compared_with(tmp_path):
     figure = tmp_path / "figures" / "rsa_x_all_map.svg"
     figure.parent.mkdir()
     figure.write_text("of more models")
-    (row,) = json.loads(
-        build_summaries(tmp_path, folder_boards(tmp_path), MATRICES, LOOKS)[0].read_text()
-    )["rows"]
+    (row,) = json.loads(summaries(tmp_path, MATRICES)[0].read_text())["rows"]
     assert (row["status"], row["reason"]) == ("skipped", "no other model to compare it with")
     assert not figure.exists()
 

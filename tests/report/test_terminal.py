@@ -2,6 +2,7 @@ import io
 from pathlib import Path
 
 import pytest
+from consoles import rendered
 from planted_boards import PRIMARY, counts, result, score
 from planted_boards import board as planted
 from rich.console import Console
@@ -19,13 +20,6 @@ def row(model, *scores, n=4, expected=4, **rest):
 
 def board(*rows):
     return planted(*rows, task="few_shot_x", version=3)
-
-
-def rendered(*tables):
-    console = Console(record=True, width=200, file=io.StringIO())
-    for table in tables:
-        console.print(table)
-    return console.export_text()
 
 
 def shown(board, spec=None, leaders=None):

@@ -1,7 +1,5 @@
-import io
-
 import pytest
-from rich.console import Console
+from consoles import rendered
 
 from vlbench.drawing.looks import looks
 from vlbench.errors import printed
@@ -18,13 +16,6 @@ from vlbench.report.texts import (
     score_name,
 )
 from vlbench.results import Score
-
-
-def rendered(*tables):
-    console = Console(record=True, width=200, file=io.StringIO())
-    for table in tables:
-        console.print(table)
-    return console.export_text()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import datasets
 import numpy as np
 import pyarrow as pa
+from foil_files import image_bytes
 from PIL import Image
 from planted_boards import result
 from pyarrow import parquet
@@ -155,9 +156,7 @@ def _shards(folder: Path) -> None:
 
 
 def _rows() -> datasets.Dataset:
-    encoded = io.BytesIO()
-    Image.fromarray(PIXELS[0]).save(encoded, "PNG")
-    cells = [{"bytes": encoded.getvalue(), "path": None}] * 3
+    cells = [{"bytes": image_bytes(Image.fromarray(PIXELS[0]), "PNG"), "path": None}] * 3
     types = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])}
     features = datasets.Features({**types, "text": datasets.Value("string")})
     rows = {"image": cells, "label": [0, 1, 1], "text": ["A dog", "A cat", "A caf\u00e9"]}

@@ -89,3 +89,16 @@ def _split(labels: Sequence[int], first: int) -> Split:
     key = digest([list(labels), first])
     images = Column(key, "image", stored, range(len(stored)))
     return Split({"image": images, "label": value_column(labels)})
+
+
+def random_features(data: Data, width: int = 8) -> Tensor:
+    """Return features of all rows that are noise."""
+    rows = sum(map(len, data.splits.values()))
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1))
+
+
+class Lengths:
+    """Encodes a text as its length."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        return torch.tensor([[float(len(text))] for text in texts])

@@ -12,6 +12,7 @@ from vlbench.capabilities import Cut, JointAttention, Parts, Picture, Regions
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.digests import digest
+from vlbench.results import Outcome, Score
 
 SIZE = 64
 LAYERS, HEADS = 2, 3
@@ -215,3 +216,9 @@ class Needs(Planted):
         return torch.tensor(
             [float(self.sees() and text[-1] == str(p.image % 2)) for p, text in pairs]
         )
+
+
+def score(outcome: Outcome, metric: str, **at: object) -> Score:
+    """Return the one score of a metric under these conditions."""
+    (found,) = [s for s in outcome.scores if s.metric == metric and dict(s.at) == at]
+    return found

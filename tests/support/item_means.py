@@ -17,3 +17,14 @@ def scores_with_items(scores, items):
     """Return the values of the scores that have items, by metric and conditions."""
     values = {(s.metric, *sorted(s.at.items())): s.value for s in scores}
     return {place: values[place] for place in item_means(items)}
+
+
+def of_means(items):
+    """Return the items of scores that are means, which have no statistics of a corpus."""
+    there = "statistics" in items.column_names
+    return items.filter(items["statistics"].is_null()) if there else items
+
+
+def told(score):
+    """Return a score in words, beside its chance."""
+    return f"{score.metric} {dict(score.at)}: {score.value} +- {score.stderr}, not {score.chance}"

@@ -108,3 +108,8 @@ def _named(number: int, image: Image) -> list[Named]:
         found.append(Named(category, word, start, start + len(word)))
         start += len(word)
     return found
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal noise."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

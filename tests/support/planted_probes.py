@@ -22,6 +22,7 @@ from attack_fakes import noise as noise_images
 from fakes import PlantedFeatures, labelled_images
 from foil_fakes import Answers, Sees, foil_rows, question_rows
 from grounding_fakes import Needs, Plan, Planted, data_of, foils_and_scenes, two_things
+from named_world import drawn
 from question_fakes import toy_model, toy_world
 
 from vlbench.capabilities import TokenVectors
@@ -109,10 +110,6 @@ class Line:
         """Return what the probe returns for a model under test."""
         given = params | {model_parameter(self.probe, self.under_test): model}
         return self.probe(given.pop(model_parameter(self.probe)), data, engine, **given)
-
-
-def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 # Images of classes

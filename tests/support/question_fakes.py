@@ -151,3 +151,8 @@ def _toy_regions(look, rng) -> Regions:
     vectors += 0.1 * torch.randn(vectors.shape, generator=rng)
     boxes = torch.tensor([[0.0, 0.0, 10.0, 10.0], [5.0, 0.0, 20.0, 10.0]])
     return Regions(boxes, vectors, torch.tensor([0.9, 0.5]), None, (20, 10))
+
+
+def changed(before, after):
+    """Return the names of the weights that are others."""
+    return {name for name in before if not torch.equal(before[name], after[name])}

@@ -6,11 +6,11 @@ loader that takes `vlbench.data.gate.RowOptions` adds a line to `SOURCES`.
 
 import csv
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any, NamedTuple
 
 import datasets
 import pyarrow as pa
+from foil_files import image_bytes
 from PIL import Image
 from pyarrow import parquet
 from tar_shards import put_split
@@ -27,9 +27,7 @@ def row(level, label="cat", caption=("a cat",), name="", **more):
 
 
 def encoded(level):
-    stored = BytesIO()
-    Image.new("RGB", (4, 3), (level, 0, 0)).save(stored, "PNG")
-    return stored.getvalue()
+    return image_bytes(Image.new("RGB", (4, 3), (level, 0, 0)), "PNG")
 
 
 def in_folders(root, rows, split):

@@ -13,3 +13,13 @@ def with_scores(probe):
         return scored(probe(*args, **options))
 
     return run
+
+
+def values(outcome):
+    """Return the values of scores by metric and conditions."""
+    return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
+
+
+def metric_values(outcome):
+    """Return the values of scores by metric."""
+    return {s.metric: s.value for s in outcome.scores}

@@ -1,7 +1,7 @@
 """Tiny dual encoders of transformers, written as the folders that HfDual reads."""
 
-import torch
 import transformers
+from tiny_joint import enlarge
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 VOCABULARY = "[PAD] [UNK] [CLS] [SEP] a photo of cat two dogs the sat on mat"
@@ -27,9 +27,7 @@ EFFICIENT = {
 
 def save(folder, model, processor, names):
     """Write a model whose weights all matter, its tokenizer and its image processor."""
-    rng = torch.Generator().manual_seed(0)
-    for weight in model.parameters():
-        weight.data += 0.1 * torch.randn(weight.shape, generator=rng)
+    enlarge(model, 0.1)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))

@@ -25,11 +25,16 @@ def adapter(name):
     return load_object(name, [Path(__file__).parents[2] / "model_adapters"])
 
 
-def save(folder, model, scale=0.3):
-    """Write a model, with weights large enough for every one of them to matter, and its words."""
+def enlarge(model, scale):
+    """Make weights so large that every one of them matters."""
     rng = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         weight.data += scale * torch.randn(weight.shape, generator=rng)
+
+
+def save(folder, model, scale=0.3):
+    """Write a model, with weights large enough for every one of them to matter, and its words."""
+    enlarge(model, scale)
     model.save_pretrained(folder)
     return write_words(folder)
 

@@ -327,7 +327,7 @@ TINY_MODELS = {
         ),
         lost="visual.conv1.weight",
         limit=16,
-        published="RN50-quickgelu, tag openai,",
+        published=r"RN50-quickgelu, tag openai, .* from timm/resnet50_clip\.openai/",
     ),
     "timm_cnn": Tiny(
         "timm_cnn:TimmCnn",

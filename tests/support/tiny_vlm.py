@@ -2,8 +2,8 @@
 
 from functools import cache
 
-import torch
 import transformers
+from tiny_joint import enlarge
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -86,9 +86,7 @@ def text(made, **more):
 
 def save(folder, model, processor, scale=0.15):
     """Write a model, with weights large enough for every one of them to matter."""
-    rng = torch.Generator().manual_seed(0)
-    for weight in model.parameters():
-        weight.data += scale * torch.randn(weight.shape, generator=rng)
+    enlarge(model, scale)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return str(folder)

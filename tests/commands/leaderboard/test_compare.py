@@ -1,22 +1,15 @@
-import io
 import json
 import re
 from argparse import Namespace
 from dataclasses import replace
 
 import pytest
+from consoles import rendered
 from planted_boards import board, measured, result, score, write
-from rich.console import Console
 
 from vlbench.cli import main
 from vlbench.commands.leaderboard.compare import answer
 from vlbench.errors import UnknownNameError
-
-
-def rendered(tables, width=200):
-    console = Console(record=True, width=width, file=io.StringIO())
-    console.print(*tables)
-    return console.export_text()
 
 
 def asked(output, *models, tasks=None, style=None):
@@ -32,7 +25,7 @@ def output(tmp_path):
 
 def test_a_comparison_is_one_line_of_all_it_takes_to_judge_it(output):
     found = asked(output, "a", "b")
-    line = next(one for one in rendered(found.shown).splitlines() if one.startswith(" t: "))
+    line = next(one for one in rendered(*found.shown).splitlines() if one.startswith(" t: "))
     cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
     assert cells[:4] == ["t: accuracy (shots 5)", "100.0 %", "66.7 %", "+33.3"]
     # McNemar's mid-p of 10 wins is 1 / 2**10.
@@ -41,7 +34,7 @@ def test_a_comparison_is_one_line_of_all_it_takes_to_judge_it(output):
 
 
 def test_how_large_a_difference_would_have_been_found_stands_below_the_table(output):
-    text = rendered(asked(output, "a", "b").shown)
+    text = rendered(*asked(output, "a", "b").shown)
     # 10 of 30 differ: 2.045 + 0.854 standard errors of a mean of zeros and ones, 29 degrees
     (points,) = re.findall(r"detectable with 80 % power at p < 0.05: t (\S+) points", text)
     assert float(points) == pytest.approx(289.9 * (2 / 9 / 29) ** 0.5, abs=0.05)
@@ -49,7 +42,7 @@ def test_how_large_a_difference_would_have_been_found_stands_below_the_table(out
 
 def test_of_equal_models_a_difference_is_detectable_all_the_same(tmp_path):
     rows = [measured(tmp_path, m, [1] * 30) for m in "ab"]
-    assert "detectable with 80 %" in rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
+    assert "detectable with 80 %" in rendered(*asked(write(tmp_path, board(*rows)), "a", "b").shown)
 
 
 @pytest.mark.parametrize("style", [None, "md", "tex"])
@@ -59,7 +52,7 @@ def test_the_notes_of_the_rows_stand_below_the_table(tmp_path, style):
         for m, n in zip("abc", (9, 8, 7), strict=True)
     )
     noted = [replace(a, notes=["3 test images are also in train"]), b, replace(c, notes=["other"])]
-    text = rendered(asked(write(tmp_path, board(*noted)), "a", "b", style=style).shown)
+    text = rendered(*asked(write(tmp_path, board(*noted)), "a", "b", style=style).shown)
     assert "note: 3 test images are also in train (a on t)" in text
     assert "other" not in text
 
@@ -103,7 +96,7 @@ def test_a_rank_holds_where_all_pairs_tell_it(output):
     rows = [measured(output, m, [1] * n + [0] * (30 - n)) for m, n in right.items()]
     write(output, board(*rows))
     table, *_ = asked(output, "*", tasks="t").shown
-    lines = [line.split() for line in rendered([table]).splitlines() if "%" in line]
+    lines = [line.split() for line in rendered(*[table]).splitlines() if "%" in line]
     assert [[one[0], " ".join(one[3:])] for one in lines] == [
         ["a", "1 to 2"], ["b", "1 to 2"], ["c", "3 to 4"], ["d", "3 to 4"],
     ]  # fmt: skip
@@ -146,7 +139,7 @@ def test_a_model_without_items_is_told_how_to_get_them(tmp_path):
 @pytest.mark.parametrize(("higher", "told"), [(False, "lower is better"), (None, "no direction")])
 def test_where_higher_is_not_better_the_score_says_so(tmp_path, higher, told):
     rows = [measured(tmp_path, m, [1, 0, 0], higher_is_better=higher) for m in "ab"]
-    text = rendered(asked(write(tmp_path, board(*rows)), "a", "b").shown)
+    text = rendered(*asked(write(tmp_path, board(*rows)), "a", "b").shown)
     assert f"accuracy (shots 5), {told}" in text
 
 
@@ -163,7 +156,7 @@ def test_a_terminal_of_80_columns_breaks_no_number_and_no_word(tmp_path):
         measured(tmp_path, m, [1] * n + [0] * (9999 - n), task=task)
         for m, n in (("a", 9999), ("b", 9))
     ]
-    text = rendered(asked(write(tmp_path, board(*rows, task=task)), "a", "b").shown, width=80)
+    text = rendered(*asked(write(tmp_path, board(*rows, task=task)), "a", "b").shown, width=80)
     words = [
         "projection",
         "robustness",

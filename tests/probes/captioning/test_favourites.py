@@ -16,6 +16,7 @@ from caption_world import (
 )
 from item_means import item_means
 from scipy import stats
+from scoring import values
 
 from vlbench.capabilities import Picture
 from vlbench.data.records import Split, value_column
@@ -68,10 +69,6 @@ NOUNS = NounSource(leave_out=["image"])
 def patterns(model, **params):
     given = {"captioner": NO_CAPTIONER, "nouns": NOUNS, "metrics": ["cider"]}
     return caption_patterns(model, DATA, Engine.for_tests(), **(given | params))
-
-
-def values(outcome):
-    return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
 
 def one_thing(number):

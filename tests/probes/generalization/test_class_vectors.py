@@ -2,6 +2,7 @@ import re
 
 import pytest
 import torch
+from fakes import Lengths
 
 from vlbench.capabilities import TokenVectors
 from vlbench.engine import Engine
@@ -19,13 +20,6 @@ class Letters:
         spans = [match.span() for match in re.finditer("[a-z]{1,2}", text)]
         vectors = torch.tensor([[float(i), float(ord(text[i]))] for i, _ in spans])
         return TokenVectors(spans, vectors)
-
-
-class Lengths:
-    """Knows whole texts alone."""
-
-    def encode_texts(self, texts):
-        return torch.tensor([[float(len(text))] for text in texts])
 
 
 def vectors(words, *names, prompt="oo: {}."):

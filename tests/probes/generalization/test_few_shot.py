@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images, numbers_in
+from fakes import (
+    ConstantModel,
+    PlantedFeatures,
+    ReadsTheLabel,
+    labelled_images,
+    numbers_in,
+    random_features,
+)
 from scoring import with_scores
 from sklearn.neighbors import NearestCentroid
 
@@ -21,11 +28,6 @@ def probe(model, data, **params):
 
 def values(outcome):
     return {(s.metric, s.at["shots"]): s.value for s in outcome.scores}
-
-
-def random_features(data, width=8):
-    rows = sum(map(len, data.splits.values()))
-    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1))
 
 
 def test_a_model_that_reads_the_label_is_always_right():

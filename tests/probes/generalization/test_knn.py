@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from fakes import PlantedFeatures, ReadsTheLabel, labelled_images
+from fakes import PlantedFeatures, ReadsTheLabel, labelled_images, random_features
 from scoring import with_scores
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -19,11 +19,6 @@ def probe(model, data, **params):
 
 def values(outcome):
     return {s.at["k"]: s.value for s in outcome.scores}
-
-
-def random_features(data, width=8):
-    rows = sum(map(len, data.splits.values()))
-    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1))
 
 
 def by_scikit_learn(features, data, k, temperature):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, ReadsTheLabel, labelled_images
 from scipy.spatial.distance import pdist
+from scoring import metric_values as values
 
 from vlbench.capabilities import TokenVectors
 from vlbench.data.records import Data, Split
@@ -23,10 +24,6 @@ def probe(model, data, **params):
 
 def text_probe(model, classes=FISH, **params):
     return rsa_text(model, Data(splits={}, classes=classes), Engine.for_tests(), **params)
-
-
-def values(outcome):
-    return {s.metric: s.value for s in outcome.scores}
 
 
 def planted(noise, classes=150, images=20, width=300, seed=0):

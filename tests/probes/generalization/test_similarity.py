@@ -6,6 +6,7 @@ import pytest
 import torch
 from fakes import PlantedFeatures, labelled_images
 from scipy.spatial.distance import pdist
+from scoring import metric_values as values
 
 from vlbench.data.records import Data, Split, value_column
 from vlbench.engine import Engine
@@ -58,10 +59,6 @@ class ReadsNumbers:
 def probe(model, companion, **params):
     params = {"k": 4, "blocks": 6, **params}
     return similarity(model, IMAGES, Engine.for_tests(), companion=companion, **params)
-
-
-def values(outcome):
-    return {s.metric: s.value for s in outcome.scores}
 
 
 def test_the_scores_are_those_of_the_vectors_of_test_images():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fakes import ConstantModel, PlantedFeatures, Reader, ReadsTheLabel, labelled_images
 from PIL import Image
+from scoring import metric_values as values
 from scoring import with_scores
 from sklearn.datasets import load_digits, make_blobs
 from tiny_joint import CPU, adapter
@@ -38,10 +39,6 @@ def probe(model, data, *, augment=False, **training):
     return transfer(
         model, data, Engine.for_tests(), training=LinearTraining(**training), augment=augment
     )
-
-
-def values(outcome):
-    return {score.metric: score.value for score in outcome.scores}
 
 
 def digits():

@@ -73,17 +73,6 @@ def test_its_outputs_are_put_in_the_order_of_the_datas_classes():
     assert victim.notes[1] == "outputs and classes are paired by name, not by position"
 
 
-def test_a_classifier_of_more_classes_than_the_data_have_is_refused_with_both_numbers():
-    model = Own([f"class {i}" for i in range(10)])
-    with pytest.raises(CannotDo, match="own classifier has 10 classes, but the data have 3"):
-        find(model, animals())
-
-
-def test_a_classifier_of_as_many_other_classes_is_refused():
-    with pytest.raises(CannotDo, match=r"3 of 3 .* of the model 'airplane', 'ship', 'truck'; of"):
-        find(Own(("airplane", "ship", "truck")), animals())
-
-
 class FlatLogits(Own):
     def logits(self, pixels):
         return pixels.mean((1, 2, 3))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from fakes import ConstantModel, ReadsTheLabel, labelled_images
 from gensim.models import Word2Vec
+from scoring import values
 
 from vlbench.data.corpora import WordTests, with_corpus
 from vlbench.data.records import labels
@@ -53,10 +54,6 @@ def probe(model, given, **params):
     params = SMALL | params
     settings = SkipGram(**{name: params.pop(name) for name in SkipGram._fields if name in params})
     return word_space(model, given, Engine.for_tests(), skip_gram=settings, **params)
-
-
-def values(outcome):
-    return {(s.metric, *s.at.values()): s.value for s in outcome.scores}
 
 
 def by_gensim(folder, counts):

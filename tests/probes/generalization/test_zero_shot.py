@@ -5,6 +5,7 @@ import pyarrow.compute as pc
 import pytest
 import torch
 from fakes import PlantedFeatures, labelled_images
+from scoring import metric_values as values
 from torch.nn.functional import normalize
 
 from vlbench.data.images import DIGITS
@@ -71,10 +72,6 @@ class CutsTexts(PlantedTowers):
 
 def probe(model, data, **params):
     return zero_shot(model, data, Engine.for_tests(), **params)
-
-
-def values(outcome):
-    return {score.metric: score.value for score in outcome.scores}
 
 
 def animals(*counts):

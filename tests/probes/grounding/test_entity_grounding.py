@@ -11,6 +11,7 @@ from grounding_fakes import (
     Scene,
     data_of,
     picture_of,
+    score,
     two_things,
 )
 
@@ -33,11 +34,6 @@ SCENES = [two_things(i, i % 4, (i + 1 + i // 4) % 4) for i in range(10)]
 def probe(model, data, batch=4, **params):
     engine = Engine(ComputeSettings(torch.device("cpu"), batch_size=batch))
     return entity_grounding(model, data, engine, **{"examples": 0} | params)
-
-
-def score(outcome, metric, **at):
-    (found,) = [s for s in outcome.scores if s.metric == metric and dict(s.at) == at]
-    return found
 
 
 def column(outcome, name):

@@ -3,7 +3,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from grounding_fakes import ARCS, REGIONS, Constant, Plan, Planted, Scene, data_of, two_things
+from grounding_fakes import (
+    ARCS,
+    REGIONS,
+    Constant,
+    Plan,
+    Planted,
+    Scene,
+    data_of,
+    score,
+    two_things,
+)
 
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.engine import Engine
@@ -35,11 +45,6 @@ class Neighbours(Planted):
 def probe(model, data, batch=4, of=syntactic_grounding, **params):
     engine = Engine(ComputeSettings(torch.device("cpu"), batch_size=batch))
     return of(model, data, engine, **{"examples": 0} | params)
-
-
-def score(outcome, metric, **at):
-    (found,) = [s for s in outcome.scores if s.metric == metric and dict(s.at) == at]
-    return found
 
 
 def test_arcs_count_in_either_direction_and_inside_the_phrase():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from question_fakes import TOY_TEXTS, toy_asked, toy_trainings
+from question_fakes import TOY_TEXTS, changed, toy_asked, toy_trainings
 
 from vlbench.errors import DataError
 from vlbench.probes.question_generation.bert_gen import Source
@@ -32,10 +32,6 @@ def alike(trainings, shown):
 
 def weights(network):
     return {n: w.detach().clone() for n, w in network.named_parameters()}
-
-
-def changed(before, after):
-    return {name for name in before if not torch.equal(before[name], after[name])}
 
 
 def reader(network):

@@ -1,6 +1,5 @@
 import pytest
-import torch
-from question_fakes import toy_asked, toy_trainings
+from question_fakes import changed, toy_asked, toy_trainings
 
 from vlbench.probes.question_generation.steps import STEPS, QuestionInputs
 
@@ -14,10 +13,6 @@ def trainings():
 
 def weights(network):
     return {n: w.detach().clone() for n, w in network.named_parameters()}
-
-
-def changed(before, after):
-    return {name for name in before if not torch.equal(before[name], after[name])}
 
 
 def test_steps_start_from_the_weights_of_those_before(trainings):

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from question_fakes import masked_lm, tokenizer
+from question_fakes import changed, masked_lm, tokenizer
 from torch import nn
 
 from vlbench.engine import Engine, training
@@ -46,10 +46,6 @@ def run(learns=ALL, plan=PLAN, net=None, seed=0, until=None):
 
 def weights(net):
     return {name: weight.detach().clone() for name, weight in net.named_parameters()}
-
-
-def changed(before, after):
-    return {name for name in before if not torch.equal(before[name], after[name])}
 
 
 def test_what_is_frozen_stays_the_same_to_the_last_bit():

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from named_world import drawn
 from torch.nn.functional import layer_norm, normalize
 
 from vlbench.engine import Engine
@@ -8,10 +9,6 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.probes.vsep import network
 from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
-
-
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def pairs(n=40, width=6, words=5):

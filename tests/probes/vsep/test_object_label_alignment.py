@@ -3,7 +3,7 @@ from zlib import crc32
 
 import pytest
 import torch
-from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, world
+from named_world import Detects, PlantedWords, ReadsRegions, StaticWords, drawn, world
 from scoring import with_scores
 from torch.nn.functional import normalize
 
@@ -19,10 +19,6 @@ object_label_alignment = with_scores(probes.object_label_alignment)
 
 WIDTH = 16
 NAMES = [f"thing{i}" for i in range(WIDTH)]
-
-
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def images(count, n, seed=1):

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from named_world import PlantedWords, StaticWords, world
+from named_world import PlantedWords, StaticWords, drawn, world
 
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows
@@ -8,10 +8,6 @@ from vlbench.probes.vsep.network import VsepTraining
 from vlbench.probes.vsep.patch_retrieval import Pools, patch_retrieval
 
 WIDTH = 12
-
-
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def planted(images=30, train=600):

@@ -2,7 +2,7 @@ from itertools import permutations
 
 import pytest
 import torch
-from named_world import PlantedWords, ReadsRegions, StaticWords, world
+from named_world import PlantedWords, ReadsRegions, StaticWords, drawn, world
 from torch.nn.functional import normalize
 
 from vlbench.engine import Engine
@@ -15,10 +15,6 @@ from vlbench.probes.vsep.zero_shot_alignment import (
 
 WIDTH = 8
 KNOWN = [f"known{i}" for i in range(40)]
-
-
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def things(*names):
