@@ -102,6 +102,12 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(planted, slept, c
     assert caplog.messages == [f"waiting 30 s before the next request to {planted.host}: {why}"]
 
 
+def test_a_short_retry_after_is_not_lengthened_by_the_number_of_tries(planted, slept):
+    planted.answers["/x"] = in_turn(*[(429, {"Retry-After": "1"}, b"")] * 5, {})
+    server(planted, retries=5, pause=1.0).post("x", {})
+    assert slept == [1] * 5
+
+
 def test_retry_after_may_be_a_date_and_no_pause_is_longer_than_the_cap(planted, slept):
     soon = formatdate(time.time() + 40, usegmt=True)
     answers = [(503, {"Retry-After": after}, b"") for after in (soon, "86400", "9" * 5000, "soon")]

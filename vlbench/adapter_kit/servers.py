@@ -123,8 +123,8 @@ class Server:
 
     A request may take `timeout` seconds. If there is no answer, the answer is an error, or its
     status is 408, 409, 429 or 5xx except 501, the request is retried up to `retries` times. The
-    first pause is `pause` seconds and each later pause twice as long, or longer if Retry-After
-    requires it, but at most LONGEST_PAUSE. No request starts later than `run_timeout` seconds
+    first pause is `pause` seconds and each later pause twice as long, or what Retry-After states,
+    but at most LONGEST_PAUSE. No request starts later than `run_timeout` seconds
     after the first request. Redirects are not followed. A server on this machine is reached
     without a proxy.
     """
@@ -192,7 +192,8 @@ class Server:
                 return self._send(path, body)
             except _RetryableError as error:
                 why = str(error)
-                pause = max(error.pause, self._pause * 2.0 ** min(attempt, 60))
+                # A server that states when to ask again is believed.
+                pause = max(error.pause, 0.0) or self._pause * 2.0 ** min(attempt, 60)
             if attempt < self._retries:
                 self._wait(min(pause, LONGEST_PAUSE), why)
         raise ServerError(f"{path}: {why}, {counted(self._retries + 1, 'time')}")
