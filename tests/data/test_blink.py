@@ -1,12 +1,16 @@
 import json
 from decimal import ROUND_HALF_UP, Decimal
+from io import BytesIO
 from pathlib import Path
 
+import PIL.Image
+import pyarrow as pa
 import pytest
 import yaml
+from pyarrow import parquet
 
 from vlbench.api import evaluate
-from vlbench.data.blink import TASKS, blink, options_of
+from vlbench.data.blink import ONE_IMAGE, TASKS, blink, blink_images, options_of
 from vlbench.errors import DataAbsent, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +106,54 @@ def test_the_shipped_board_has_the_published_values():
         # The table rounds means of two digits: 44.0463 is 44.05, and printed as 44.1.
         twice = Decimal(100 * score["value"]).quantize(Decimal("0.01"), ROUND_HALF_UP)
         assert float(twice.quantize(Decimal("0.1"), ROUND_HALF_UP)) == pytest.approx(100 * value)
+
+
+def hub_rows(task, *answers):
+    encoded = BytesIO()
+    PIL.Image.new("RGB", (4, 4), (200, 0, 0)).save(encoded, "PNG")
+    options = [f"option {i}" for i in range(TASKS[task][1])]
+    return [
+        {
+            "idx": f"val_{task}_{i}", "question": "Which ?", "choices": options, "answer": answer,
+            "image_1": {"bytes": encoded.getvalue(), "path": None}, "prompt": "unused",
+        }
+        for i, answer in enumerate(answers, 1)
+    ]  # fmt: skip
+
+
+def put_hub(root, **rows):
+    for task in ONE_IMAGE:
+        (root / task).mkdir()
+        table = pa.Table.from_pylist(rows.get(task, hub_rows(task, "(A)", "(B)")))
+        parquet.write_table(table, root / task / "val-00000-of-00001.parquet")
+    return root
+
+
+def test_the_tasks_about_one_image_are_read_from_the_hubs_files(tmp_path):
+    data = blink_images(root=put_hub(tmp_path))
+    rows = data.splits["test"]
+    assert sorted({*rows["category"]}) == sorted(ONE_IMAGE)
+    assert rows["right_answers"][1] == ["option 1"]
+    assert rows["image"][0].getpixel((0, 0)) == (200, 0, 0)
+    assert rows["image"].examples().ids[:2] == ["val_Counting_1", "val_Counting_2"]
+    assert data.expected == {"test": 793}
+    assert "left out: the tasks about several images, Art_Style" in data.notes[0]
+
+
+@pytest.mark.parametrize("answer", ["(C)", "hidden", ""])
+def test_another_row_is_refused_with_its_number(tmp_path, answer):
+    put_hub(tmp_path, Relative_Depth=hub_rows("Relative_Depth", "(A)", answer))
+    with pytest.raises(DataError, match=r"Relative_Depth, row 1 of val-0\S+, is no item of BLINK"):
+        blink_images(root=tmp_path)
+
+
+def test_a_task_that_is_absent_and_a_file_that_is_none_are_named(tmp_path):
+    with pytest.raises(DataAbsent, match="BLINK's task Counting"):
+        blink_images(root=tmp_path)
+    put_hub(tmp_path)
+    (tmp_path / "Counting" / "val-00000-of-00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="of Counting cannot be read"):
+        blink_images(root=tmp_path)
 
 
 def test_options_are_as_many_as_the_task_has():

@@ -98,6 +98,11 @@ LOADERS = {
         {},
     ),
     "blink": (blink.blink, ["val_answers.json"], {}),
+    "blink_images": (
+        blink.blink_images,
+        [f"{task}/val-00000-of-00001.parquet" for task in blink.ONE_IMAGE],
+        {},
+    ),
     "mmvp": (mmvp.mmvp, ["Questions.csv", "MMVP Images/1.jpg"], {}),
     "questions": (table.questions, ["test.csv"], {"test": "test.csv"}),
     "winoground": (winoground.winoground, ["data/examples.jsonl", "images/1.png"], {}),

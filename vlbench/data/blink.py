@@ -2,17 +2,26 @@
 
 The answer key is eval/val_answers.json of github.com/zeyofu/BLINK_Benchmark (Apache-2.0): the right
 letter of each of the 1,901 validation items, whose names have the task. Recorded answers need no
-more. Questions, images and the texts of options are not read: an item has one to four images.
+more. An item has one to four images. The six tasks about one image are read from the hub's files,
+BLINK-Benchmark/BLINK, for models that answer: TASK/val-00000-of-00001.parquet with the columns
+`idx`, `question`, `choices`, `answer` ("(A)") and `image_1` (bytes).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from vlbench.data.coco_files import read_text
+from vlbench.data.hub_sets import streamed_images
 from vlbench.data.images import named_images
+from vlbench.data.parquet_files import read_parquet, values
+from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading, require_files
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataAbsent, DataError
@@ -38,6 +47,17 @@ TASKS = {
     "Visual_Similarity": (135, 2),
 }
 LETTERS = "ABCD"
+
+# The tasks whose items have one image.
+ONE_IMAGE = (
+    "Counting",
+    "IQ_Test",
+    "Object_Localization",
+    "Relative_Depth",
+    "Relative_Reflectance",
+    "Spatial_Relation",
+)
+COLUMNS = ("idx", "question", "choices", "answer", "image_1")
 NAME, LETTER = re.compile(r"val_(.+)_\d+"), re.compile(r"\(([A-D])\)")
 
 
@@ -86,3 +106,50 @@ def blink(*, root: Path) -> Data:
     }
     expected = sum(count for count, _ in TASKS.values())
     return Data(splits={"test": Split(columns)}, expected={"test": expected})
+
+
+def blink_images(*, root: Path) -> Data:
+    """Return the validation items of the six tasks about one image; `category` is the task.
+
+    Columns: `image`, `picture`, `question`, `options`, `right_answers`, `category`. Images are
+    identified by the names of the items. Raises DataAbsent and DataError.
+
+    Args:
+        root: folder with a folder for each task, of the hub's parquet files.
+    """
+    files = {task: sorted((root / task).glob("val-*.parquet")) for task in ONE_IMAGE}
+    for task, own in files.items():
+        if not own:
+            raise DataAbsent(f"BLINK's task {task}", HUB, str(root / task))
+    begin_reading()
+    rows = [row for own in files.values() for file in own for row in _rows(file)]
+    names = [row["idx"] for row in rows]
+    encoded = [((row["image_1"] or {}).get("bytes") or b"", row["idx"]) for row in rows]
+    stored = replace(streamed_images(encoded), names=names)
+    images = named_images("BLINK validation", names, stored, None)
+    split = pictures(images, names, None)
+    right = [row["choices"][LETTERS.index(row["answer"][1])] for row in rows]
+    split["question"] = value_column([row["question"] for row in rows], "text")
+    split["options"] = value_column([row["choices"] for row in rows])
+    split["right_answers"] = value_column([[one] for one in right])
+    split["category"] = value_column([NAME.sub(r"\1", name) for name in names])
+    expected = sum(TASKS[task][0] for task in ONE_IMAGE)
+    several = ", ".join(task for task in TASKS if task not in ONE_IMAGE)
+    notes = [f"left out: the tasks about several images, {several}"]
+    return Data(splits={"test": Split(split)}, expected={"test": expected}, notes=notes)
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of the hub. Raises DataError, with the row, for another form."""
+    try:
+        with file.open("rb") as stream:
+            cells = values(read_parquet(stream, COLUMNS), stream)
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DataError(f"{file.name} of {file.parent.name} cannot be read: {error}") from error
+    rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    for number, row in enumerate(rows):
+        letters = options_of(row["idx"]) if NAME.fullmatch(str(row["idx"])) else []
+        fits = len(row["choices"] or []) == len(letters) and LETTER.fullmatch(str(row["answer"]))
+        if not (fits and row["answer"][1] in letters and isinstance(row["question"], str)):
+            raise DataError(f"{file.parent.name}, row {number} of {file.name}, is no item of BLINK")
+    return rows
