@@ -263,9 +263,9 @@ def _read_params(
         if not {*PROBE_FILLED} < {*parameters(probe)} or model_parameter(probe) in PROBE_FILLED:
             names = ", ".join(parameters(probe)) or "nothing"
             raise SpecError(f"a probe must take model, data, engine; this probe takes {names}")
-        slots = [name for name, kind in hints(probe).items() if _takes_models(kind)]
     under_test = model_parameter(probe, spec.under_test)
-    if spec.under_test and under_test not in slots:
+    if spec.under_test and not _takes_models(hints(probe).get(under_test)):
+        slots = [name for name, kind in hints(probe).items() if _takes_models(kind)]
         allowed = f"a parameter of the probe that takes a model: {', '.join(slots) or 'none'}"
         raise SpecError(
             f"{where('under_test')}: 'under_test' must be {allowed}; not '{under_test}'"
