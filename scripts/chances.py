@@ -161,6 +161,7 @@ RULES: Mapping[tuple[str, str], Levels] = {
     ),
     ("choice", "group_score"): Levels("1/6", ("another_image", *LENGTHS)),
     ("questions", "accuracy"): Levels(_one_text, OF_QUESTIONS),
+    ("questions", "accuracy_macro"): Levels("7/18", OF_QUESTIONS),
     ("questions", "accuracy_recorded_reading_macro"): Levels("8/21", OF_QUESTIONS),
     ("questions", "pair_accuracy"): Levels("1/4", OF_QUESTIONS),
     ("retrieval", "recall"): Levels(_in_pool),
