@@ -65,6 +65,7 @@ def results(page, folder, scenes_cache, tmp_path_factory):
     """Run the page from top to bottom, as a reader would, and return how each command ended."""
     make_images(folder / "my_images", count=7)  # 42 images: `similarity` needs 40
     make_model(folder / "my-vit")
+    make_log(folder / "my_log.jsonl")
     shims = folder / "bin"
     shims.mkdir()
     for name, words in (("vlbench", " -m vlbench"), ("python", "")):
@@ -88,6 +89,24 @@ def make_model(folder):
     )
     transformers.ViTModel(config).save_pretrained(folder)
     transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+
+
+def make_log(file):
+    """Write a log of 40 questions with four options, as lm-eval's --log_samples does."""
+    lines = []
+    for i in range(40):
+        doc = {"question": f"What is in image {i}?", "options": ["cat", "dog", "cup", "bus"]}
+        answer = "ABCD"[i % 4]
+        lines.append(
+            {
+                "doc_id": i,
+                "doc": doc | {"answer": answer},
+                "target": answer,
+                "filter": "none",
+                "filtered_resps": ["A" if i % 3 else answer],
+            }
+        )
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _run_page(page, folder, environment, run):

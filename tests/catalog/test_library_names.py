@@ -8,6 +8,7 @@ from vlbench.catalog.library_names import (
     pinned,
     reader_of,
     reads_hub,
+    recordings,
     row_name,
     split_arguments,
     split_names,
@@ -271,3 +272,15 @@ def test_names_are_split_at_commas_outside_of_brackets():
     assert split_names("a[b=1,c=2],timm:d") == ["a[b=1,c=2]", "timm:d"]
     assert split_arguments("timm:a[b=1,c=x=y]") == ("timm:a", "b=1,c=x=y")
     assert split_arguments("odd[name]") == ("odd[name]", "")
+
+
+def test_a_glob_names_each_recording_that_is_not_hidden(tmp_path):
+    for name in ("b.jsonl", "a.jsonl", "a.yaml", ".DS_Store"):
+        (tmp_path / name).write_text("")
+    for name in ("c", "@eaDir"):
+        (tmp_path / name).mkdir()
+    given = f"recorded:{tmp_path}/*[labels=words]"
+    found = [f"recorded:{tmp_path}/{name}[labels=words]" for name in ("a.jsonl", "b.jsonl", "c")]
+    assert recordings(given) == found
+    with pytest.raises(UnknownNameError, match="no file or folder matches"):
+        recordings(f"recorded:{tmp_path}/absent/*")

@@ -335,6 +335,15 @@ def test_two_runs_of_one_task_in_a_folder_are_refused(names, tmp_path):
         Recorded(path=tmp_path)
 
 
+def test_hidden_files_and_caches_beside_a_log_are_not_read(tmp_path):
+    rows = asked_lists()
+    in_lines(tmp_path / "samples_pope.jsonl", log_rows(range(12), rows, always_right(rows)))
+    for name in ("._samples_pope.jsonl", ".ipynb_checkpoints/a.jsonl", "@eaDir/a.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\xff")
+    assert accuracy(ask(Recorded(path=tmp_path, labels="words"), rows)) == (1.0, 12)
+
+
 def test_two_tables_that_answer_one_item_are_refused(tmp_path):
     for name in ("a.csv", "b.csv"):
         in_csv(tmp_path / name, [{"item": 0, "answer": "yes"}])

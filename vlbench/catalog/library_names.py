@@ -23,6 +23,7 @@ from vlbench.boards.privacy import shown
 from vlbench.catalog.sources import shipped_source, top_level
 from vlbench.catalog.specs import ModelSpec
 from vlbench.catalog.strict_yaml import Document
+from vlbench.data.folders import is_visible
 from vlbench.errors import UnknownNameError
 from vlbench.files import MOST_TEXT, read_text
 
@@ -297,8 +298,8 @@ def _shown(text: str) -> str:
 def recordings(name: Any) -> list[Any]:
     """Return a `recorded:` name for each path that its glob matches; another name alone.
 
-    The last part of a path may be a glob; a path that exists is none. Raises UnknownNameError if
-    nothing matches.
+    The last part of a path may be a glob, which leaves out hidden files and caches; a path that
+    exists is none. Raises UnknownNameError if nothing matches.
     """
     if not (isinstance(name, str) and name.startswith("recorded:") and {*name} & {*"*?"}):
         return [name]
@@ -306,7 +307,8 @@ def recordings(name: Any) -> list[Any]:
     root = Path(text).expanduser()
     if root.exists():
         return [name]
-    found = [path for path in sorted(root.parent.glob(root.name)) if path.suffix != ".yaml"]
+    paths = [path for path in sorted(root.parent.glob(root.name)) if is_visible(path.name)]
+    found = [path for path in paths if path.suffix != ".yaml"]
     if not found:
         raise UnknownNameError(f"no file or folder matches {text}")
     return [f"recorded:{path}{bracket}{arguments}" for path in found]

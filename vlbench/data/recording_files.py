@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from vlbench.capabilities import NoAnswer
 from vlbench.data.coco_files import first_repeated, is_number, read_text, sound_text
+from vlbench.data.folders import is_visible
 from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError, SpecError, counted, unknown
@@ -110,13 +111,14 @@ class Columns(NamedTuple):
 
 
 def answer_files(path: Path) -> list[Path]:
-    """Return the files of answers, by name; summaries of a harness are left out.
+    """Return the files of answers, by name, without a harness's summaries and hidden files.
 
     Raises SpecError if there is none, and DataError for two runs of one task.
     """
     found = [path] if path.is_file() else sorted(path.rglob("*"))
     files = [one for one in found if one.is_file() and one.suffix.lower() in KINDS]
     if path.is_dir():
+        files = [one for one in files if all(map(is_visible, one.relative_to(path).parts))]
         files = [one for one in files if not SUMMARY.search(one.name)]
         _refuse_two_runs(path, files)
     if not files:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from vlbench.metrics.intervals import Estimate
@@ -132,7 +133,7 @@ def _table(
                 "balanced_accuracy": one.balanced.value if one.balanced else None,
             }
         )
-    return as_table(rows)
+    return pa.Table.from_pylist(rows)
 
 
 def _replies(examples: Examples, labelled: Labelled) -> Artifact:
@@ -150,11 +151,6 @@ def _replies(examples: Examples, labelled: Labelled) -> Artifact:
         key = (str(names[i]), options, int(labelled.label[i]) + 1, place + 1)
         rows[key] = rows.get(key, 0.0) + float(weights[i])
     columns = ("category", "options", "said", "right", "replies")
-    return as_table([dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(rows.items())])
-
-
-def as_table(rows: Sequence[Mapping[str, Any]]) -> Artifact:
-    """Return rows as a table."""
-    import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
-
-    return pa.Table.from_pylist(rows)
+    return pa.Table.from_pylist(
+        [dict(zip(columns, (*key, n), strict=True)) for key, n in sorted(rows.items())]
+    )

@@ -210,10 +210,10 @@ class Candidates:
         texts, right = [one.options for one in asked], [[0]] * len(asked)
         every, sizes = [*chain(*texts)], [*map(len, texts)]
         replies = self._chooser.replies(range(len(texts)), asked)
-        self.judged = self._chooser.judge(replies, asked, right)
-        # If no reply names an option, the floors need not be asked.
-        self.notes = self._chooser.notes_on(self.judged)
         self.rules = self._chooser.by_rules(replies, asked, right)
+        judged = self.rules.get("one_label") or self._chooser.judge(replies, asked, right)
+        # If no reply names an option, the floors need not be asked.
+        self.judged, self.notes = judged, self._chooser.notes_on(judged)
         self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
@@ -223,7 +223,7 @@ class Candidates:
         }
         floors |= self._chooser.without_image(self._others, asked, right)
         self.same_words["text_accuracy"] = [len({*map(_bag_key, own)}) == 1 for own in texts]
-        chances, choice = [1 / size for size in sizes], self.judged.choice
+        chances, choice = [1 / size for size in sizes], judged.choice
         return _items(
             "text_accuracy", choice, texts, chances, self._examples, floors, {*self._rules, ALONE}
         )

@@ -101,7 +101,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     replies = chooser.replies(range(len(rows)), items.asked)
     rules = chooser.by_rules(replies, items.asked, items.right)
     rule: Rule = read_by if read_by in rules else "one_label"
-    own = chooser.judge(replies, items.asked, items.right, rule)
+    own = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
     notes = [*items.notes, *known.notes, *chooser.notes_on(own), *chooser.notes]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
