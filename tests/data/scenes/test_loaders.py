@@ -83,7 +83,6 @@ def test_both_kinds_of_label_share_the_images_and_name_the_only_thing(tmp_path):
     assert coarse.categories == ()
 
 
-@pytest.mark.usefixtures("small_world")
 def test_each_category_is_named_once_at_its_noun(rows):
     for named, caption, categories, nouns in zip(
         rows["named"], rows["caption"], rows["categories"], rows["nouns"], strict=True
