@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -307,6 +308,26 @@ def score_table(scores: Sequence[Score], columns: Mapping[str, ArrayLike | pa.Ar
     low, high = ([one.ci95 and float(one.ci95[end]) for one in scores] for end in (0, 1))
     metrics, values = [one.metric for one in scores], [float(one.value) for one in scores]
     return pa.table({"metric": metrics, **columns, "value": values, "low": low, "high": high})
+
+
+def join_outcomes(outcomes: Mapping[str, Outcome], key: str) -> Outcome:
+    """Return the scores and items of outcomes as one, with the name of each under `key` in `at`.
+
+    A note begins with the name of its outcome. Counts and artifacts are left out.
+
+    Example:
+        >>> parts = {name: Outcome([Score("accuracy", 0.5, 4)]) for name in ("first", "last")}
+        >>> [score.at for score in join_outcomes(parts, "layer").scores]
+        [{'layer': 'first'}, {'layer': 'last'}]
+    """
+    named = outcomes.items()
+    return Outcome(
+        scores=[replace(s, at={**s.at, key: name}) for name, part in named for s in part.scores],
+        notes=[f"{name}: {note}" for name, part in named for note in part.notes],
+        items=join_items(
+            [under(part.items, {key: name}) for name, part in named if part.items is not None]
+        ),
+    )
 
 
 def under(items: pa.Table, at: Mapping[str, Any]) -> pa.Table:

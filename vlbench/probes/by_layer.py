@@ -27,7 +27,14 @@ from vlbench.engine import Engine
 from vlbench.engine.layers import IMAGES, Layers, Tower, layers_of
 from vlbench.errors import TooFewRows
 from vlbench.metrics.best_of_halves import KEPT, best_of_halves
-from vlbench.metrics.items import credit_of, groups_of, has_items, items_as, join_items, under
+from vlbench.metrics.items import (
+    credit_of,
+    groups_of,
+    has_items,
+    items_as,
+    join_items,
+    join_outcomes,
+)
 from vlbench.metrics.scores import scored
 from vlbench.results import Outcome, Score
 
@@ -138,27 +145,18 @@ def join_layers(outcomes: ByLayer, best: Outcome) -> Outcome:
     counts: Counter[str] = Counter()
     for outcome in outcomes.values():
         counts.update({name: outcome.counts.get(name, 0) for name in SUMMED})
-    first = next(iter(outcomes.values()))
+    first, joined = next(iter(outcomes.values())), join_outcomes(outcomes, "layer")
     fixed = {name: n for name, n in first.counts.items() if name not in {*SUMMED, "n"}}
-    notes = [f"{name}: {note}" for name, one in outcomes.items() for note in one.notes]
-    tables = [under(x.items, {"layer": n}) for n, x in outcomes.items() if x.items is not None]
     return Outcome(
-        scores=[
-            *(
-                replace(score, at={**score.at, "layer": name})
-                for name, outcome in outcomes.items()
-                for score in outcome.scores
-            ),
-            *best.scores,
-        ],
+        scores=[*joined.scores, *best.scores],
         counts=fixed | dict(counts),
         artifacts={
             f"{artifact}_{number}": value
             for number, outcome in enumerate(outcomes.values())
             for artifact, value in outcome.artifacts.items()
         },
-        notes=[*notes, *best.notes],
-        items=join_items([*tables, *([] if best.items is None else [best.items])]),
+        notes=[*joined.notes, *best.notes],
+        items=join_items([part.items for part in (joined, best) if part.items is not None]),
     )
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from vlbench.data.records import Data, Split, labels, value_column
 from vlbench.engine import Engine
 from vlbench.errors import TooFewRows, unknown
-from vlbench.metrics.items import Answers, Items, Measured, class_options, join_items, under
+from vlbench.metrics.items import Answers, Items, Measured, class_options, join_outcomes
 from vlbench.metrics.ranking import Choice, without_answer
 from vlbench.metrics.scores import scored
 from vlbench.probes.by_layer import with_option
@@ -62,22 +62,8 @@ def in_parts(
     counts: Counter[str] = Counter()
     for outcome in outcomes.values():
         counts.update({"choices": outcome.counts.get("n", 0)} | dict(outcome.counts))
-    return Outcome(
-        scores=[
-            replace(score, at={"categories": part} | dict(score.at))
-            for part, outcome in outcomes.items()
-            for score in outcome.scores
-        ],
-        counts={name: count for name, count in counts.items() if name != "n"},
-        notes=[f"{part}: {note}" for part, outcome in outcomes.items() for note in outcome.notes],
-        items=join_items(
-            [
-                under(outcome.items, {"categories": part})
-                for part, outcome in outcomes.items()
-                if outcome.items is not None
-            ]
-        ),
-    )
+    sums = {name: count for name, count in counts.items() if name != "n"}
+    return replace(join_outcomes(outcomes, "categories"), counts=sums)
 
 
 def of_classes(data: Data, names: Sequence[str]) -> Data:
