@@ -56,8 +56,9 @@ def values(model, engine, column, names=NAMES):
 def test_one_pass_computes_all_layers(column, tmp_path, stored):
     model = Layered()
     found = values(model, engine_of(model, tmp_path if stored else None), column)
-    # Four of the first batch are looked at twice, and the first image is measured.
-    assert len(column) <= model.seen <= len(column) + 60
+    # Four of the first batch are looked at twice, the first image is measured, and batches are
+    # filled up.
+    assert len(column) <= model.seen <= len(column) + 100
     assert torch.equal(found["second"], 2 * found["first"])
     assert torch.equal(found["output"], 3 * found["first"])
 
@@ -65,7 +66,7 @@ def test_one_pass_computes_all_layers(column, tmp_path, stored):
 def test_without_an_identity_nothing_is_stored_and_one_pass_does(column, tmp_path):
     model = Layered()
     found = values(model, engine_of(model, tmp_path, identity=""), column)
-    assert model.seen <= len(column) + 60
+    assert model.seen <= len(column) + 100
     assert torch.equal(found["output"], 3 * found["first"])
     assert not [*tmp_path.rglob("*.pt")]
 

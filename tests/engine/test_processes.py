@@ -205,7 +205,7 @@ def test_two_processes_pass_half_of_the_images_each_and_write_the_board_of_one(
     assert both[1][1:] == ("", "")
     passed = [(tmp_path / f"passed.{rank}").read_text().split() for rank in (0, 1)]
     counts = [sum(map(int, some)) for some in passed]
-    assert 899 < sum(counts) < 899 + AGAIN
+    assert 899 < sum(counts) < 899 + AGAIN + 32
     assert min(counts) > 0.4 * 899
     assert main([*words, str(tmp_path / "one")]) == 0
     one, two = (row(tmp_path / name, "clustering_digits") for name in ("one", "two"))

@@ -147,8 +147,10 @@ def test_what_is_built_once_is_built_by_one_of_two_runs(store, tmp_path):
     assert len(list(tmp_path.glob("built by *"))) == 1
 
 
-def test_rows_are_cut_at_multiples_of_the_batch_size_within_their_shards():
-    assert batches([0, 1, 5, 6, SHARD, SHARD + 4], 4) == [[0, 1], [5, 6], [SHARD], [SHARD + 4]]
+def test_rows_are_cut_into_batches_within_or_across_their_shards():
+    shards = [[0, 1, 5, 7], [SHARD, SHARD + 4]]
+    assert [*batches(shards, 3)] == [[0, 1, 5], [7], [SHARD, SHARD + 4]]
+    assert [*batches(shards, 3, across=True)] == [[0, 1, 5], [7, SHARD, SHARD + 4]]
 
 
 def test_tensors_of_one_shape_are_packed_and_others_own_their_memory():

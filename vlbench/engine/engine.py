@@ -109,11 +109,11 @@ class KnownModel(NamedTuple):
 class Engine:
     """Runs models on columns, so that probes do not handle devices, batches or the store.
 
-    A column is cut into shards and a shard into batches at fixed positions of the stored column,
-    whatever the number of processes, so one process and several compute the same bytes. A batch
-    omits rows that are already stored, and BLAS libraries compute different bits for a row in
-    batches of different sizes: features then differ by rounding, at most 1e-4 of a vector's norm in
-    float32 on CPUs.
+    A column is cut into shards, which are computed and stored together. Each batch of features has
+    the same number of rows, and a row's features do not depend on the other rows of its batch: so
+    one process and several compute the same bytes, whatever the store already has. Only texts that
+    a model pads to the longest of a batch, and images of several sizes, differ by rounding, at most
+    1e-4 of a vector's norm in float32 on CPUs.
 
     The engine's passes and trainings use all threads, the rest of a probe one thread.
 
@@ -458,7 +458,8 @@ class Engine:
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield the places in `rows` and the outputs of each shard, computed by all processes."""
         places, size = places_by_shard(rows, shard), self._processes.size
-        store, batch_size = self._store if key else None, self.settings.rows_per_batch
+        store = self._store if key else None
+        batch_size = min(self.settings.rows_per_batch, shard)
         parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
         if size > 1 and len(places) < FEW * size and batch_size < shard:
             left = iter(places.items())
@@ -490,7 +491,9 @@ class Engine:
         known = {number: parts.stored(number) for number in wanted}
         own = {row: known[n][row] for n, some in wanted.items() for row in some if row in known[n]}
         there = self._processes.attempt(lambda: set(own))
-        dealt = batches(sorted(asked.difference(*there)), parts.batch_size)
+        missing = asked.difference(*there)
+        lacking = [sorted(missing.intersection(some)) for some in wanted.values()]
+        dealt = [*batches(lacking, parts.batch_size, across=parts.compute.fills_up)]
         mine = dealt[self._processes.rank :: self._processes.size]
         shown = 0
 

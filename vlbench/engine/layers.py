@@ -150,7 +150,7 @@ class Layers:
 
     def _parts(self, joined: _AllLayers, column: Column) -> Parts:
         encode = _EncodeLayers(joined, self.engine, column)
-        size = self.engine.settings.rows_per_batch
+        size = min(self.engine.settings.rows_per_batch, SHARD)
         return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
     def _say_size(self, joined: _AllLayers, column: Column, rows: int) -> None:

@@ -20,6 +20,7 @@ from vlbench.engine.pass_checks import (
     require_steady,
     require_tensor,
 )
+from vlbench.engine.shards import SHARD
 from vlbench.errors import SpecError, VlbenchError, defined_at, described, exits_as_errors
 
 # Kinds of columns whose values are decoded images, which workers load.
@@ -34,7 +35,12 @@ class Batches(Protocol):
 
 
 class Compute(Protocol):
-    """Turns batches of row numbers into outputs, one per row."""
+    """Turns batches of row numbers into outputs, one per row.
+
+    If it `fills_up` batches, so that all have one shape, the rows of a batch may be of any shards.
+    """
+
+    fills_up: bool
 
     def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs."""
@@ -42,7 +48,14 @@ class Compute(Protocol):
 
 
 class Encode:
-    """Passes rows of a column through an adapter's method that returns float32 [N, D]."""
+    """Passes rows of a column through an adapter's method that returns float32 [N, D].
+
+    A batch with fewer rows is filled up with the same rows again. Libraries compute the same bits
+    for a row in batches of one shape, but not of several: features would depend on the rows that
+    are asked for together. Pixels of several sizes are not filled up.
+    """
+
+    fills_up = True
 
     def __init__(
         self, encode: Callable[[Any], Tensor], column: Column, settings: ComputeSettings
@@ -51,6 +64,7 @@ class Encode:
         self.name = getattr(encode, "__name__", "features")
         self._encode = encode
         self._settings = settings
+        self._full = min(settings.rows_per_batch, SHARD)
         prepare = self.adapter.preprocess if column.kind == "image" else None
         self._rows = _Preprocessed(column, prepare)
 
@@ -59,7 +73,17 @@ class Encode:
         """Yield each batch's rows with their outputs, float32 on the CPU, checked."""
         on_gpu = self._settings.device.type == "cuda"
         for rows, values in _load(self._rows, batches, self._settings.workers, pinned=on_gpu):
-            yield rows, list(self._check(rows, self._outputs(values)))
+            yield rows, list(self._check(rows, self._of_filled(values)))
+
+    def _of_filled(self, values: Any) -> Tensor:
+        """Return the outputs of a batch that is filled up to the size of all batches."""
+        count = len(values)
+        if count >= self._full or (isinstance(values, list) and isinstance(values[0], Tensor)):
+            return self._outputs(values)
+        places = [i % count for i in range(self._full)]
+        are_pixels = isinstance(values, Tensor)
+        outputs = self._outputs(values[places] if are_pixels else [values[i] for i in places])
+        return outputs[:count] if len(outputs) == self._full else outputs
 
     def _outputs(self, values: Any) -> Tensor:
         if isinstance(values, Tensor):
@@ -115,6 +139,8 @@ def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
 
 class Apply:
     """Passes rows of several columns through a function that returns one output per row."""
+
+    fills_up = False
 
     def __init__(
         self,

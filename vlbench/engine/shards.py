@@ -6,16 +6,19 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.engine.passes import Compute
 from vlbench.engine.store import Store, StoredValue, copy_views, version_of
 from vlbench.errors import OutputError
+
+if TYPE_CHECKING:  # it imports SHARD
+    from vlbench.engine.passes import Compute
 
 # Rows that are computed and stored together: the most that a killed run loses.
 SHARD = 256
@@ -193,7 +196,7 @@ class _Open(NamedTuple):
 
 
 class _Work:
-    """Batches of shards; a shard is locked when its first batch is requested.
+    """Batches of the rows of shards; a shard is locked when its first row is requested.
 
     `stored` are shards that another run has stored in the meantime.
     """
@@ -207,10 +210,14 @@ class _Work:
 
     def __len__(self) -> int:
         """Return the most batches that there can be."""
-        return sum(len(batches(rows, self._parts.batch_size)) for rows in self._wanted.values())
+        return sum(math.ceil(len(rows) / self._parts.batch_size) for rows in self._wanted.values())
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of each shard that no other run has locked."""
+        """Yield batches of the missing rows of shards that no other run has locked."""
+        across = self._parts.compute.fills_up
+        return batches(self._missing(), self._parts.batch_size, across=across)
+
+    def _missing(self) -> Iterator[list[int]]:
         for number, rows in self._wanted.items():
             unlock = self._parts.lock(number)
             if unlock is None and not self._alone:
@@ -222,21 +229,22 @@ class _Work:
             opened = _Open(outputs, missing, unlock or (lambda: None))
             if missing:
                 self._open[number] = opened
-                yield from batches(sorted(missing), self._parts.batch_size)
+                yield sorted(missing)
             else:
                 opened.unlock()
                 self.stored.append((number, outputs))
 
     def put(self, rows: Sequence[int], values: Sequence[Any]) -> Iterator[tuple[int, Outputs]]:
-        """Add the outputs of a batch; yield its shard, stored, if the batch was its last."""
-        number = rows[0] // self._parts.rows
-        shard = self._open[number]
-        shard.outputs.update(zip(rows, values, strict=True))
-        shard.missing.difference_update(rows)
-        if not shard.missing:
-            self._parts.save(number, shard.outputs)
-            self._open.pop(number).unlock()
-            yield number, shard.outputs
+        """Add the outputs of a batch; yield each shard, stored, of which these were the last."""
+        for row, value in zip(rows, values, strict=True):
+            number = row // self._parts.rows
+            shard = self._open[number]
+            shard.outputs[row] = value
+            shard.missing.discard(row)
+            if not shard.missing:
+                self._parts.save(number, shard.outputs)
+                self._open.pop(number).unlock()
+                yield number, shard.outputs
 
     def unlock(self) -> None:
         """Unlock the shards that were not finished."""
@@ -252,12 +260,13 @@ def shards_together(of_each: float, rows: int) -> int:
     return max(1, min(math.ceil(of_each / EXCHANGES), MOST_ROWS // rows))
 
 
-def batches(rows: Sequence[int], size: int) -> list[list[int]]:
-    """Cut rows into batches at multiples of `size` within their shards."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for row in rows:
-        groups.setdefault((row // SHARD, row % SHARD // size), []).append(row)
-    return list(groups.values())
+def batches(
+    shards: Iterable[Sequence[int]], size: int, *, across: bool = False
+) -> Iterator[list[int]]:
+    """Yield the rows of shards in batches of `size` or fewer: within each, or across shards."""
+    for rows in map(iter, [chain.from_iterable(shards)] if across else shards):
+        while batch := list(islice(rows, size)):
+            yield batch
 
 
 def pack(values: list[Any]) -> Any:
