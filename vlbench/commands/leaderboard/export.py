@@ -22,6 +22,7 @@ from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, t
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, row_notes, together
 from vlbench.report.rows import named_boards
+from vlbench.report.texts import Grid
 
 
 def add_options(export: argparse.ArgumentParser) -> None:
@@ -100,10 +101,10 @@ def _grids(form: Any, found: Sequence[Pivot]) -> str:
     """Return the tables of models x tasks in Markdown or LaTeX."""
     tables = []
     for one in found:
-        cells = [[form.escaped(cell) for cell in row] for row in grid(one)]
+        head, *rows = grid(one)
         columns = "l" + "r" * len(one.columns)
-        tables.append(form.grid(one.title, columns, cells, caption(one), row_notes([one])))
-    return "\n".join(tables)
+        tables.append(Grid(one.title, head, rows, columns, caption(one), row_notes([one])))
+    return "\n".join(map(form.grid, tables))
 
 
 PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {

@@ -18,12 +18,21 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
 from vlbench.report.leaders import leaders_of
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
-from vlbench.report.texts import one_line, value
+from vlbench.report.table import (
+    HEADS,
+    WITHOUT_DIRECTION,
+    Entry,
+    ScoreTable,
+    cells,
+    directionless,
+    tables_of,
+)
+from vlbench.report.texts import Grid, one_line, value
 from vlbench.results import Result
 
 # The note below a table that has a model in bold.
 BOLD = "Bold: differs from every other model at 5 % (paired tests, corrected for all pairs)."
+ARROWS = {True: " ↑", False: " ↓", None: ""}
 
 
 class LeftOut(NamedTuple):
@@ -85,6 +94,20 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
     for row, why in left_out:
         models.setdefault(f"{row.task}: left out ({why})", []).append(row.model)
     return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
+
+
+def grids(table: ScoreTable) -> list[Grid]:
+    """Return a table to print, and a second table of its scores without a direction, if any."""
+    head, rows = heads(table), [texts(entry) for entry in table.entries]
+    head[1] += ARROWS[higher_is_better(table)]
+    best = [i for i, entry in enumerate(table.entries) if entry.is_best]
+    note = BOLD if best else ""
+    printed = [Grid(table.title, head, rows, "lrrrrlll", note, table.notes, best, range(1, 6))]
+    if more := directionless(table):
+        head, *rows = [[cell or "-" for cell in row] for row in more]
+        title = f"{table.title}: {WITHOUT_DIRECTION}"
+        printed.append(Grid(title, head, rows, "llrrl", numbers=range(5)))
+    return printed
 
 
 def heads(table: ScoreTable) -> list[str]:
