@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
@@ -15,7 +15,7 @@ from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import Leaders
 from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
+from vlbench.report.table import Entry, ScoreTable, interval, score_columns, tables_of, title_of
 from vlbench.report.texts import lead, number, score_name, value
 
 # The table of data sets with a single column, and of tasks whose titles name no data.
@@ -362,18 +362,17 @@ def grid(pivot: Pivot) -> list[list[str]]:
     """Return the header and rows of a table: models, chance, controls; a dash for no score."""
 
     def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
+        control = " (control)" if model in pivot.controls else ""
         texts = (cells[c.key].text if c.key in cells else "" for c in pivot.columns)
-        return [model, *(text or "-" for text in texts)]
+        name = f"{model}{control}{pivot.marks.get(model, '')}"
+        return [name, *(text or "-" for text in texts)]
 
     chances = [column.chance or "-" for column in pivot.columns]
     return [
         ["model", *(column.head or column.title for column in pivot.columns)],
-        *(row(f"{model}{pivot.marks.get(model, '')}", own) for model, own in pivot.models.items()),
+        *starmap(row, pivot.models.items()),
         *([[CHANCE, *chances]] if {*chances} != {"-"} else []),
-        *(
-            row(f"{model} (control){pivot.marks.get(model, '')}", own)
-            for model, own in pivot.controls.items()
-        ),
+        *starmap(row, pivot.controls.items()),
     ]
 
 
@@ -383,9 +382,7 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
         for (model, cells), column in product(pivot.rows.items(), pivot.columns):
             cell = cells.get(column.key)
             if cell and cell.entry.primary:
-                score = cell.entry.primary
-                low, high = score.ci95 or (None, None)
-                yield {
+                line = score_columns(cell.entry.row, cell.entry.primary) | {
                     "paper": column.paper,
                     "task": column.task,
                     "data": cell.entry.data,
@@ -393,15 +390,8 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                     "score": column.score,
                     "model": model,
                     "control": model in pivot.controls,
-                    "value": score.value,
-                    "ci95_low": low,
-                    "ci95_high": high,
-                    "n": score.n,
-                    "unit": score.unit,
-                    "chance": score.chance,
-                    "verdict": score.verdict,
                     "best": cell.entry.is_best,
                     "apart": cell.is_apart,
                     "trained_on": cell.trained_on,
-                    "notes": " | ".join(notes_of(cell.entry.row)),
                 }
+                yield {name: line[name] for name in COLUMNS}

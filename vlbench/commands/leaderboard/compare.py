@@ -17,8 +17,7 @@ from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError, printed, spaced
-from vlbench.metrics.items import at_text
-from vlbench.report.comparing import Compared, Report, compare_models, ranks
+from vlbench.report.comparing import Compared, Report, compare_models, numbers_of, ranks
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
@@ -70,7 +69,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     problems = [printed(one) for one in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
-        lines = [_line(one) for one in report.compared]
+        lines = [numbers_of(one) for one in report.compared]
         if arguments.format == "csv":
             return Answer([csv.lines(COLUMNS, lines).removesuffix("\r\n")], problems, code)
         return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
@@ -95,30 +94,6 @@ def _ranked(report: Report) -> Iterator[Table]:
         pairs = zip(several, texts, strict=True)
         rows = [[one.model, value(one.score), text] for one, text in pairs]
         yield plain_table(["model", "score", "rank"], rows, f"{spaced(label)}: {RANKS}")
-
-
-def _line(one: Compared) -> dict[str, Any]:
-    (first, second), test = one.scores, one.comparison
-    low, high = test.ci95
-    return {
-        "task": one.task,
-        "metric": first.metric,
-        "at": at_text(first.at),
-        "a": one.models[0],
-        "b": one.models[1],
-        "value_a": first.value,
-        "value_b": second.value,
-        "difference": test.difference,
-        "ci95_low": low,
-        "ci95_high": high,
-        "unit": first.unit,
-        "higher_is_better": first.higher_is_better,
-        "p": test.p,
-        "p_holm": one.p_holm,
-        "detectable": test.detectable,
-        "items": test.items,
-        "clusters": test.clusters,
-    }
 
 
 def _table(compared: Sequence[Compared]) -> Table:

@@ -17,17 +17,17 @@ from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
 from vlbench.report.leaders import leaders_of
-from vlbench.report.rows import ties_mark, unpublished
+from vlbench.report.rows import unpublished
 from vlbench.report.table import (
     HEADS,
     WITHOUT_DIRECTION,
     Entry,
     ScoreTable,
-    cells,
     directionless,
+    row_texts,
     tables_of,
 )
-from vlbench.report.texts import Grid, one_line, value
+from vlbench.report.texts import Grid, one_line
 from vlbench.results import Result
 
 # The note below a table that has a model in bold.
@@ -117,9 +117,7 @@ def heads(table: ScoreTable) -> list[str]:
 
 def texts(entry: Entry) -> list[str]:
     """Return the cells of a printed row; a dash if a value is unknown."""
-    score = entry.primary
-    first = value(score) + ties_mark(entry.row) if score else ""
-    return [one_line(cell) or "-" for cell in (entry.row.label, first, *cells(entry).values())]
+    return [one_line(cell) or "-" for cell in row_texts(entry)]
 
 
 def higher_is_better(table: ScoreTable) -> bool | None:
