@@ -614,8 +614,7 @@ def _cells(result: Result, data: str) -> list[str]:
     notes = " | ".join(notes_of(result))
     if score is None:
         return [*head, result.reason, "", "", notes]
-    low, high = score.ci95 or (float("nan"), float("nan"))
-    around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
+    around = " to ".join(f"{end:.3f}" for end in score.ci95 or ())
     shown = value(score, lambda number, _: f"{score.metric} {number:.3f}")
     return [*head, shown, around, str(score.n), notes]
 
