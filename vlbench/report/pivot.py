@@ -16,7 +16,7 @@ from vlbench.report.leaders import Leaders
 from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
 from vlbench.report.table import Entry, ScoreTable, interval, score_columns, tables_of, title_of
-from vlbench.report.texts import lead, number, score_name, value
+from vlbench.report.texts import Grid, lead, number, score_name, value
 
 # The table of data sets with a single column, and of tasks whose titles name no data.
 OTHER_DATA = "Other data"
@@ -355,8 +355,8 @@ def _chance(tables: Sequence[ScoreTable]) -> str:
     return known.pop() if len(known) == 1 else ""
 
 
-def grid(pivot: Pivot) -> list[list[str]]:
-    """Return the header and rows of a table: models, chance, controls; a dash for no score."""
+def grid(pivot: Pivot) -> Grid:
+    """Return a table to print: models, chance, controls; a dash for no score."""
 
     def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
         control = " (control)" if model in pivot.controls else ""
@@ -364,13 +364,15 @@ def grid(pivot: Pivot) -> list[list[str]]:
         name = f"{model}{control}{pivot.marks.get(model, '')}"
         return [name, *(text or "-" for text in texts)]
 
+    head = ["model", *(column.head or column.title for column in pivot.columns)]
     chances = [column.chance or "-" for column in pivot.columns]
-    return [
-        ["model", *(column.head or column.title for column in pivot.columns)],
+    rows = [
         *starmap(row, pivot.models.items()),
         *([[CHANCE, *chances]] if {*chances} != {"-"} else []),
         *starmap(row, pivot.controls.items()),
     ]
+    columns = "l" + "r" * len(chances)
+    return Grid(pivot.title, head, rows, columns, caption(pivot), row_notes([pivot]))
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
