@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from html import escape
 from importlib import import_module
@@ -45,11 +45,12 @@ from vlbench.probes.given_features import (
     halves_of_classes,
     vector_split,
 )
-from vlbench.report.comparing import compare_models
+from vlbench.report.comparing import compare_models, numbers_of
 from vlbench.report.data_sets import data_names, row_of
 from vlbench.report.notes import notes_of
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
+from vlbench.report.table import score_columns
 from vlbench.report.texts import score_name, value
 from vlbench.results import Outcome, Result, Score, matching
 from vlbench.run.extraction import Examples, Features, encode, find_examples, of_images, of_texts
@@ -178,12 +179,9 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
         head |= {"reason": result.reason, "notes": " | ".join(notes_of(result))}
         primary = matching(result.scores, result.primary)
         for score in result.scores:
-            values: dict[str, Any] = asdict(score)
-            del values["range"]
-            low, high = values.pop("ci95") or (None, None)
-            conditions = values.pop("at")
-            row: dict[str, Any] = head | {"is_primary": score in primary, **values}
-            row |= {"ci95_low": low, "ci95_high": high}
+            row: dict[str, Any] = head | {"is_primary": score in primary}
+            row |= score_columns(result, score)
+            conditions = row.pop("at")
             rows.append(row | {f"at_{k}" if k in row else k: v for k, v in conditions.items()})
         rows += [] if result.scores else [head]
     return pd.DataFrame(rows)
@@ -561,21 +559,10 @@ def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -
     if not report.compared:
         lacking_items = [f"{name} has no items of {of}" for name, of in report.lacking.items()]
         raise UnknownNameError("; ".join([*report.refused, *report.no_means, *lacking_items]))
-    rows = [
-        {
-            "task": one.task,
-            "metric": one.scores[0].metric,
-            a: one.scores[0].value,
-            b: one.scores[1].value,
-            "difference": one.comparison.difference,
-            "ci95_low": one.comparison.ci95[0],
-            "ci95_high": one.comparison.ci95[1],
-            "p": one.comparison.p,
-            "p_holm": one.p_holm,
-        }
-        for one in report.compared
-    ]
-    return pd.DataFrame(rows)
+    rows = map(numbers_of, report.compared)
+    names = ["difference", "ci95_low", "ci95_high", "p", "p_holm"]
+    frame = pd.DataFrame(rows)[["task", "metric", "value_a", "value_b", *names]]
+    return frame.rename(columns={"value_a": a, "value_b": b})
 
 
 def _catalog(include_path: Folders) -> Catalog:
@@ -627,8 +614,7 @@ def _cells(result: Result, data: str) -> list[str]:
     notes = " | ".join(notes_of(result))
     if score is None:
         return [*head, result.reason, "", "", notes]
-    low, high = score.ci95 or (float("nan"), float("nan"))
-    around = f"{low:.3f} to {high:.3f}" if score.ci95 else ""
+    around = " to ".join(f"{end:.3f}" for end in score.ci95 or ())
     shown = value(score, lambda number, _: f"{score.metric} {number:.3f}")
     return [*head, shown, around, str(score.n), notes]
 

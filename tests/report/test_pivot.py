@@ -27,7 +27,7 @@ def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
         board(result("b", score(3.5, unit="words")), task="u"),
     )
     (table,) = tables(tmp_path, task(title="Few, at last"), task("u"))
-    assert grid(table) == [
+    assert [grid(table).head, *grid(table).rows] == [
         ["model", "Few, at last", "U"],
         ["a", "75.0 %", "-"],
         ["b", "50.0 %", "3.5"],
@@ -56,21 +56,22 @@ def test_controls_stand_below_chance(tmp_path):
         ),
     )
     (table,) = tables(tmp_path, task())
-    assert [row[0] for row in grid(table)] == ["model", "a", "z", "chance", "c (control)"]
+    assert [name for name, *_ in grid(table).rows] == ["a", "z", "chance", "c (control)"]
 
 
 def test_the_best_and_what_is_not_comparable_are_marked(tmp_path):
     rows = [measured(tmp_path, m, [1] * n + [0] * (90 - n)) for m, n in (("x", 90), ("y", 20))]
     write(tmp_path, board(*rows, result("apart", score(0.1), comparable="other")))
     (table,) = tables(tmp_path, task())
-    assert {row[0]: row[1][-1] for row in grid(table)[1:4]} == {"apart": "#", "x": "*", "y": "%"}
+    ends = {model: text[-1] for model, text in grid(table).rows[:3]}
+    assert ends == {"apart": "#", "x": "*", "y": "%"}
 
 
 def test_a_model_that_was_trained_on_a_tasks_data_is_marked(tmp_path):
     rows = [result(m, score(0.5), task="few_shot_scenes") for m in ("tiny-clip", "other")]
     write(tmp_path, board(*rows, task="few_shot_scenes"))
     (table,) = pivots([*folder_boards(tmp_path).values()], load_catalog(), {})
-    assert [row[:2] for row in grid(table)[1:3]] == [["other", "50.0 %"], ["tiny-clip^", "50.0 %"]]
+    assert grid(table).rows[:2] == [["other", "50.0 %"], ["tiny-clip^", "50.0 %"]]
     assert [line["trained_on"] for line in lines([table])] == ["", "objects"]
     assert mark_notes([table]).startswith("^ the model was trained on")
 
@@ -105,7 +106,7 @@ def test_tasks_are_grouped_by_the_data_that_their_titles_name(tmp_path):
     ]
     found = tables(tmp_path, *tasks)
     assert [one.title for one in found] == ["seas", "Other data", "drawings"]
-    assert [grid(one)[0][1:] for one in found] == [["D", "E"], ["C, lakes"], ["A", "B"]]
+    assert [grid(one).head[1:] for one in found] == [["D", "E"], ["C, lakes"], ["A", "B"]]
 
 
 def test_what_holds_for_all_scores_of_a_model_stands_beside_its_name(tmp_path):
@@ -116,7 +117,7 @@ def test_what_holds_for_all_scores_of_a_model_stands_beside_its_name(tmp_path):
         board(result("a", score(0.5), **rows), result("b", score(0.5)), task="u"),
     )
     (table,) = tables(tmp_path, task(), task("u"))
-    assert grid(table)[1:] == [
+    assert grid(table).rows == [
         ["a (mostly ties)", "50.0 %", "50.0 %"],
         ["b", "50.0 % (mostly ties)", "50.0 %"],
     ]

@@ -220,6 +220,6 @@ def test_folders_that_are_alone_on_their_boards_are_not_one_data_set(output):
         f"{TITLES[KNN]}: cars",
     }
     same = [folder_boards(output)[task] for task in (FEW, KNN)]
-    titles = {one.title: grid(one)[0][1:] for one in pivots(same, known, {})}
+    titles = {one.title: grid(one).head[1:] for one in pivots(same, known, {})}
     names = ["Few-shot classification", "Nearest neighbours"]
     assert titles == {"cars": names, "flowers": names}

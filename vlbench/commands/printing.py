@@ -139,8 +139,8 @@ def print_report(console: Console, planned: Plan, report: Report) -> None:
     boards = _boards_of(specs, report)
     if len(boards) > FEW:
         found = pivots(boards, load_catalog(planned.options.include_path), {})
-        head, *rows = grid(together(boards, found))
-        _print_text(console, plain_table(head, rows, "", head[1:], numbers=True))
+        table = grid(together(boards, found))
+        _print_text(console, plain_table(table.head, table.rows, "", table.head[1:], numbers=True))
         say(console, "\n".join([mark_notes(found), *note_texts(row_notes(found))]))
     else:
         for board in boards:

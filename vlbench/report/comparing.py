@@ -73,6 +73,31 @@ class Report(NamedTuple):
     notes: Sequence[str] = ()
 
 
+def numbers_of(one: Compared) -> dict[str, Any]:
+    """Return the numbers of a comparison, by column, for frames, CSV and JSON."""
+    (first, second), test = one.scores, one.comparison
+    low, high = test.ci95
+    return {
+        "task": one.task,
+        "metric": first.metric,
+        "at": at_text(first.at),
+        "a": one.models[0],
+        "b": one.models[1],
+        "value_a": first.value,
+        "value_b": second.value,
+        "difference": test.difference,
+        "ci95_low": low,
+        "ci95_high": high,
+        "unit": first.unit,
+        "higher_is_better": first.higher_is_better,
+        "p": test.p,
+        "p_holm": one.p_holm,
+        "detectable": test.detectable,
+        "items": test.items,
+        "clusters": test.clusters,
+    }
+
+
 def compare_models(
     output: Path, models: Sequence[str], tasks: Sequence[str] = (), *, all_scores: bool = False
 ) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
@@ -15,8 +15,8 @@ from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import Leaders
 from vlbench.report.notes import joined_notes, notes_of
 from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import Entry, ScoreTable, interval, tables_of, title_of
-from vlbench.report.texts import lead, number, score_name, value
+from vlbench.report.table import Entry, ScoreTable, interval, score_columns, tables_of, title_of
+from vlbench.report.texts import Grid, lead, number, score_name, value
 
 # The table of data sets with a single column, and of tasks whose titles name no data.
 OTHER_DATA = "Other data"
@@ -134,9 +134,8 @@ def pivots(
     groups: dict[str, list[_Filled]] = {}
     for board in boards:
         if any(row.status == "ok" for row in board.results):
-            spec = catalog.tasks.get(board.task)
-            for filled in _columns(board, leaders.get(board.task, {}), spec, catalog):
-                groups.setdefault(data_name(filled.tables, spec), []).append(filled)
+            for filled in _columns(board, leaders.get(board.task, {}), catalog):
+                groups.setdefault(filled.data, []).append(filled)
     alone = {name: own for name, own in groups.items() if name and len(own) > 1}
     rest = [filled for name, own in groups.items() if name not in alone for filled in own]
     named = alone | ({OTHER_DATA: rest} if rest else {})
@@ -225,8 +224,7 @@ def together(boards: Sequence[Board], found: Sequence[Pivot], models: Sequence[s
             rows.setdefault(model, {}).update(cells)
     ordered = {model: rows[model] for model in models or sorted(rows) if model in rows}
     shown = [column for board in boards for column in columns if column.task == board.task]
-    controls = {model for pivot in found for model in pivot.controls}
-    return _marked("Models by tasks", shown, ordered, controls)
+    return _marked("Models by tasks", shown, ordered)
 
 
 def caption(pivot: Pivot) -> str:
@@ -260,36 +258,27 @@ def within(title: str, data: str) -> str:
 
 
 class _Filled(NamedTuple):
-    """A column, its tables, the data set by model trained on it, and whether it is embedded."""
+    """A column, its cells by model, the name of its data, and whether they are embedded."""
 
     column: Column
-    tables: Sequence[ScoreTable]
-    trained: Mapping[str, str]
+    cells: dict[str, Cell]
+    data: str
     is_embedded: bool
 
 
 def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
-    columns, rows, controls = [], dict[str, dict[str, Cell]](), set[str]()
-    for column, tables, trained, _ in filled:
-        columns.append(column._replace(head=within(column.title, title)))
-        controls |= {entry.row.model for table in tables for entry in table.controls}
-        for table, entry in ((of, entry) for of in tables for entry in of.entries):
-            if not unpublished(entry.row):
-                model, is_apart = entry.row.model, entry.is_apart or table is not tables[0]
-                cell = Cell(entry, is_apart, trained_on=trained.get(model, ""))
-                rows.setdefault(model, {}).setdefault(column.key, cell)
-    known = {model: rows[model] for model in sorted(rows)}
-    for column in columns:
-        _shade([own for model, own in known.items() if model not in controls], column.key)
-    return _marked(title, columns, known, controls)
+    columns = [one.column._replace(head=within(one.column.title, title)) for one in filled]
+    all_cells = [(model, cell) for one in filled for model, cell in one.cells.items()]
+    controls = {model for model, cell in all_cells if cell.entry.row.is_control}
+    rows: dict[str, dict[str, Cell]] = {}
+    for column, cells, *_ in filled:
+        shaded = _shaded({model: cells[model] for model in cells if model not in controls})
+        for model, cell in (cells | shaded).items():
+            rows.setdefault(model, {})[column.key] = cell
+    return _marked(title, columns, {model: rows[model] for model in sorted(rows)})
 
 
-def _marked(
-    title: str,
-    columns: Sequence[Column],
-    rows: Mapping[str, Mapping[str, Cell]],
-    controls: Collection[str],
-) -> Pivot:
+def _marked(title: str, columns: Sequence[Column], rows: Mapping[str, Mapping[str, Cell]]) -> Pivot:
     """Return a table in which marks that all cells of a model share are moved to its name."""
     own, blind = dict[str, dict[str, Cell]](), dict[str, dict[str, Cell]]()
     common: dict[str, str] = {}
@@ -298,8 +287,8 @@ def _marked(
         first, *others = marks.values()
         shared = [mark for mark in first if all(mark in own for own in others)]
         common[model] = "".join(shared)
-        of_kind = blind if model in controls else own
-        of_kind[model] = {
+        is_control = any(cell.entry.row.is_control for cell in cells.values())
+        (blind if is_control else own)[model] = {
             key: cell._replace(marks=[mark for mark in marks[key] if mark not in shared])
             for key, cell in cells.items()
         }
@@ -314,14 +303,12 @@ def _marks(cell: Cell) -> list[str]:
     return [*trained, *ties, *(f" ({mark})" for mark in row.marks)]
 
 
-def _columns(
-    board: Board, leaders: Mapping[str, Leaders], spec: TaskSpec | None, catalog: Catalog
-) -> Iterator[_Filled]:
+def _columns(board: Board, leaders: Mapping[str, Leaders], catalog: Catalog) -> Iterator[_Filled]:
     """Yield the column of each data set of a board, by name.
 
     The largest set of comparable rows comes first; its rows are used for models with several rows.
     """
-    by_name: dict[str, list[ScoreTable]] = {}
+    spec, by_name = catalog.tasks.get(board.task), dict[str, list[ScoreTable]]()
     for table in tables_of(board, leaders, spec):
         by_name.setdefault(table.data, []).append(table)
     title, paper = title_of(board.task, spec, board), place_of(board, catalog)
@@ -333,23 +320,33 @@ def _columns(
         named = len(by_name) > 1 or is_folder
         own, data = (f"{title}: {name}", name) if named else (title, "")
         column = Column(board.task, own, score, _chance(tables), data, paper.partition(",")[0])
-        yield _Filled(column, tables, trained, is_embedded)
+        yield _Filled(column, _cells(tables, trained), data_name(tables, spec), is_embedded)
 
 
-def _shade(models: Sequence[dict[str, Cell]], column: str) -> None:
-    """Shade the cells of a column whose scores have a chance and a direction, equal ones alike."""
-    cells = {i: own[column] for i, own in enumerate(models) if column in own}
+def _cells(tables: Sequence[ScoreTable], trained: Mapping[str, str]) -> dict[str, Cell]:
+    """Return the cells of a column by model; `trained` has the data set of trained models."""
+    cells: dict[str, Cell] = {}
+    for i, table in enumerate(tables):
+        for entry in table.entries:
+            model = entry.row.model
+            cell = Cell(entry, entry.is_apart or i > 0, trained_on=trained.get(model, ""))
+            if not unpublished(entry.row):
+                cells.setdefault(model, cell)
+    return cells
+
+
+def _shaded(cells: Mapping[str, Cell]) -> dict[str, Cell]:
+    """Return the cells whose scores have a chance and a direction, shaded, equal ones alike."""
     gains = {
-        i: (score.value - score.chance) * (-1 if score.lower_is_better else 1)
-        for i, cell in cells.items()
+        model: (score.value - score.chance) * (-1 if score.lower_is_better else 1)
+        for model, cell in cells.items()
         if (score := cell.entry.primary)
         and score.chance is not None
         and score.higher_is_better is not None
     }
     most = max(gains.values(), default=0.0)
-    for i, gain in gains.items():
-        shade = round(SHADES * max(0.0, gain) / most) if most > 0 else 0
-        models[i][column] = cells[i]._replace(shade=shade)
+    shades = {m: round(SHADES * gain / most) for m, gain in gains.items() if gain > 0}
+    return {model: cells[model]._replace(shade=shade) for model, shade in shades.items()}
 
 
 def _chance(tables: Sequence[ScoreTable]) -> str:
@@ -358,23 +355,24 @@ def _chance(tables: Sequence[ScoreTable]) -> str:
     return known.pop() if len(known) == 1 else ""
 
 
-def grid(pivot: Pivot) -> list[list[str]]:
-    """Return the header and rows of a table: models, chance, controls; a dash for no score."""
+def grid(pivot: Pivot) -> Grid:
+    """Return a table to print: models, chance, controls; a dash for no score."""
 
     def row(model: str, cells: Mapping[str, Cell]) -> list[str]:
+        control = " (control)" if model in pivot.controls else ""
         texts = (cells[c.key].text if c.key in cells else "" for c in pivot.columns)
-        return [model, *(text or "-" for text in texts)]
+        name = f"{model}{control}{pivot.marks.get(model, '')}"
+        return [name, *(text or "-" for text in texts)]
 
+    head = ["model", *(column.head or column.title for column in pivot.columns)]
     chances = [column.chance or "-" for column in pivot.columns]
-    return [
-        ["model", *(column.head or column.title for column in pivot.columns)],
-        *(row(f"{model}{pivot.marks.get(model, '')}", own) for model, own in pivot.models.items()),
+    rows = [
+        *starmap(row, pivot.models.items()),
         *([[CHANCE, *chances]] if {*chances} != {"-"} else []),
-        *(
-            row(f"{model} (control){pivot.marks.get(model, '')}", own)
-            for model, own in pivot.controls.items()
-        ),
+        *starmap(row, pivot.controls.items()),
     ]
+    columns = "l" + "r" * len(chances)
+    return Grid(pivot.title, head, rows, columns, caption(pivot), row_notes([pivot]))
 
 
 def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
@@ -383,9 +381,7 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
         for (model, cells), column in product(pivot.rows.items(), pivot.columns):
             cell = cells.get(column.key)
             if cell and cell.entry.primary:
-                score = cell.entry.primary
-                low, high = score.ci95 or (None, None)
-                yield {
+                line = score_columns(cell.entry.row, cell.entry.primary) | {
                     "paper": column.paper,
                     "task": column.task,
                     "data": cell.entry.data,
@@ -393,15 +389,8 @@ def lines(found: Sequence[Pivot]) -> Iterator[dict[str, Any]]:
                     "score": column.score,
                     "model": model,
                     "control": model in pivot.controls,
-                    "value": score.value,
-                    "ci95_low": low,
-                    "ci95_high": high,
-                    "n": score.n,
-                    "unit": score.unit,
-                    "chance": score.chance,
-                    "verdict": score.verdict,
                     "best": cell.entry.is_best,
                     "apart": cell.is_apart,
                     "trained_on": cell.trained_on,
-                    "notes": " | ".join(notes_of(cell.entry.row)),
                 }
+                yield {name: line[name] for name in COLUMNS}

@@ -22,7 +22,7 @@ from vlbench.report.judging import (
 )
 from vlbench.report.ranging import estimate, verdicts, weakest
 from vlbench.report.rows import compare, score_of
-from vlbench.report.texts import lead, number, score_name
+from vlbench.report.texts import Grid, lead, number, score_name
 from vlbench.results import Score
 
 COLUMNS = (
@@ -32,6 +32,11 @@ COLUMNS = (
 # The columns of the tables of published values and of findings.
 VALUES = ("task", "model", "score", "where", "published", "ours", "difference")
 VERDICTS = ("finding", "model", "verdict", "by")
+# Printed below the tables.
+NOTE = (
+    "A finding has the verdict of its weakest comparison, by its 95 % interval; over several "
+    "models, by Holm's rule. Drawings and controls are not evidence."
+)
 
 
 class Reference(NamedTuple):
@@ -47,14 +52,6 @@ class Reference(NamedTuple):
         """The identity of the value: two tasks may repeat the same published value."""
         same = (self.given.get(key) for key in ("model", "metric", "floor", "value"))
         return (self.source, *same, frozenset(self.given.get("at", {}).items()))
-
-
-class Grid(NamedTuple):
-    """A table of texts below its title; `head` names its columns."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 class Reproduction(NamedTuple):
@@ -193,7 +190,11 @@ def grids(found: Reproduction) -> list[Grid]:
     rows[f"{found.title}: numbers", VALUES] = []
     for line in lines(found):
         rows.setdefault((line.title, line.head), []).extend([line.cells] if line.cells else [])
-    return [Grid(title, head, cells) for (title, head), cells in rows.items() if cells]
+    return [
+        Grid(title, head, cells, "l" * len(head), NOTE)
+        for (title, head), cells in rows.items()
+        if cells
+    ]
 
 
 def _value_numbers(reference: Reference) -> dict[str, Any]:

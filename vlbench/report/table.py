@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board
@@ -15,8 +16,15 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.data_sets import by_data, set_names
 from vlbench.report.leaders import BEHIND, BEST, TIED, Leaders, standing
-from vlbench.report.notes import joined_notes
-from vlbench.report.rows import Published, comparable_sets, published, ranked, unpublished
+from vlbench.report.notes import joined_notes, notes_of
+from vlbench.report.rows import (
+    Published,
+    comparable_sets,
+    published,
+    ranked,
+    ties_mark,
+    unpublished,
+)
 from vlbench.report.texts import few, hardest_floor, lead, number, probability, score_name, value
 from vlbench.results import Result, Score
 
@@ -235,6 +243,14 @@ def cells(entry: Entry, number: Number = number) -> dict[str, str]:
     return dict(zip(HEADS, texts, strict=True))
 
 
+def row_texts(entry: Entry, heads: Sequence[str] = HEADS) -> list[str]:
+    """Return the name, the primary score and the cells under some heads; empty if unknown."""
+    score, row, beside = entry.primary, entry.row, cells(entry)
+    partial = " (partial)" if row.is_partial else ""
+    shown = f"{value(score)}{ties_mark(row)}{partial}" if score else ""
+    return [row.label, shown, *(beside[head] for head in heads)]
+
+
 def _standing_text(entry: Entry, unit: str) -> str:
     """Return how a model compares: behind with p, or tied with the detectable difference."""
     if entry.is_apart:
@@ -300,6 +316,15 @@ def directionless(table: ScoreTable, number: Number = number) -> list[list[str]]
                 name = f"{spaced(metric)} by {', '.join(conditions)}"
                 rows.append([entry.row.label, name, f"{count:,} scores", "", ""])
     return rows if len(rows) > 1 else []
+
+
+def score_columns(row: Result, score: Score) -> dict[str, Any]:
+    """Return what a row states of a score, by column, for frames, CSV and JSON."""
+    values = asdict(score)
+    del values["range"]
+    low, high = values.pop("ci95") or (None, None)
+    notes = " | ".join(notes_of(row))
+    return {"notes": notes, **values, "ci95_low": low, "ci95_high": high}
 
 
 def key_of(score: Score) -> Hashable:

@@ -10,14 +10,12 @@ from vlbench.boards.board import Board
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import spaced
 from vlbench.report.leaders import Leaders
-from vlbench.report.rows import ties_mark
 from vlbench.report.table import (
-    Entry,
     ScoreTable,
-    cells,
     directionless,
     key_of,
     other_scores,
+    row_texts,
     tables_of,
 )
 from vlbench.report.texts import plain_table, value
@@ -55,11 +53,10 @@ def score_table(table: ScoreTable) -> Table:
     columns = ["model", table.name, *heads, *(spaced(score.metric) for score in others)]
     rows = []
     for entry in table.entries:
-        beside, own = cells(entry), {key_of(score): score for score in entry.row.scores}
+        own = {key_of(score): score for score in entry.row.scores}
         matches = [own.get(key_of(score)) for score in others]
-        values = [value(score) if score else "" for score in matches]
-        rows.append([entry.row.label, _value(entry), *(beside[head] for head in heads), *values])
-    rows = [[cell or "-" for cell in row] for row in rows]
+        texts = [*row_texts(entry, heads), *(value(score) if score else "" for score in matches)]
+        rows.append([text or "-" for text in texts])
     optional = [name for name in columns[2:] if name not in KEPT]
     return plain_table(columns, rows, table.title, optional, numbers=True)
 
@@ -73,11 +70,3 @@ def reason_table(title: str, rows: Sequence[Result]) -> Table:
     """Return the results that have no scores, and the reason for each."""
     cells = [(row.model, row.status, row.reason) for row in rows]
     return plain_table(["model", "status", "why"], cells, f"{title}: without scores")
-
-
-def _value(entry: Entry) -> str:
-    score, row = entry.primary, entry.row
-    if score is None:
-        return ""
-    partial = " (partial)" if row.is_partial else ""
-    return value(score) + ties_mark(row) + partial

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from textwrap import TextWrapper
+from typing import NamedTuple
 
 from rich import box
 from rich.cells import cell_len
@@ -29,6 +30,24 @@ SHORTEST = 12
 
 # Indent of cells below the first of their row.
 INDENT = "    "
+
+
+class Grid(NamedTuple):
+    """A table of texts below its title; `head` names its columns.
+
+    `columns` has an l or an r for each column: left- or right-aligned. `note` and the `notes` of
+    rows are printed with the table. The first two cells of the `best` rows are bold. A hyphen
+    before a digit is a minus sign in the columns of `numbers`.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    columns: str
+    note: str = ""
+    notes: Sequence[str] = ()
+    best: Collection[int] = ()
+    numbers: Collection[int] = ()
 
 
 def fitted(table: Table, width: int) -> Table:

@@ -17,12 +17,11 @@ from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import UnknownNameError, printed, spaced
-from vlbench.metrics.items import at_text
-from vlbench.report.comparing import Compared, Report, compare_models, ranks
+from vlbench.report.comparing import Compared, Report, compare_models, numbers_of, ranks
 from vlbench.report.export import csv
 from vlbench.report.leaders import LEVEL
 from vlbench.report.rows import lent
-from vlbench.report.texts import plain_table, score_name, value
+from vlbench.report.texts import Grid, plain_table, score_name, value
 
 HEAD = ("task", "A", "B", "A - B", "95 % interval", "p (Holm)", "A better, worse, same",
         "items in clusters")  # fmt: skip
@@ -70,7 +69,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     problems = [printed(one) for one in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
-        lines = [_line(one) for one in report.compared]
+        lines = [numbers_of(one) for one in report.compared]
         if arguments.format == "csv":
             return Answer([csv.lines(COLUMNS, lines).removesuffix("\r\n")], problems, code)
         return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
@@ -81,7 +80,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
         notes = [f"{len(pairs)} pairs of models: --format csv lists them", *notes]
         of_pairs = []
     if arguments.format:
-        return Answer([_formatted(arguments.format, of_pairs, notes)], problems, code)
+        form: Any = import_module(f"vlbench.report.export.{arguments.format}")
+        text = "\n".join(form.grid(_grid(compared, notes)) for compared in of_pairs)
+        return Answer([text.removesuffix("\n")], problems, code)
     return Answer([*_ranked(report), *map(_table, of_pairs), *notes], problems, code)
 
 
@@ -95,60 +96,24 @@ def _ranked(report: Report) -> Iterator[Table]:
         yield plain_table(["model", "score", "rank"], rows, f"{spaced(label)}: {RANKS}")
 
 
-def _formatted(name: str, of_pairs: Sequence[Sequence[Compared]], notes: Sequence[str]) -> str:
-    """Return a table for each two models in Markdown or LaTeX."""
-    form: Any = import_module(f"vlbench.report.export.{name}")
-    tables = []
-    for compared in of_pairs:
-        a, b = compared[0].models
-        rows = [[form.escaped(cell) for cell in row] for row in _grid(compared)]
-        below = ". ".join([_detectable(compared), *notes]) + "."
-        columns = "l" + "r" * (len(rows[0]) - 1)
-        tables.append(form.grid(f"A: {a}, B: {b}", columns, rows, below))
-    return "\n".join(tables).removesuffix("\n")
-
-
-def _line(one: Compared) -> dict[str, Any]:
-    (first, second), test = one.scores, one.comparison
-    low, high = test.ci95
-    return {
-        "task": one.task,
-        "metric": first.metric,
-        "at": at_text(first.at),
-        "a": one.models[0],
-        "b": one.models[1],
-        "value_a": first.value,
-        "value_b": second.value,
-        "difference": test.difference,
-        "ci95_low": low,
-        "ci95_high": high,
-        "unit": first.unit,
-        "higher_is_better": first.higher_is_better,
-        "p": test.p,
-        "p_holm": one.p_holm,
-        "detectable": test.detectable,
-        "items": test.items,
-        "clusters": test.clusters,
-    }
-
-
 def _table(compared: Sequence[Compared]) -> Table:
     """Return the comparisons of two models; a narrow terminal breaks long cells between words."""
-    a, b = compared[0].models
-    head, *rows = _grid(compared)
-    table = plain_table(head, rows, f"A: {a}\nB: {b}")
+    (a, b), grid = compared[0].models, _grid(compared)
+    table = plain_table(grid.head, grid.rows, f"A: {a}\nB: {b}")
     table.columns[0].no_wrap, table.columns[0].min_width = False, 12
     table.caption = Text(f"{_detectable(compared)}\n", "table.caption")
     table.caption_justify = "left"
     return table
 
 
-def _grid(compared: Sequence[Compared]) -> list[list[str]]:
-    """Return the head and cells of comparisons, without outcomes if no score has a direction."""
+def _grid(compared: Sequence[Compared], notes: Sequence[str] = ()) -> Grid:
+    """Return the comparisons of two models, without outcomes if no score has a direction."""
     rows = [[*HEAD], *map(_cells, compared)]
-    if any(one.scores[0].higher_is_better is not None for one in compared):
-        return rows
-    return [[*row[:OUTCOMES], *row[OUTCOMES + 1 :]] for row in rows]
+    if all(one.scores[0].higher_is_better is None for one in compared):
+        rows = [[*row[:OUTCOMES], *row[OUTCOMES + 1 :]] for row in rows]
+    a, b = compared[0].models
+    note = ". ".join([_detectable(compared), *notes]) + "."
+    return Grid(f"A: {a}, B: {b}", rows[0], rows[1:], "l" + "r" * (len(rows[0]) - 1), note)
 
 
 def _detectable(compared: Sequence[Compared]) -> str:

@@ -20,7 +20,7 @@ from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
 from vlbench.report.leaders import leaders_by_task
-from vlbench.report.pivot import COLUMNS, Pivot, caption, grid, lines, pivots, row_notes, together
+from vlbench.report.pivot import COLUMNS, Pivot, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
 
 
@@ -96,19 +96,9 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
     return Answer([f"wrote {arguments.to}"], problems, code)
 
 
-def _grids(form: Any, found: Sequence[Pivot]) -> str:
-    """Return the tables of models x tasks in Markdown or LaTeX."""
-    tables = []
-    for one in found:
-        cells = [[form.escaped(cell) for cell in row] for row in grid(one)]
-        columns = "l" + "r" * len(one.columns)
-        tables.append(form.grid(one.title, columns, cells, caption(one), row_notes([one])))
-    return "\n".join(tables)
-
-
 PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {
-    "md": lambda found: _grids(md, found),
-    "tex": lambda found: tex.HEAD + _grids(tex, found),
+    "md": lambda found: "\n".join(md.grid(grid(one)) for one in found),
+    "tex": lambda found: tex.HEAD + "\n".join(tex.grid(grid(one)) for one in found),
     "csv": lambda found: csv.lines(COLUMNS, lines(found)),
     "json": lambda found: json.dumps(list(lines(found)), indent=1, allow_nan=False) + "\n",
 }

@@ -14,7 +14,7 @@ from vlbench.commands.parser import add_output, add_paper
 from vlbench.report.export import csv
 from vlbench.report.reproduction import (
     COLUMNS,
-    Grid,
+    NOTE,
     find_papers,
     grids,
     lines,
@@ -27,10 +27,6 @@ from vlbench.report.texts import plain_table
 
 # Printed below the tables.
 OTHERS = "Tasks of no paper above, such as those of recorded answers"
-NOTE = (
-    "A finding has the verdict of its weakest comparison, by its 95 % interval; over several "
-    "models, by Holm's rule. Drawings and controls are not evidence."
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,19 +49,14 @@ def answer(arguments: argparse.Namespace) -> Answer:
         rows = [line.numbers for one in reproductions for line in lines(one)]
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
     if arguments.format:
-        form = import_module(f"vlbench.report.export.{arguments.format}")
-        return Answer([_formatted(form, grid) for one in reproductions for grid in grids(one)])
+        form: Any = import_module(f"vlbench.report.export.{arguments.format}")
+        tables = [form.grid(grid) for one in reproductions for grid in grids(one)]
+        return Answer([table.removesuffix("\n") for table in tables])
     shown: list[str | Table] = []
     for one in reproductions:
-        tables = [plain_table(grid.head, grid.rows) for grid in grids(one)]
-        shown += ["\n".join(summary(one)), *tables]
+        shown.append("\n".join(summary(one)))
+        shown += [plain_table(grid.head, grid.rows) for grid in grids(one)]
     if not arguments.paper:
         others = of_other_tasks(papers, catalog, arguments.output).values()
         shown += ["\n".join([OTHERS, *map(summary_of_source, others)])] if others else []
     return Answer([*shown, *([NOTE] if any(map(grids, reproductions)) else [])])
-
-
-def _formatted(form: Any, grid: Grid) -> str:
-    """Return a table in a format in which boards are exported."""
-    rows = [[form.escaped(cell) for cell in row] for row in (grid.head, *grid.rows)]
-    return str(form.grid(grid.title, "l" * len(grid.head), rows, NOTE)).removesuffix("\n")

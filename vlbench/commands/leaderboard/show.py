@@ -42,9 +42,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer(texts)
     found = pivots(boards, catalog, leaders)
     problems = [] if found else [f"no model has scores in {output}"]
-    tables = []
-    for pivot in found:
-        head, *rows = grid(pivot)
-        tables.append(plain_table(head, rows, pivot.title, head[1:], numbers=True))
+    tables = [
+        plain_table(one.head, one.rows, one.title, one.head[1:], numbers=True)
+        for one in map(grid, found)
+    ]
     notes = [mark_notes(found), NOTES * bool(row_notes(found))]
     return Answer([*tables, *filter(None, notes)], problems)

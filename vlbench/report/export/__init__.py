@@ -17,13 +17,22 @@ from vlbench.boards.board import Board
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import ModelSpec
 from vlbench.report.leaders import leaders_of
-from vlbench.report.rows import ties_mark, unpublished
-from vlbench.report.table import HEADS, Entry, ScoreTable, cells, tables_of
-from vlbench.report.texts import one_line, value
+from vlbench.report.rows import unpublished
+from vlbench.report.table import (
+    HEADS,
+    WITHOUT_DIRECTION,
+    Entry,
+    ScoreTable,
+    directionless,
+    row_texts,
+    tables_of,
+)
+from vlbench.report.texts import Grid, one_line
 from vlbench.results import Result
 
 # The note below a table that has a model in bold.
 BOLD = "Bold: differs from every other model at 5 % (paired tests, corrected for all pairs)."
+ARROWS = {True: " ↑", False: " ↓", None: ""}
 
 
 class LeftOut(NamedTuple):
@@ -87,6 +96,20 @@ def listed(left_out: Sequence[LeftOut]) -> list[str]:
     return [one_line(f"{line}: {', '.join(names)}") for line, names in models.items()]
 
 
+def grids(table: ScoreTable) -> list[Grid]:
+    """Return a table to print, and a second table of its scores without a direction, if any."""
+    head, rows = heads(table), [texts(entry) for entry in table.entries]
+    head[1] += ARROWS[higher_is_better(table)]
+    best = [i for i, entry in enumerate(table.entries) if entry.is_best]
+    note = BOLD if best else ""
+    printed = [Grid(table.title, head, rows, "lrrrrlll", note, table.notes, best, range(1, 6))]
+    if more := directionless(table):
+        head, *rows = [[cell or "-" for cell in row] for row in more]
+        title = f"{table.title}: {WITHOUT_DIRECTION}"
+        printed.append(Grid(title, head, rows, "llrrl", numbers=range(5)))
+    return printed
+
+
 def heads(table: ScoreTable) -> list[str]:
     """Return the heads of a printed table; the second is the primary score of the board."""
     return ["model", table.name, *HEADS]
@@ -94,9 +117,7 @@ def heads(table: ScoreTable) -> list[str]:
 
 def texts(entry: Entry) -> list[str]:
     """Return the cells of a printed row; a dash if a value is unknown."""
-    score = entry.primary
-    first = value(score) + ties_mark(entry.row) if score else ""
-    return [one_line(cell) or "-" for cell in (entry.row.label, first, *cells(entry).values())]
+    return [one_line(cell) or "-" for cell in row_texts(entry)]
 
 
 def higher_is_better(table: ScoreTable) -> bool | None:

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 from vlbench.errors import SpecError
 from vlbench.files import safe_name
-from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import WITHOUT_DIRECTION, ScoreTable, directionless
-from vlbench.report.texts import one_line
+from vlbench.report.export import Selection, grids
+from vlbench.report.table import ScoreTable
+from vlbench.report.texts import Grid, one_line
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-ARROWS = {True: " ↑", False: " ↓", None: ""}
 RULES = {"l": "---", "r": "---:"}
 
 
@@ -55,43 +54,21 @@ def escaped(text: str) -> str:
 
 def _block(task: str, tables: Sequence[ScoreTable]) -> str:
     begin, end = _markers(task)
-    inside = "\n".join(map(_table, tables)) or f"{escaped(task)}: no rows to show.\n"
+    inside = "\n".join(grid(one) for table in tables for one in grids(table))
+    inside = inside or f"{escaped(task)}: no rows to show.\n"
     return f"{begin}\n{inside}{end}\n"
 
 
-def _table(table: ScoreTable) -> str:
-    """Return one table below its title."""
-    head = [escaped(one) for one in heads(table)]
-    head[1] += ARROWS[higher_is_better(table)]
-    rows = [head]
-    for entry in table.entries:
-        row = [escaped(cell) for cell in texts(entry)]
-        bold = [f"**{cell}**" for cell in row[:2]] if entry.is_best else row[:2]
-        rows.append([*bold, *row[2:]])
-    note = BOLD if any(entry.is_best for entry in table.entries) else ""
-    first = grid(table.title, "lrrrrlll", rows, note, table.notes)
-    if not (more := directionless(table)):
-        return first
-    cells = [[escaped(cell) or "-" for cell in row] for row in more]
-    return "\n".join([first, grid(f"{table.title}: {WITHOUT_DIRECTION}", "llrrl", cells)])
-
-
-def grid(
-    title: str,
-    columns: str,
-    rows: Sequence[Sequence[str]],
-    note: str = "",
-    notes: Sequence[str] = (),
-) -> str:
-    """Return a table of escaped cells below its title; the first row is the header.
-
-    `columns` has an l or an r for each column: left- or right-aligned. `notes` are those of rows.
-    """
-    head, *body = rows
-    lines = [f"| {' | '.join(row)} |" for row in (head, [RULES[one] for one in columns], *body)]
-    below = [*(["", note] if note else [])]
-    below += ["", *(f"- {escaped(one)}" for one in notes)] if notes else []
-    return "\n".join([f"**{escaped(title)}**", "", *lines, *below, ""])
+def grid(given: Grid) -> str:
+    """Return a table below its title, and its notes."""
+    head, *rows = [[escaped(cell) for cell in row] for row in (given.head, *given.rows)]
+    rule = [RULES[one] for one in given.columns]
+    for i in given.best:
+        rows[i][:2] = [f"**{cell}**" for cell in rows[i][:2]]
+    lines = [f"| {' | '.join(row)} |" for row in (head, rule, *rows)]
+    below = ["", given.note] if given.note else []
+    below += ["", *(f"- {escaped(one)}" for one in given.notes)] if given.notes else []
+    return "\n".join([f"**{escaped(given.title)}**", "", *lines, *below, ""])
 
 
 def _markers(task: str) -> tuple[str, str]:

@@ -1,20 +1,18 @@
 r"""LaTeX tables with booktabs, one for each set of comparable rows.
 
-Every character of a text is printed literally. Letters of Latin-1 stay; every other character
-beyond ASCII is spelled out (`\u65e5`), since pdfLaTeX stops if it has no font for a character.
+Every character of a text is printed literally. Letters of Latin-1 stay, and arrows up and
+down are symbols; every other character beyond ASCII is spelled out (`\u65e5`), since pdfLaTeX stops
+if it has no font for a character.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from vlbench.report.export import BOLD, Selection, heads, higher_is_better, texts
-from vlbench.report.table import WITHOUT_DIRECTION, Entry, ScoreTable, directionless
-from vlbench.report.texts import one_line
+from vlbench.report.export import Selection, grids
+from vlbench.report.texts import Grid, one_line
 
 HEAD = "% Needs \\usepackage{booktabs} in the preamble.\n"
-ARROWS = {True: r" $\uparrow$", False: r" $\downarrow$", None: ""}
 
 # LaTeX would read a bracket or a star after the end of a line as the argument of the line break.
 SPELLED = {
@@ -29,13 +27,16 @@ SPELLED = {
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
     **{c: "\\" + c for c in "{}$&#%_"},
 }
 
 
 def text(selection: Selection) -> str:
     """Return a table environment for each set of comparable rows."""
-    return HEAD + "".join(_table(table) for same in selection.tables.values() for table in same)
+    tables = [table for same in selection.tables.values() for table in same]
+    return HEAD + "".join(grid(one) for table in tables for one in grids(table))
 
 
 def escaped(text: str) -> str:
@@ -47,62 +48,32 @@ def escaped(text: str) -> str:
 
 def _settable(character: str) -> str:
     letter = character.isalpha() and "\xc0" <= character <= "\xff" and character not in "ÐðÞþ"
-    return character if character.isascii() or letter else ascii(character)[1:-1]
+    is_known = character.isascii() or letter or character in SPELLED
+    return character if is_known else ascii(character)[1:-1]
 
 
-def _table(table: ScoreTable) -> str:
-    head = [escaped(one) for one in heads(table)]
-    head[1] += ARROWS[higher_is_better(table)]
-    note = BOLD if any(entry.is_best for entry in table.entries) else ""
-    rows = [head, *map(_row, table.entries)]
-    first = grid(table.title, "lrrrrlll", rows, note, table.notes)
-    if not (more := directionless(table)):
-        return first
-    cells = [[_number(cell) or "-" for cell in map(escaped, row)] for row in more]
-    return first + grid(f"{table.title}: {WITHOUT_DIRECTION}", "llrrl", cells)
+def grid(given: Grid) -> str:
+    """Return a table environment with the notes in its caption."""
+    # Imported here: the other formats do not need pandas, which takes 0.3 s.
+    from pandas import DataFrame  # noqa: PLC0415
 
-
-def grid(
-    title: str,
-    columns: str,
-    rows: Sequence[Sequence[str]],
-    note: str = "",
-    notes: Sequence[str] = (),
-) -> str:
-    """Return a table environment of escaped cells; the first row is the header.
-
-    `columns` has an l or an r for each column: left- or right-aligned. `notes` are those of rows.
-    """
-    head, *body = rows
-    more = "".join(f" {escaped(one)}" for one in [note, *(f"{one}." for one in notes)] if one)
-    lines = [
-        "",
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{escaped(title)}.{more}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        _line(head),
-        r"\midrule",
-        *map(_line, body),
-        r"\bottomrule",
-        r"\end{tabular}",
-        r"\end{table}",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _row(entry: Entry) -> list[str]:
-    name, value, *rest = map(escaped, texts(entry))
-    shown = [name, *map(_number, (value, *rest[:4])), *rest[4:]]
-    return [rf"\textbf{{{cell}}}" for cell in shown[:2]] + shown[2:] if entry.is_best else shown
+    rows = [[escaped(cell) for cell in row] for row in given.rows]
+    for row in rows:
+        for i in given.numbers:
+            row[i] = _number(row[i])
+    for i in given.best:
+        rows[i][:2] = [rf"\textbf{{{cell}}}" for cell in rows[i][:2]]
+    below = [f"{given.title}.", given.note, *(f"{one}." for one in given.notes)]
+    frame = DataFrame(rows, columns=[escaped(one) for one in given.head])
+    table = frame.style.hide(axis="index").to_latex(
+        caption=" ".join(escaped(one) for one in below if one),
+        column_format=given.columns,
+        position_float="centering",
+        hrules=True,
+    )
+    return f"\n{table}"
 
 
 def _number(cell: str) -> str:
     """Return an escaped cell with minus signs, which are longer than hyphens."""
     return re.sub(r"\B-(?=\d)", "$-$", cell)
-
-
-def _line(row: Sequence[str]) -> str:
-    return " & ".join(row) + r" \\"

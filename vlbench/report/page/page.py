@@ -32,7 +32,7 @@ from vlbench.report.pivot import (
     pivots,
     within,
 )
-from vlbench.report.reproduction import Grid, grids, reproduce
+from vlbench.report.reproduction import grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import (
     APART,
@@ -44,7 +44,7 @@ from vlbench.report.table import (
     interval,
     key_of,
 )
-from vlbench.report.texts import bare_number, condition, score_name, value
+from vlbench.report.texts import Grid, bare_number, condition, score_name, value
 from vlbench.results import Result, Score
 
 # Above this number of scores, the pages of models list only primary scores, and the other scores
