@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from coco_words import ANNOTATED, HELD_OUT
 
-from vlbench.catalog.specs import load_task
+from vlbench.catalog.specs import load_tasks
 from vlbench.data.category_words import (
     read_class_names,
     singulars,
@@ -211,7 +211,7 @@ def _agree(name, place):
 
 @pytest.mark.parametrize("file", sorted(TASKS.glob("*_coco.yaml")), ids=lambda file: file.stem)
 def test_a_task_states_how_well_words_are_found(file):
-    (spec,) = load_task(file, TASKS)
+    (spec,) = load_tasks(file, TASKS)
     stated = spec.document.values["x-mentions"]
     assert "precision 89/91, recall 89/89 on 70 held-out captions" in stated
     assert "175/177 and 175/175 on the 130" in stated

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from planted_boards import board, counts, result, score
 
-from vlbench.catalog.specs import TaskSpec, load_task
+from vlbench.catalog.specs import TaskSpec, load_tasks
 from vlbench.catalog.strict_yaml import Document
 from vlbench.report.leaders import Leaders
 from vlbench.report.page.page import badges, value_of
@@ -105,7 +105,7 @@ primary: {metric: accuracy}
 
 def section(folder):
     (folder / "t.yaml").write_text(TASK)
-    (spec,) = load_task(folder / "t.yaml", folder)
+    (spec,) = load_tasks(folder / "t.yaml", folder)
     return Section("t", board(), [], {}, spec, "")
 
 
