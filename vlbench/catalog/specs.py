@@ -217,8 +217,8 @@ def _read_task(name: str, document: Document, source: Path) -> TaskSpec:
 def _placeholder_problems(document: Document) -> list[str]:
     """Return the problems of placeholders that are left in the title and description of a set."""
     return [
-        f"{document.where(key)}: {placeholder} in '{key}' stands for nothing; {DATA} stands for a "
-        "data set, if there is one"
+        f"{document.where(key)}: {placeholder} in '{key}' is not replaced; {DATA} is, if the "
+        "task has a data set"
         for key in ("title", "description")
         if document.task
         for placeholder in re.findall(r"\{\w*\}", str(document.values.get(key, "")))

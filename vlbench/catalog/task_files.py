@@ -93,28 +93,44 @@ def _unmerged_tasks(file: Path) -> dict[str, Document]:
     document = load_yaml(file)
     if "sets" not in document.values:
         return {file.stem: document}
+    sets = _read_sets(document)
+    shared = document._replace(
+        values={key: value for key, value in document.values.items() if key != "sets"},
+        lines={path: line for path, line in document.lines.items() if path[0] != "sets"},
+    )
+    tasks = (_task_of_set(name, own, shared) for name, own in sets.items())
+    return {task.task: task for task in tasks}
+
+
+def _read_sets(document: Document) -> dict[str, Document]:
+    """Return the sets of a file by name. Raises SpecError for a bad name, or for no mapping."""
     sets = document.values["sets"]
     if not isinstance(sets, dict) or not sets:
         raise SpecError(f"{document.where('sets')}: 'sets' must be a mapping of at least one set")
     for name, own in sets.items():
+        where = document.where("sets", name)
         if not isinstance(name, str) or not is_file_name(name):
-            raise SpecError(f"{document.where('sets', name)}: {name!r} is not a name for a set")
+            raise SpecError(f"{where}: {name!r} is not a name for a set")
         if not isinstance(own, dict):
-            where = document.where("sets", name)
-            raise SpecError(f"{where}: the set of {file.stem}_{name} must be a mapping of keys")
-    return {f"{file.stem}_{name}": _task_of_set(document, name, sets[name]) for name in sets}
+            task = f"{document.file.stem}_{name}"
+            raise SpecError(f"{where}: the set of {task} must be a mapping of keys")
+    documents = {name: Document(document.file, own, {}) for name, own in sets.items()}
+    for path, line in document.lines.items():
+        if path[0] == "sets" and len(path) > 1:
+            documents[path[1]].lines[path[2:]] = line
+    return documents
 
 
-def _task_of_set(document: Document, name: str, own: Mapping[str, Any]) -> Document:
-    shared = {key: value for key, value in document.values.items() if key != "sets"}
-    values = _merge(own, shared, shared)
-    values = {key: value for key, value in values.items() if key not in own or value is not None}
+def _task_of_set(name: str, own: Document, shared: Document) -> Document:
+    """Return the task of a set: the keys that all sets of its file share, changed by its own."""
+    values = _merge(own.values, shared.values, shared.values)
+    left_out = {key for key, value in own.values.items() if value is None}
+    values = {key: value for key, value in values.items() if key not in left_out}
     data = values.get("data", {})
     if not {"extends", "group"} & {*values} and isinstance(data, dict) and "loader" not in data:
         values.setdefault("data_set", name)
-    lines = {path: line for path, line in document.lines.items() if path[0] != "sets"}
-    lines |= {p[2:]: line for p, line in document.lines.items() if p[:2] == ("sets", name)}
-    return Document(document.file, values, lines, task=f"{document.file.stem}_{name}")
+    lines, task = {**shared.lines, **own.lines}, f"{shared.file.stem}_{name}"
+    return Document(shared.file, values, lines, task=task)
 
 
 def _merged_task(document: Document, source: Path, above: Sequence[Document] = ()) -> Document:
@@ -183,21 +199,22 @@ def _with_data_set(document: Document, source: Path) -> Document:
     if "data_set" not in document.values:
         return document
     values = {**document.values}
-    name, known = values.pop("data_set"), dict[str, Document]()
-    for file in (home / "tasks" / DATA_SETS for home in (shipped_source(), source)):
-        if file.is_file():
-            data_sets = load_yaml(file)
-            known |= dict.fromkeys(data_sets.values, data_sets)
-    if not isinstance(name, str) or name not in known:
+    name, known = values.pop("data_set"), set[str]()
+    for file in (home / "tasks" / DATA_SETS for home in (source, shipped_source())):
+        data_sets = load_yaml(file) if file.is_file() else Document(file, {}, {})
+        known |= {*map(str, data_sets.values)}
+        if isinstance(name, str) and name in data_sets.values:
+            break
+    else:
         raise SpecError(f"{document.where('data_set')}: {unknown('data set', str(name), known)}")
-    title, data, description = _read_data_set(known[name], name)
+    title, data, description = _read_data_set(data_sets, name)
     own = values.get("data", {})
     values["data"] = {**data, **own} if isinstance(own, dict) else own
     for key, word in (("title", title), ("description", description or title)):
         if isinstance(text := values.get(key), str):
             values[key] = text.replace(DATA, word)
-    lines = {p[1:]: n for p, n in known[name].lines.items() if p[:2] == (name, "data")}
-    return document._replace(values=values, base=Document(known[name].file, {}, lines))
+    lines = {p[1:]: n for p, n in data_sets.lines.items() if p[0] == name and "data" in p[1:2]}
+    return document._replace(values=values, base=Document(data_sets.file, {}, lines))
 
 
 def _read_data_set(document: Document, name: str) -> ListedData:
