@@ -67,6 +67,23 @@ def check_data_sets(file: Path) -> None:
         raise SpecError("\n".join(problems))
 
 
+def own_text(document: Document) -> str:
+    """Return the text of a task's file; of a file with sets, only the lines of this task's keys.
+
+    A comment belongs to the key below it.
+    """
+    text = document.file.read_text("utf-8")
+    if not document.task:
+        return text
+    kept, comments = list[str](), list[str]()
+    for number, line in enumerate(text.splitlines(), 1):
+        comments.append(line)
+        if not line.lstrip().startswith("#"):
+            kept += comments if number in document.lines.values() else []
+            comments = []
+    return "\n".join(kept)
+
+
 def merged_tasks(file: Path, source: Path) -> tuple[dict[str, Document], dict[str, str]]:
     """Return the tasks of a file by name, with what they take over, and the problems of others."""
     tasks: dict[str, Document] = {}
@@ -129,8 +146,14 @@ def _task_of_set(name: str, own: Document, shared: Document) -> Document:
     data = values.get("data", {})
     if not {"extends", "group"} & {*values} and isinstance(data, dict) and "loader" not in data:
         values.setdefault("data_set", name)
-    lines, task = {**shared.lines, **own.lines}, f"{shared.file.stem}_{name}"
-    return Document(shared.file, values, lines, task=task)
+    merged = {key for key in MERGED if isinstance(own.values.get(key), dict)}
+    lines = {
+        path: line
+        for path, line in shared.lines.items()
+        if path[0] not in own.values or (path[0] in merged and path[:2] not in own.lines)
+    }
+    task = f"{shared.file.stem}_{name}"
+    return Document(shared.file, values, {**lines, **own.lines}, task=task)
 
 
 def _merged_task(document: Document, source: Path, above: Sequence[Document] = ()) -> Document:
