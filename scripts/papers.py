@@ -16,6 +16,7 @@ from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.strict_yaml import load_yaml
+from vlbench.catalog.task_files import own_text
 from vlbench.report.papers import HEADS, cells, rows_of, total
 from vlbench.report.reproduction import Reference, count_values, name_of, reproduce
 from vlbench.report.texts import number
@@ -179,7 +180,7 @@ def _reference(one: Reference) -> list[str]:
 
 
 def _departures(task: TaskSpec) -> Iterator[str]:
-    for found in DEPARTURE.findall(task.file.read_text("utf-8")):
+    for found in DEPARTURE.findall(own_text(task.document)):
         text = " ".join(line.strip().removeprefix("# ") for line in found.splitlines())
         yield f"- `{task.name}`: {text}"
 

@@ -24,7 +24,9 @@ from vlbench.schema import hints, parameters, words
 
 PROMISED_NAME = re.compile(r"\bvlbench[\w.]*:\w+")
 ABOUT_TASK = """Of the required keys, a group has none, and a task that `extends` another takes over
-what it leaves out. `params` are the arguments of the probe, `data` those of the loader."""
+what it leaves out. `params` are the arguments of the probe, `data` those of the loader. `data_set`
+names a data set of a data_sets.yaml, whose `data` the task takes over; `sets` makes a task of each
+set, with the keys that the set changes."""
 PLUGINS = Path(__file__).resolve().parents[1] / "docs" / "plugins.md"
 
 

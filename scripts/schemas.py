@@ -83,11 +83,17 @@ def board_schema() -> Schema:
 def task_schema(catalog: Catalog) -> Schema:
     """Return the schema of a task's file; params and data are those of shipped functions.
 
-    A user's probe or loader may take any arguments.
+    A user's probe or loader may take any arguments. A set may change any key, and leave it out.
     """
     keys = record(TaskSpec, ELSEWHERE)
     keys |= {"patternProperties": {"^x-": {}}}
-    own = {"not": {"anyOf": [{"required": ["group"]}, {"required": ["extends"]}]}}
+    keys["properties"]["data_set"] = {"type": "string"}
+    changed = {name: {"anyOf": [one, {"type": "null"}]} for name, one in keys["properties"].items()}
+    sets: Schema = {"type": "object", "minProperties": 1}
+    sets["additionalProperties"] = {**keys, "properties": changed}
+    keys["properties"]["sets"] = sets
+    elsewhere = [{"required": [key]} for key in ("group", "extends", "data_set", "sets")]
+    own = {"not": {"anyOf": elsewhere}}
     rules = [{"if": own, "then": {"required": [*REQUIRED]}}, *_rules(catalog, own)]
     return {"$schema": DIALECT, "title": "A task of vlbench", **keys, "allOf": rules}
 
@@ -118,7 +124,7 @@ def _spellings(loader: str) -> list[str]:
 
 
 def _rule(when: Schema, key: str, arguments: Schema, own: Schema) -> Schema:
-    """Return the rule for the arguments at a key; a task with `extends` may leave some out."""
+    """Return the rule for the arguments at a key; a task that takes over keys may lack some."""
     required = arguments.pop("required", [])
     then: Schema = {"properties": {key: arguments}}
     if required:

@@ -153,8 +153,7 @@ def test_a_slip_in_a_task_is_told_without_importing_anything_heavy(ask, tmp_path
 def test_a_terminal_is_told_that_torch_is_loaded_before_it_is(ask):
     terminal = "import sys\nsys.stderr.isatty = lambda: True\n"
     files = [
-        str(ROOT / "tasks/generalization" / f"few_shot_{name}.yaml")
-        for name in ("digits", "scenes")
+        str(ROOT / "tasks/generalization" / f"{name}.yaml") for name in ("few_shot", "clustering")
     ]
     ended = ask(terminal + commands(["validate", *files]))
     assert ended.stderr.count("loading PyTorch, then checking tasks against their probes") == 1

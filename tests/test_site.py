@@ -240,7 +240,7 @@ def test_every_shipped_task_fits_the_schema_of_tasks(schemas):
     wrong = [
         (file.stem, error.message) for file in TASKS for error in check(load_yaml(file).values)
     ]
-    assert (len(TASKS) > 100, wrong) == (True, [])
+    assert (len(TASKS) > 60, wrong) == (True, [])
 
 
 def test_every_shipped_board_fits_the_schema_of_boards(schemas):
@@ -261,7 +261,7 @@ def test_every_shipped_board_fits_the_schema_of_boards(schemas):
     ],
 )
 def test_the_schema_of_tasks_refuses_what_vlbench_does(schemas, change):
-    task = load_yaml(ROOT / "tasks" / "generalization" / "few_shot_scenes.yaml").values
+    task = load_yaml(ROOT / "tasks" / "generalization" / "caption_similarity_scenes.yaml").values
     assert schemas["task"].is_valid({**task, "x-mine": 1})
     assert not schemas["task"].is_valid(task | change)
 

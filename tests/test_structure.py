@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from vlbench.catalog.catalog import load_catalog
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "vlbench"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "model_adapters").glob("*.py")])
@@ -105,7 +107,7 @@ def test_a_probe_has_at_most_eight_keys_in_params():
 
 def names_of_families():
     """Return the families, their probes, and what the rows of one family alone score and count."""
-    family = {file.stem: file.parent.name for file in (ROOT / "tasks").rglob("*.yaml")}
+    family = {name: task.file.parent.name for name, task in load_catalog().tasks.items()}
     found, probes = {}, PACKAGE / "probes"
     for file in sorted((ROOT / "leaderboards").glob("*.json")):
         for row in json.loads(file.read_text("utf-8"))["rows"]:

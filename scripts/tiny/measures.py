@@ -26,7 +26,7 @@ ADAPTERS = [Path(__file__).resolve().parents[2] / "model_adapters"]
 CPU = torch.device("cpu")
 AT_ONCE = 200
 
-# In the words of the captions, as tasks/generalization/zero_shot_scenes.yaml asks.
+# In the words of the captions, as the task zero_shot_scenes asks.
 PROMPT = "a picture of a {} ."
 
 # How the classifiers are attacked: harder than in training; at most the first so many rows.

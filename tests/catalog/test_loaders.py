@@ -4,7 +4,7 @@ from sources import TASK, write
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.loaders import full_loader, shipped_loaders
 from vlbench.catalog.sources import PACKAGE
-from vlbench.catalog.specs import load_task
+from vlbench.catalog.specs import load_tasks
 from vlbench.commands.ls import list_things
 from vlbench.errors import SpecError
 from vlbench.run.options import Options
@@ -15,7 +15,7 @@ BARE = TASK.replace(f'"{FULL}"', "image_folder")
 
 
 def loaded(source, text):
-    (spec,) = load_task(write(source / "tasks" / "mine.yaml", text), source)
+    (spec,) = load_tasks(write(source / "tasks" / "mine.yaml", text), source)
     return spec
 
 

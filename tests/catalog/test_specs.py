@@ -8,7 +8,8 @@ from sources import write
 
 from vlbench import capabilities
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.specs import load_models, load_task
+from vlbench.catalog.sources import shipped_source
+from vlbench.catalog.specs import load_models, load_tasks
 from vlbench.errors import SpecError
 
 TASK = """\
@@ -31,7 +32,7 @@ def task(tmp_path):
     def load(text):
         file = tmp_path / "few_shot_x.yaml"
         file.write_text(text)
-        (spec,) = load_task(file, tmp_path)
+        (spec,) = load_tasks(file, tmp_path)
         return spec
 
     return load
@@ -236,7 +237,7 @@ def test_all_problems_of_a_models_file_stand_in_one_message(models):
 def test_a_task_has_a_name_that_a_board_can_have(tmp_path, name):
     file = write(tmp_path / f"{name}.yaml", TASK)
     with pytest.raises(SpecError, match="is not a name for a task; rename the file"):
-        load_task(file, tmp_path)
+        load_tasks(file, tmp_path)
 
 
 BASE = """\
@@ -264,7 +265,7 @@ def child(tmp_path):
         folder = tmp_path / "tasks" / "family"
         write(folder / "base.yaml", base)
         write(folder / "child.yaml", text)
-        (spec,) = load_task(folder / "child.yaml", tmp_path)
+        (spec,) = load_tasks(folder / "child.yaml", tmp_path)
         return spec
 
     return load
@@ -310,7 +311,7 @@ def test_a_path_lies_beside_the_file_that_names_it(child):
 def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path):
     child(CHILD)
     file = write(tmp_path / "tasks" / "other" / "third.yaml", CHILD)
-    assert load_task(file, tmp_path)[0].probe == "few_shot"
+    assert load_tasks(file, tmp_path)[0].probe == "few_shot"
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ GRANDCHILD = "version: 2\nextends: child\nparams: {shots: [7]}\n"
 def test_a_task_that_itself_extends_counts_as_merged(child, tmp_path):
     child(CHILD)
     file = write(tmp_path / "tasks" / "family" / "grandchild.yaml", GRANDCHILD)
-    (spec,) = load_task(file, tmp_path)
+    (spec,) = load_tasks(file, tmp_path)
     assert spec.data == {"loader": "m:f", "root": "there", "most": 5}
     assert (spec.params, spec.probe) == ({"shots": [7], "seed": 1}, "few_shot")
     keys = [("params", "shots"), ("params", "seed"), ("data", "most"), ("primary", "metric")]
@@ -372,19 +373,19 @@ def test_whether_regions_count_is_taken_over_with_the_probe(child):
 def test_a_task_of_a_source_extends_a_shipped_one(tmp_path):
     text = "version: 1\nextends: transfer_fashion_mnist\nparams: {seed: 7}\n"
     file = write(tmp_path / "tasks" / "mine.yaml", text)
-    (spec,), theirs = load_task(file, tmp_path), load_catalog().tasks["transfer_fashion_mnist"]
+    (spec,), theirs = load_tasks(file, tmp_path), load_catalog().tasks["transfer_fashion_mnist"]
     assert (spec.probe, spec.data, spec.primary) == (theirs.probe, theirs.data, theirs.primary)
     assert spec.params == {**theirs.params, "seed": 7}
     assert spec.document.where("params", "seed") == f"{file}:3"
-    assert spec.document.where("data", "root").startswith(f"{theirs.file}:")
-    assert spec.document.where("probe").startswith(f"{theirs.file.with_name('transfer_cifar10')}")
+    assert spec.document.where("data", "root").startswith(f"{DATA_SETS}:")
+    assert spec.document.where("probe").startswith(f"{theirs.file}:")
 
 
 def test_of_two_tasks_to_extend_the_sources_own_wins(tmp_path):
     write(tmp_path / "tasks" / "elsewhere" / "few_shot_digits.yaml", BASE)
     text = CHILD.replace("extends: base", "extends: few_shot_digits")
     file = write(tmp_path / "tasks" / "mine.yaml", text)
-    assert load_task(file, tmp_path)[0].paper == "arXiv:1"
+    assert load_tasks(file, tmp_path)[0].paper == "arXiv:1"
 
 
 def test_a_name_that_two_files_of_a_source_have_is_extended_by_none(tmp_path):
@@ -392,18 +393,19 @@ def test_a_name_that_two_files_of_a_source_have_is_extended_by_none(tmp_path):
         write(tmp_path / "tasks" / folder / "base.yaml", BASE)
     file = write(tmp_path / "tasks" / "mine.yaml", CHILD)
     with pytest.raises(SpecError, match=r"mine.yaml:2: 'base' is in \S*a/base.yaml and \S*b/base"):
-        load_task(file, tmp_path)
+        load_tasks(file, tmp_path)
 
 
 def test_functions_are_looked_up_beside_the_task_that_is_extended_after_ones_own(tmp_path):
     write(tmp_path / "tasks" / "far" / "base.yaml", BASE)
     file = write(tmp_path / "tasks" / "near" / "mine.yaml", CHILD)
-    assert load_task(file, tmp_path)[0].folders == [
+    assert load_tasks(file, tmp_path)[0].folders == [
         *(tmp_path / "tasks" / "near", tmp_path / "probes", tmp_path / "data"),
         *(tmp_path, tmp_path / "tasks" / "far"),
     ]
 
 
+DATA_SETS = shipped_source() / "tasks" / "data_sets.yaml"
 PINNED = Path(__file__).with_name("pinned_tasks.json")
 
 

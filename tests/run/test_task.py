@@ -5,8 +5,9 @@ import pytest
 from runs import evaluate
 from sources import TASK, write
 
-from vlbench.catalog import specs
+from vlbench.catalog import task_files
 from vlbench.catalog.catalog import Catalog, load_catalog
+from vlbench.catalog.specs import load_tasks
 from vlbench.errors import SpecError
 from vlbench.run.options import Options
 from vlbench.run.task import resolve_task
@@ -206,8 +207,8 @@ def test_a_probe_beside_a_shipped_task_is_found_for_one_that_extends_it(
     write(shipped / "tasks" / "zz_beside.py", "def zz_beside(model, data, engine): ...\n")
     write(shipped / "tasks" / "base.yaml", TASK.replace("few_shot\n", "zz_beside\n"))
     write(source / "tasks" / "mine.yaml", "version: 1\nextends: base\n")
-    monkeypatch.setattr(specs, "shipped_source", lambda: shipped)
-    (spec,) = specs.load_task(source / "tasks" / "mine.yaml", source)
+    monkeypatch.setattr(task_files, "shipped_source", lambda: shipped)
+    (spec,) = load_tasks(source / "tasks" / "mine.yaml", source)
     spec = replace(spec, params={})
     task = resolve_task(Catalog({"mine": spec}, {}), "mine", True, Options())
     assert task.probe.__name__ == "zz_beside"

@@ -14,7 +14,8 @@ from typing import Any
 from vlbench.catalog.findings import FOLDER, FindingsSpec, load_findings, task_problems
 from vlbench.catalog.library_names import FORMS, named_elsewhere, recordings, split_arguments
 from vlbench.catalog.sources import find_sources
-from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, load_task
+from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, read_tasks
+from vlbench.catalog.task_files import is_data_sets
 from vlbench.errors import SpecError, UnknownNameError, unknown
 from vlbench.files import WANTED_NAME, is_model_name
 
@@ -25,7 +26,7 @@ LOGGER = logging.getLogger(__name__)
 class Catalog:
     """Tasks and models by name, entries of old model names, and problems of broken tasks.
 
-    `broken` has the problems of each task file that cannot be read, by the task's name.
+    `broken` has the problems of each task that cannot be read, by its name.
     """
 
     tasks: Mapping[str, TaskSpec]
@@ -153,10 +154,10 @@ def read_catalog(include: Sequence[Path] = ()) -> tuple[Catalog, list[str]]:
     left_out: list[str] = []
     for source in find_sources(include):
         for file in sorted((source / "tasks").rglob("*.yaml")):
-            if not is_findings(file):
-                wrong: list[str] = []
-                _add(tasks, _tolerant(wrong, load_task, file, source), problems, "task")
-                broken |= {file.stem: "\n".join(wrong)} if wrong else {}
+            if not is_findings(file) and not is_data_sets(file):
+                specs, problems_by_task = read_tasks(file, source)
+                _add(tasks, specs, problems, "task")
+                broken |= problems_by_task
         listing = source / "model_adapters" / "models.yaml"
         models = _tolerant(problems, partial(load_models, left_out=left_out), listing, source)
         for model in models or []:

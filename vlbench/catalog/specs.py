@@ -12,8 +12,9 @@ from typing import Any, TypedDict
 from vlbench.catalog.loaders import full_loader
 from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
+from vlbench.catalog.task_files import DATA, EVERY, merged_tasks
 from vlbench.errors import SpecError, unknown
-from vlbench.files import WANTED_NAME, is_file_name, is_model_name
+from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.results import At
 from vlbench.schema import Misfit, read_arguments
 
@@ -21,11 +22,6 @@ from vlbench.schema import Misfit, read_arguments
 ELSEWHERE = ("name", "source", "document", "folders")
 # A year, a month or a day.
 DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
-# The word that selects every task.
-EVERY = "all"
-# The keys that a task inherits from the task it extends: whole, or merged key by key.
-INHERITED = ("probe", "under_test", "paper", "primary", "figures", "compare_across_regions")
-MERGED = ("data", "model", "params")
 # The required keys of a task that is not a group.
 REQUIRED = ("version", "probe", "data", "primary")
 
@@ -179,73 +175,54 @@ class ModelSpec:
         return [self.file.parent, shipped_source() / "model_adapters"]
 
 
-def load_task(file: Path, source: Path) -> list[TaskSpec]:
-    """Return the task of a YAML file. Raises SpecError with all problems of the file."""
-    is_name = is_file_name(file.stem) and file.stem != EVERY
-    named = [] if is_name else [f"{file}: {file.stem!r} is not a name for a task; rename the file"]
-    document = _extended(load_yaml(file), source)
+def load_tasks(file: Path, source: Path) -> list[TaskSpec]:
+    """Return the tasks of a YAML file. Raises SpecError with all problems of the file."""
+    tasks, broken = read_tasks(file, source)
+    if broken:
+        raise SpecError("\n".join(broken.values()))
+    return tasks
+
+
+def read_tasks(file: Path, source: Path) -> tuple[list[TaskSpec], dict[str, str]]:
+    """Return the tasks of a YAML file, and the problems of its broken tasks by name."""
+    tasks: list[TaskSpec] = []
+    documents, broken = merged_tasks(file, source)
+    for name, document in documents.items():
+        try:
+            tasks.append(_read_task(name, document, source))
+        except SpecError as error:
+            broken[name] = str(error)
+    return tasks, broken
+
+
+def _read_task(name: str, document: Document, source: Path) -> TaskSpec:
+    """Return the task of a merged document. Raises SpecError with all its problems."""
     is_group = "group" in document.values
     required = () if is_group else REQUIRED
     values, problems = read_values(TaskSpec, document, document.values, required=required)
     problems += _group_problems(document) if is_group else _data_problems(document)
-    problems += named + _version_problems(document)
+    problems += _version_problems(document) + _placeholder_problems(document)
     if problems:
         raise SpecError("\n".join(problems))
-    folders = [file.parent, source / "probes", source / "data", source]
+    folders = [document.file.parent, source / "probes", source / "data", source]
     if document.base:
         folders += [one.file.parent for one in document.base.chain()]
     data = values.get("data", {})
     if not is_group and ":" not in data["loader"]:
         loader = full_loader(data["loader"], folders, document.where("data", "loader"))
         values["data"] = {**data, "loader": loader}
-    return [TaskSpec(file.stem, source, document, folders=folders, **values)]
+    return TaskSpec(name, source, document, folders=folders, **values)
 
 
-def _extended(document: Document, source: Path, above: Sequence[Path] = ()) -> Document:
-    """Return a task with what it inherits from the task that it extends, recursively.
-
-    `above` are the files that extend this file. Raises SpecError if the extended task does not
-    exist, is ambiguous or a group, or if tasks extend each other in a circle.
-    """
-    if "extends" not in document.values:
-        return document
-    file, home = _find_base(document, source)
-    where, files = document.where("extends"), (*above, document.file)
-    if file in files:
-        circle = [*files[files.index(file) :], file]
-        raise SpecError(f"{where}: circular 'extends': {' extends '.join(map(str, circle))}")
-    base = _extended(load_yaml(file), home, files)
-    if "group" in {*base.values, *document.values}:
-        raise SpecError(f"{where}: 'extends' is for tasks with a probe, not for groups")
-    taken = {key: line for key, line in base.lines.items() if key[0] in (*INHERITED, *MERGED)}
-    values = {key: base.values[key] for key in INHERITED if key in base.values} | document.values
-    for key in MERGED:
-        theirs, own = (one.values.get(key, {}) for one in (base, document))
-        if isinstance(theirs, dict) and isinstance(own, dict) and (theirs or own):
-            values[key] = theirs | own
-    return document._replace(values=values, base=base._replace(lines=taken))
-
-
-def _find_base(document: Document, source: Path) -> tuple[Path, Path]:
-    """Return the file of the task that another task extends, and its source.
-
-    It is searched beside the extending file, in its source, and in the shipped source; the first
-    match is used. Raises SpecError if there is none, or if a source has it several times.
-    """
-    name, where = str(document.values["extends"]), document.where("extends")
-    beside = document.file.parent / f"{name}.yaml"
-    if is_file_name(name) and beside.is_file():
-        return beside, source
-    known: set[str] = set()
-    for home in (source, shipped_source()):
-        there = sorted((home / "tasks").rglob("*.yaml"))
-        named = [file for file in there if file.stem == name]
-        if len(named) > 1:
-            raise SpecError(f"{where}: '{name}' is in {' and '.join(map(str, named))}")
-        if named:
-            return named[0], home
-        known |= {file.stem for file in there}
-    raise SpecError(f"{where}: {unknown('task', name, known - {document.file.stem})}")
+def _placeholder_problems(document: Document) -> list[str]:
+    """Return the problems of placeholders that are left in the title and description of a set."""
+    return [
+        f"{document.where(key)}: {placeholder} in '{key}' is not replaced; {DATA} is, if the "
+        "task has a data set"
+        for key in ("title", "description")
+        if document.task
+        for placeholder in re.findall(r"\{\w*\}", str(document.values.get(key, "")))
+    ]
 
 
 def _version_problems(document: Document) -> list[str]:

@@ -48,21 +48,23 @@ class Document(NamedTuple):
     """A file's values, and the line of each key under its path, such as `("params", "shots")`.
 
     Indices of lists are keys, too: `("reference", "0", "model")`. `base` is the document that this
-    file extends.
+    file extends. If a file defines several tasks, `task` is the name of this task, and the empty
+    path has the line at which its keys begin.
     """
 
     file: Path
     values: dict[str, Any]
     lines: dict[tuple[str, ...], int]
     base: Document | None = None
+    task: str = ""
 
     def where(self, *key: str | int) -> str:
-        """Return `file:line` of a key, or of the nearest key above it."""
-        path = tuple(map(str, key))
-        for length in range(len(path), 0, -1):
+        """Return `file:line` of a key, or of the nearest key above it; with `task` if it is set."""
+        path, task = tuple(map(str, key)), f" ({self.task})" if self.task else ""
+        for length in range(len(path), -1, -1):
             for document in self.chain():
                 if path[:length] in document.lines:
-                    return f"{document.file}:{document.lines[path[:length]]}"
+                    return f"{document.file}:{document.lines[path[:length]]}{task}"
         return str(self.file)
 
     def file_of(self, *path: str) -> Path:

@@ -22,7 +22,8 @@ from vlbench.catalog.catalog import (
 from vlbench.catalog.findings import load_findings, task_problems
 from vlbench.catalog.listed_capabilities import probe_file, probe_names
 from vlbench.catalog.sources import shipped_source
-from vlbench.catalog.specs import TaskSpec, load_models, load_task
+from vlbench.catalog.specs import TaskSpec, load_models, load_tasks
+from vlbench.catalog.task_files import check_data_sets, is_data_sets
 from vlbench.commands import USAGE, Answer
 from vlbench.commands.parser import add_trust
 from vlbench.commands.streams import announce_torch
@@ -108,6 +109,8 @@ def _problem(file: Path, known_beside: Callable[[Path], Catalog], options: Optio
             _check_models(catalog, list(models), options, problems)
         elif is_findings(file):
             _check_findings(file, source, known, options)
+        elif is_data_sets(file):
+            check_data_sets(file)
         else:
             _check_task(file, source, known, options)
     except (SpecError, UnknownNameError) as error:
@@ -140,7 +143,7 @@ def _check_findings(file: Path, source: Path, known: Catalog, options: Options) 
 
 
 def _check_task(file: Path, source: Path, known: Catalog, options: Options) -> None:
-    for task in load_task(file, source):
+    for task in load_tasks(file, source):
         namesake = known.tasks.get(task.name)
         if namesake and namesake.file != file:
             raise SpecError(f"task '{task.name}' is in {namesake.file} and {file}")
@@ -163,15 +166,15 @@ def _doubt(file: Path, include: Sequence[Path]) -> str:
 
     What a probe measures is known only after a run, so this is not an error.
     """
-    if file.name == "models.yaml" or is_findings(file):
-        return ""
     file = file.resolve()
+    if file.name == "models.yaml" or is_findings(file) or is_data_sets(file):
+        return ""
     source = _source(file)
     tasks = read_catalog([*include, *_others(source)])[0].tasks.values()
     known = {task.primary["metric"] for task in tasks if task.file != file}
     slips = [
         f"'{metric}'; did you mean '{near[0]}'?"
-        for metric in {task.primary["metric"] for task in load_task(file, source)} - known
+        for metric in {task.primary["metric"] for task in load_tasks(file, source)} - known
         if (near := get_close_matches(metric, known, 1, ALIKE) or _longer(metric, known))
     ]
     return f", but no other task has the metric {slips[0]}" if slips else ""

@@ -15,7 +15,7 @@ from vlbench.capabilities import ImageEncoder, Recording, has
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.listed_capabilities import needs_of
 from vlbench.catalog.sources import shipped_source
-from vlbench.catalog.specs import EVERY
+from vlbench.catalog.task_files import EVERY
 from vlbench.code.fingerprints import as_path
 from vlbench.code.identity import library_versions
 from vlbench.data.pictures import apart_from_regions

@@ -1,8 +1,9 @@
 from pathlib import Path
 
+import pytest
 from planted_boards import board, counts, result, score
 
-from vlbench.catalog.specs import TaskSpec, load_task
+from vlbench.catalog.specs import TaskSpec, load_tasks
 from vlbench.catalog.strict_yaml import Document
 from vlbench.report.leaders import Leaders
 from vlbench.report.page.page import badges, value_of
@@ -105,13 +106,44 @@ primary: {metric: accuracy}
 
 def section(folder):
     (folder / "t.yaml").write_text(TASK)
-    (spec,) = load_task(folder / "t.yaml", folder)
+    (spec,) = load_tasks(folder / "t.yaml", folder)
     return Section("t", board(), [], {}, spec, "")
 
 
 def test_the_comments_of_a_task_are_its_departures(tmp_path):
     told = ["Departure: ours instead of theirs.", "The paper gives no seed."]
     assert section(tmp_path).departures == told
+
+
+SETS = """\
+# Departure: of all sets.
+probe: few_shot
+# Only if nothing changes it.
+params: {seed: 0}
+sets:
+  # Departure: of one set.
+  one: {version: 1}
+  two:
+    # Departure: of the other set.
+    params: {seed: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("one", ["of all sets.", "Only if nothing changes it.", "of one set."]),
+        ("two", ["of all sets.", "of the other set."]),
+    ],
+)
+def test_the_comments_of_a_set_are_those_of_its_keys(tmp_path, name, told):
+    shared = "data: {loader: 'x:y'}\nversion: 2\nprimary: {metric: accuracy}\n"
+    (tmp_path / "t.yaml").write_text(shared + SETS)
+    (spec,) = (
+        task for task in load_tasks(tmp_path / "t.yaml", tmp_path) if task.name == f"t_{name}"
+    )
+    departures = Section("t", board(), [], {}, spec, "").departures
+    assert [line.removeprefix("Departure: ") for line in departures] == told
 
 
 def test_the_settings_name_no_folder_of_the_machine(tmp_path):

@@ -17,6 +17,7 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import TaskSpec
+from vlbench.catalog.task_files import own_text
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError, spaced
 from vlbench.files import read_bytes, safe_name
@@ -138,9 +139,9 @@ class Section(NamedTuple):
 
     @property
     def departures(self) -> list[str]:
-        """The comments of the task's file, which state its departures from the paper."""
+        """The comments of the task in its file, which state its departures from the paper."""
         paragraphs: list[list[str]] = [[]]
-        for line in self.spec.file.read_text("utf-8").splitlines() if self.spec else ():
+        for line in own_text(self.spec.document).splitlines() if self.spec else ():
             if line.lstrip().startswith("#"):
                 paragraphs[-1].append(line.strip().lstrip("#").strip())
             elif paragraphs[-1]:
