@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vlbench import bench
 from vlbench.boards.artifacts import read_items, read_table, read_tensor
 from vlbench.boards.board import Board, folder_boards
-from vlbench.boards.items import Card, Item, best_first, joined, score_items, unweighted, worst
+from vlbench.boards.items import Card, Item, best_first, joined, row_items, unweighted, worst
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import probe_names, shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
@@ -519,7 +519,7 @@ class Boards:
         rows = [row_of(self._board(task).results, task, name, data) for name in names]
         metric, at = unweighted(rows[0]), rows[0].primary["at"]
         (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
-        items, *theirs = (score_items(read_items(self.folder, row), metric, at) for row in rows)
+        items, *theirs = (row_items(self.folder, row, metric, at) for row in rows)
         higher = not score.lower_is_better
         wanted = worst(items, higher_is_better=higher) if wrong else items
         examples: list[tuple[Item, ...]] = [(item,) for item in wanted]

@@ -43,6 +43,12 @@ ITEM_COLUMNS = (
 )
 ITEMS = "items"
 
+# The artifact with what a model said, and its columns (made by `vlbench.metrics.replies`).
+REPLIES = "replies"
+REPLY_COLUMNS = (
+    *("item", "id", "options", "order", "target", "reply", "characters", "unread", "labels"),
+)
+
 # Columns of items with few distinct texts, and the bytes and values of a page of a table.
 CODED = ("metric", "at", "trial", "prediction", "target")
 PAGE = 1 << 24

@@ -96,7 +96,75 @@ def test_a_viewer_has_all_items_and_the_images_of_each(boards, capsys, tmp_path,
     (answer,) = data["examples"][0]["answers"]
     assert answer == {
         "prediction": data["examples"][0]["target"], "said": 2, "trials": 2, "credit": 1.0,
+        "replies": [],
     }  # fmt: skip
+
+
+# Answers the question about a red image with a letter, at the end, and the other in no such way.
+TALKS = """
+import numpy as np
+
+
+class Talks:
+    def __init__(self, *, device):
+        self.device = device
+
+    def answer(self, pictures, questions):
+        return [self._say(p.image, q) for p, q in zip(pictures, questions)]
+
+    def _say(self, image, question):
+        letter = next(line[0] for line in question.split(chr(10)) if line[3:] == "red")
+        return f"Not sure. {letter}" if np.asarray(image)[0, 0, 0] > 100 else "I can't tell"
+"""
+
+
+@pytest.fixture
+def talked(tmp_path, monkeypatch):
+    """Run a model on questions of one's own; return the words that name it and its questions."""
+    monkeypatch.chdir(tmp_path)
+    for name, colour in (("red", (200, 0, 0)), ("blue", (0, 0, 200))):
+        Image.new("RGB", (8, 8), colour).save(tmp_path / f"{name}.png")
+    rows = ["red.png,which ?,red,blue,A", "blue.png,what now ?,red,blue,blue"]
+    (tmp_path / "mine.csv").write_text("\n".join(["image,question,A,B,answer", *rows]))
+    (tmp_path / "talks.py").write_text(TALKS)
+    own = ["--questions", "mine.csv", "--trust"]
+    assert main(["-m", "talks.py:Talks", *own, "--no-cache"]) == 0
+    return own
+
+
+def test_what_was_said_and_why_it_is_unread_is_kept_and_shown(talked, capsys):
+    capsys.readouterr()
+    assert main(["items", "questions_table", "Talks"]) == 0
+    assert "I can't tell (no option)" in capsys.readouterr().out
+    assert main(["items", "questions_table", "Talks", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["replies"][1] == {
+        "reply": "Not sure. B", "unread": "", "options": ["blue", "red"],
+    }  # fmt: skip
+    assert [one["unread"] for one in second["replies"]] == ["no option"] * 2
+    assert main(["items", "questions_table", "Talks", "--show", *talked]) == 0
+    data, _ = viewer("questions_table-Talks.html")
+    assert data["examples"][1]["text"] == "what now ?"
+    assert data["examples"][1]["answers"][0]["replies"][0]["reply"] == "I can't tell"
+
+
+def test_the_replies_of_a_row_are_a_recording_that_scores_as_the_model_did(talked):
+    (kept,) = Path("results").rglob("replies.parquet")
+    words = ["-m", f"recorded:{kept}", "--name", "again", *talked]
+    assert main([*words, "--output", "again"]) == 0
+    rows = [Path(folder, "questions_table.json").read_text() for folder in ("results", "again")]
+    first, again = (
+        {(s["metric"], str(s["at"])): s["value"] for s in json.loads(text)["rows"][0]["scores"]}
+        for text in rows
+    )
+    assert {key: first[key] for key in again} == again
+    assert ("accuracy_last_label", "{}") in again
+
+
+def test_a_row_on_questions_of_ones_own_is_computed_again_by_the_same_flag(talked, capsys):
+    words = ["rerun", "questions_table", "Talks", "--as-model", "talks.py:Talks", *talked]
+    assert main([*words, "--no-cache"]) == 0
+    assert "scores are equal" in capsys.readouterr().out
 
 
 def test_other_data_have_none_of_the_images(boards, capsys, tmp_path, monkeypatch):

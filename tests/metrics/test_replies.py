@@ -1,7 +1,15 @@
 import pytest
 
 from vlbench.capabilities import NoAnswer, Reply
-from vlbench.metrics.replies import judge, letters, numbers, place_of, words
+from vlbench.metrics.replies import (
+    MOST_KEPT,
+    judge,
+    letters,
+    numbers,
+    place_of,
+    reply_table,
+    words,
+)
 
 
 def test_labels_are_letters_numbers_or_the_options():
@@ -74,3 +82,18 @@ def test_replies_without_an_option_are_counted_by_reason_each_with_an_example():
 )
 def test_a_right_answer_is_a_text_or_a_letter(answer, place):
     assert place_of(["cat", "dog", "caf\u00e9"], answer) == place
+
+
+def test_a_table_has_each_reply_with_why_it_is_unread_and_the_two_ends_of_a_long_one():
+    replies = [turns("B", "x" * 5000), [Reply((0, 1), NoAnswer("refused", "no."))]]
+    options, right = [["cat", "dog"], ["red", "blue"]], [[1], [0]]
+    judged = judge(replies, options, right, letters)
+    lines = reply_table("ab", [7, 9], options, right, replies, judged, "letters").to_pylist()
+    assert [(one["item"], one["order"], one["target"]) for one in lines] == [
+        (7, "0 1", "dog"), (7, "1 0", "dog"), (9, "0 1", "red"),
+    ]  # fmt: skip
+    assert [one["unread"] for one in lines] == ["", "no option", "refused"]
+    assert [one["reply"][:3] for one in lines] == ["B", "xxx", "no."]
+    assert [one["characters"] for one in lines] == [1, 5000, 3]
+    assert lines[1]["reply"].count("x") == MOST_KEPT
+    assert "[... 1,000 characters ...]" in lines[1]["reply"]

@@ -19,6 +19,7 @@ from vlbench.data.recording_files import (
     Says,
     answer_files,
     is_sugar_crepe,
+    labels_of,
     name_order,
     names_of_items,
     read_records,
@@ -58,7 +59,7 @@ class Recordings:
     def __init__(self, path: Path, columns: Columns, labels: str) -> None:
         files = [*answer_files(path), *([columns.questions] if columns.questions else [])]
         self.digests = [digest(file) for file in files]
-        self.labels = "brackets" if is_sugar_crepe(path) else labels
+        self.labels = "brackets" if is_sugar_crepe(path) else labels_of(path) or labels
         self._dropped = Counter[str]()
         self._records = [*read_records(path, columns, self._dropped, [])]
 

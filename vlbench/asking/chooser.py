@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -39,8 +39,12 @@ from vlbench.metrics.replies import (
     Rule,
     judge,
     letters,
+    reply_table,
     words,
 )
+
+if TYPE_CHECKING:  # planning a run must not wait for it
+    import pyarrow as pa
 
 # How to ask a model: by the log-likelihood of each option as the answer; with lettered options,
 # in all cyclic orders; or without options, for an answer in words. A recording is looked up.
@@ -109,7 +113,7 @@ def look_up(
         return LookedUp(rows)
     names = rows["image"].examples().ids
     several = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
-    places = rows["question" if "question" in rows.columns else "caption"].rows
+    places = indices(rows)
     items = [
         Asked(name, tuple(one.options), one.text, category, place)
         for name, one, category, place in zip(names, asked, several, places, strict=True)
@@ -130,6 +134,11 @@ def look_up(
         notes.append(f"answers: {lack}")
     counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
     return LookedUp(rows.select(kept), [found[row] for row in kept], counts, notes)
+
+
+def indices(rows: Split) -> Sequence[int]:
+    """Return the index of each item in the whole data, before rows were drawn."""
+    return rows["question" if "question" in rows.columns else "caption"].rows
 
 
 def _require_fit(reply: Reply, item: Asked) -> None:
@@ -215,6 +224,20 @@ class Chooser:
         """Return scored replies, read by a rule."""
         options = [one.options for one in asked]
         return judge(replies, options, right, self.labels, log_odds=self.log_odds, rule=rule)
+
+    def reply_table(
+        self,
+        replies: Sequence[Sequence[Reply]],
+        asked: Sequence[Question],
+        right: Sequence[Sequence[int]],
+        judged: Judged,
+        ids: Sequence[str],
+    ) -> pa.Table | None:
+        """Return what was said to items, see `replies.reply_table`; None if replies are scores."""
+        if judged.labelled is None:
+            return None
+        options, places = [one.options for one in asked], indices(self._rows)
+        return reply_table(ids, places, options, right, replies, judged, self.labels.__name__)
 
     def by_rules(
         self,

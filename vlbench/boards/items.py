@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from vlbench.boards.artifacts import read_items, read_table
 from vlbench.boards.joins import Items, Placed
 from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import at_text
-from vlbench.results import Result
+from vlbench.results import REPLIES, REPLY_COLUMNS, Result
 
 # Suffix of the name of a mean over categories, whose items have weights.
 WEIGHTED = "_macro"
@@ -98,12 +100,23 @@ def _wrong_item(models: Sequence[Answered], places: Sequence[int], credit: float
     return WrongItem(name, credit, len(models), target, dict(most))
 
 
+class Said(NamedTuple):
+    """A reply: its text, and why it names no single option; "" if it names an option.
+
+    `options` are the options in the order in which they were shown.
+    """
+
+    reply: str
+    unread: str
+    options: Sequence[str]
+
+
 class Item(NamedTuple):
     """An example: its mean credit over trials, and the most frequent prediction, "" for none.
 
     `said` is in how many of the `trials` the model made this prediction; a choice among tied
     candidates counts as no prediction. `image` is the digest of the image, "" if that is the digest
-    of the item.
+    of the item. `replies` are the model's replies in words, if its row keeps them.
     """
 
     id: str
@@ -114,6 +127,15 @@ class Item(NamedTuple):
     said: int
     trials: int
     image: str = ""
+    replies: Sequence[Said] = ()
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The item as plain values; items without replies have no `replies`."""
+        replies = {"replies": [one._asdict() for one in self.replies]} if self.replies else {}
+        values = self._asdict()
+        del values["replies"]
+        return {**values, **replies}
 
     @property
     def shown(self) -> str:
@@ -136,6 +158,22 @@ def unweighted(row: Result) -> str:
     metric = str(row.primary["metric"])
     plain = metric.removesuffix(WEIGHTED)
     return plain if any(score.metric == plain for score in row.scores) else metric
+
+
+def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> list[Item]:
+    """Return the items of one score of a board's row, with the replies that the row keeps.
+
+    Raises as `score_items` and `read_items` do.
+    """
+    items = score_items(read_items(output, row), metric, at)
+    if REPLIES not in row.artifacts:
+        return items
+    said: dict[str, list[Said]] = {}
+    for line in read_table(output, row, REPLIES, REPLY_COLUMNS):
+        order = [int(place) for place in line["order"].split()]
+        shown = [line["options"][place] for place in order]
+        said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
+    return [item._replace(replies=said.get(item.id, ())) for item in items]
 
 
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:

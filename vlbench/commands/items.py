@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlbench.boards.artifacts import read_items
-from vlbench.boards.items import Item, best_first, joined, score_items, unweighted, worst
+from vlbench.boards.items import Item, best_first, joined, row_items, unweighted, worst
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.library_names import row_name
 from vlbench.commands import Answer
@@ -31,6 +30,9 @@ from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
+
+# The most characters of a reply in the table.
+MOST_SHOWN = 80
 
 # The note on a row of vlbench 1.0 with a recording: items had no texts.
 NUMBERS_ONLY = (
@@ -91,12 +93,15 @@ def answer(arguments: argparse.Namespace) -> Answer:
         f"{_title(row, score)}, {len(wrong):,} of {len(items):,} items wrong or partly wrong"
     )
     if arguments.json:
-        return Answer([json.dumps([item._asdict() for item in listed], indent=1)], notes)
+        return Answer([json.dumps([item.plain for item in listed], indent=1)], notes)
     if arguments.show:
         told = _write_viewer(title, [row.model], [[item] for item in listed], score, arguments)
         return Answer([title, told], notes)
     columns = ["item", "credit", "prediction", "target"]
     rows = [[one.id, f"{one.credit:.3g}", _prediction(one), one.target] for one in listed]
+    if any(item.replies for item in listed):
+        columns.append("reply")
+        rows = [[*row, _reply(item)] for row, item in zip(rows, listed, strict=True)]
     return Answer([title, plain_table(columns, rows)], notes)
 
 
@@ -114,7 +119,7 @@ def _items(
     folder: Path, row: Result, metric: str, at: Mapping[str, Any]
 ) -> tuple[Score, list[Item]]:
     """Return a score of a row and its items. Raises UnknownNameError if the score has no items."""
-    items = score_items(read_items(folder, row), metric, at)
+    items = row_items(folder, row, metric, at)
     (score,) = matching(row.scores, {"metric": metric, "at": at})
     return score, items
 
@@ -137,7 +142,7 @@ def _beside_another(
     better = "higher" if score.higher_is_better is None else "better"
     title = printed(f"{_title(row, score)}: {better} than {other} at {of}")
     if arguments.json:
-        lines = [{row.model: a._asdict(), other: b._asdict()} for a, b in pairs]
+        lines = [{row.model: a.plain, other: b.plain} for a, b in pairs]
         return Answer([json.dumps(lines, indent=1)], notes)
     if arguments.show:
         told = _write_viewer(title, [row.model, other], ranked, score, arguments)
@@ -175,6 +180,16 @@ def _prediction(item: Item) -> str:
         return "no single answer"
     often = f" ({item.said} of {item.trials})" if item.trials > 1 and item.said else ""
     return f"{item.prediction}{often}"
+
+
+def _reply(item: Item) -> str:
+    """Return the start of a reply, an unread one if there is any, and why it is unread."""
+    unread = [one for one in item.replies if one.unread]
+    for one in (unread or item.replies)[:1]:
+        text = " ".join(one.reply.split())
+        start = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+        return f"{start} ({one.unread})" if one.unread else start
+    return ""
 
 
 def _write_viewer(

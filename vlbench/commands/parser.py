@@ -191,13 +191,26 @@ def add_data(parser: argparse.ArgumentParser, *, download: bool = False) -> None
 def add_images(
     parser: argparse.ArgumentParser, readers: str = "a task that reads them, such as knn_images"
 ) -> None:
-    """Add the option for a folder of the user's images, read by the `readers`, in words."""
+    """Add the options for a user's images, read by the `readers`, in words, and questions."""
     parser.add_argument(
         "--images",
         type=Path,
         metavar="DIR",
         help="your own images, one folder per class, or train/ and test/ with such folders, for "
         f"{readers}",
+    )
+    add_questions(parser)
+
+
+def add_questions(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a table of the user's questions."""
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        metavar="FILE",
+        help="your own questions, .csv, .tsv, .xlsx or .parquet with the columns image (a path in "
+        "--images, by default FILE's folder), question, answer, and the options A, B and so on "
+        "(default: yes and no), for questions_table",
     )
 
 
@@ -310,7 +323,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
         taken["data_dir"] = data_dirs(arguments.data_dir)
         if not given.get("no_cache"):
             taken["cache_dir"] = given.get("cache_dir") or default_cache()
-    if given.get("images"):
+    if given.get("images") and not given.get("questions"):
         named = [given[key] for key in ("task", "source", "board") if given.get(key)]
         tasks = [Path(word).stem for word in named] or (given.get("tasks") or "all").split(",")
         load_catalog(arguments.include_path).require_images(arguments.images, tasks)

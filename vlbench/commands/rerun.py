@@ -51,7 +51,16 @@ SAME = ("weights", "data", "adapter", "companions")
 MOVES = ("device", "hardware", "threads")
 
 # Options of this command line that are not facts of the row.
-GIVEN = ("include_path", "device", "offline", "trust", "cache_dir", "data_dir", "images")
+GIVEN = (
+    "include_path",
+    "device",
+    "offline",
+    "trust",
+    "cache_dir",
+    "data_dir",
+    "images",
+    "questions",
+)
 
 
 class Rerun(NamedTuple):

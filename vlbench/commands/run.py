@@ -66,14 +66,6 @@ def add_options(run: argparse.ArgumentParser) -> None:
     of_tasks = f"--tasks that read them, such as knn_images (default: the tasks tagged {IMAGES})"
     add_images(run, of_tasks)
     run.add_argument(
-        "--questions",
-        type=Path,
-        metavar="FILE",
-        help="your own questions, .csv or .parquet with the columns image (a path in --images, "
-        "by default FILE's folder), question, answer, and the options A, B and so on "
-        "(default: yes and no)",
-    )
-    run.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
@@ -132,10 +124,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     launcher = int(os.environ.pop(LAUNCHER, "0"))
     # The launching process has already printed the plan and earlier messages.
     logging.disable(logging.CRITICAL if launcher else logging.NOTSET)
-    if arguments.questions:
-        _take_questions(arguments)
-    elif arguments.images:
-        arguments.tasks = arguments.tasks or IMAGES
+    if arguments.questions or arguments.images:
+        arguments.tasks = arguments.tasks or (QUESTIONS if arguments.questions else IMAGES)
     if not (arguments.model and arguments.tasks):
         raise UnknownNameError("pass --model and --tasks, or give them in a file for --config")
     models = list(dict.fromkeys(split_names(arguments.model)))
@@ -198,17 +188,6 @@ def _describe_unread(output: Path) -> list[str]:
     own = models_of_ones_own(PUBLISHED) if output == RESULTS and RESULTS.is_dir() else []
     way = f"pass --output {PUBLISHED} for the rows of {few(own)}"
     return [f"vlbench: commands now read ./{RESULTS}; {way}"] if own else []
-
-
-def _take_questions(arguments: argparse.Namespace) -> None:
-    """Let the task on the user's questions read the named file."""
-    if not arguments.questions.is_file():
-        raise UnknownNameError(f"--questions: there is no file {arguments.questions}")
-    folder, arguments.images = arguments.images or arguments.questions.parent, None
-    if not folder.is_dir():
-        raise UnknownNameError(f"--images: there is no folder {folder}")
-    arguments.tasks = arguments.tasks or QUESTIONS
-    arguments.data_dir = [*arguments.data_dir, f"{QUESTIONS}={folder}"]
 
 
 def _answer_of(planned: Plan, report: Report, problems: list[str], *, strict: bool) -> Answer:

@@ -24,6 +24,7 @@ from vlbench.data.names import normal_form
 from vlbench.errors import DataError, SpecError, counted, unknown
 from vlbench.files import MOST_ANNOTATIONS
 from vlbench.metrics.parsing import LETTERS, MOST_TEXT
+from vlbench.results import REPLY_COLUMNS
 
 # The folders of SugarCrepe's published answers, and the order of the caption (0) and its foil.
 ORDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}
@@ -281,11 +282,23 @@ def _blink(file: Path, entries: Sequence[Any]) -> Iterator[Record]:
         yield Record(about, order, _text(said), file.name, says, reading=reading)
 
 
+def labels_of(path: Path) -> str:
+    """Return how options are named in the replies that a row keeps; empty for other files."""
+    from vlbench.data.table import column_names, read_cells  # noqa: PLC0415 - imports pyarrow
+
+    if path.suffix != ".parquet" or not {*REPLY_COLUMNS} <= {*column_names(path, path.name)}:
+        return ""
+    ((first, *_),) = read_cells(path, path.name, {"labels": ["labels"]}).values()
+    return str(first)
+
+
 def _table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Record]:
-    """Yield the answers of a table, read as any table of one's own."""
+    """Yield the answers of a table, read as any table of one's own; or a row's own replies."""
     from vlbench.data.table import column_names, read_cells  # noqa: PLC0415 - imports pyarrow
 
     there = [normal_form(name) for name in column_names(file, file.name)]
+    if columns == Columns() and {*REPLY_COLUMNS} <= {*there}:
+        columns = Columns(item="item", order="order", answer="reply")
     has_items = _has_items(there, columns)
     if has_items:
         wanted = _columns_of_items(there, columns)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from string import ascii_uppercase
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,12 @@ from torch import Tensor
 from vlbench.capabilities import NoAnswer, Reply
 from vlbench.metrics.parsing import LETTER, LETTERS, first_label, last_label, read_reply
 from vlbench.metrics.ranking import Choice, choose_any
+from vlbench.results import REPLY_COLUMNS
+
+if TYPE_CHECKING:  # planning a run must not wait for it
+    import pyarrow as pa
+
+Value = TypeVar("Value")
 
 # Maps options, in the order shown, to the labels that name them in a reply.
 Labels = Callable[[Sequence[str]], Sequence[str]]
@@ -129,7 +135,8 @@ class Judged(NamedTuple):
     the credit of the reply that showed the first right option at each place, and `read` whether
     that reply names a single option; both are empty if an item does not have exactly one reply per
     place, or a single one of scores. `replies` is the number of all replies; `unread` has,
-    by reason, the replies that name no single option. `labelled` is None if replies are scores.
+    by reason, the replies that name no single option, and `reasons` has the reason for each reply
+    of each item, empty for a reply that is read. `labelled` is None if replies are scores.
     """
 
     choice: Choice
@@ -138,6 +145,7 @@ class Judged(NamedTuple):
     replies: int
     unread: Mapping[str, Sequence[str | NoAnswer]]
     labelled: Labelled | None = None
+    reasons: Sequence[Sequence[str]] = ()
 
     @property
     def unparsed(self) -> int:
@@ -190,11 +198,16 @@ def judge(
     if any(not own for own in replies) or (any(scored) and not all(scored)):
         raise ValueError("each item must have replies, all texts or all scores")
     unread: dict[str, list[str | NoAnswer]] = {}
+    reasons = [""] * len(flat)
     if any(scored):
         said = [one.said for _, one in flat]
         choice = _choose(said, [right[row] for row, _ in flat], log_odds=log_odds)
     else:
-        named = [_named(one, options[row], labels, unread, rule) for row, one in flat]
+        readings = [_read(one, options[row], labels, rule) for row, one in flat]
+        named, reasons = [option for option, _ in readings], [why for _, why in readings]
+        for why, (_, reply) in zip(reasons, flat, strict=True):
+            if why:
+                unread.setdefault(why, []).append(_words(reply))
         hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
@@ -210,7 +223,66 @@ def judge(
         len(flat),
         unread,
         None if any(scored) else _labelled(flat, named, options, right, labels),
+        _of_items(reasons, replies),
     )
+
+
+def _of_items(values: Sequence[Value], replies: Sequence[Sequence[Any]]) -> list[list[Value]]:
+    """Return the values of all replies, in order, as the values of each item's replies."""
+    each = iter(values)
+    return [list(islice(each, len(own))) for own in replies]
+
+
+# The most characters of a reply that are kept: half of them from its start, half from its end.
+MOST_KEPT = 4000
+
+
+def reply_table(
+    ids: Sequence[str],
+    places: Sequence[int],
+    options: Sequence[Sequence[str]],
+    right: Sequence[Sequence[int]],
+    replies: Sequence[Sequence[Reply]],
+    judged: Judged,
+    labels: str,
+) -> pa.Table:
+    """Return what was said: a row for each reply in words, with the columns REPLY_COLUMNS.
+
+    `item` is the index of an item in the whole data, `order` the order in which its options were
+    shown, `unread` why the reply names no option, `labels` how an option is named. A reply of more
+    than MOST_KEPT characters is cut in its middle; `characters` is its whole length.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    lines = [
+        (place, name, [*shown], " ".join(map(str, reply.order)), shown[true[0]], *said, labels)
+        for place, name, shown, true, own, reasons in zip(
+            places, ids, options, right, replies, judged.reasons, strict=True
+        )
+        for reply, why in zip(own, reasons, strict=True)
+        for said in [_kept(reply, why)]
+    ]
+    return pa.Table.from_pylist([dict(zip(REPLY_COLUMNS, line, strict=True)) for line in lines])
+
+
+def _kept(reply: Reply, why: str) -> tuple[str, int, str]:
+    """Return what is kept of a reply, its length, and why it is unread."""
+    said = _words(reply)
+    text = said.words if isinstance(said, NoAnswer) else said
+    return shorten(text), len(text), why
+
+
+def shorten(text: str, most: int = MOST_KEPT) -> str:
+    """Return a text of at most `most` characters as it is, and the two ends of a longer text.
+
+    Example:
+        >>> shorten("abcdefghij", 4)
+        'ab [... 6 characters ...] ij'
+    """
+    if len(text) <= most:
+        return text
+    start, end = text[: most // 2], text[len(text) - most // 2 :]
+    return f"{start} [... {len(text) - most:,} characters ...] {end}"
 
 
 def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> Choice:
@@ -237,34 +309,20 @@ def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:
     return [one for _, one in sorted(zip(places, credit, strict=True))]
 
 
-def _named(
-    reply: Reply,
-    options: Sequence[str],
-    labels: Labels,
-    unread: dict[str, list[str | NoAnswer]],
-    rule: Rule,
-) -> int:
-    """Return the number of the option that a reply names; -1, and add it to `unread`, if none."""
+def _read(reply: Reply, options: Sequence[str], labels: Labels, rule: Rule) -> tuple[int, str]:
+    """Return the number of the option that a reply names; if it names none, -1 and the reason."""
     if rule == "recorded_reading":
         if reply.reading is None:
             raise ValueError("the recording does not state how its authors read each reply")
-        if reply.reading < 0:
-            unread.setdefault("no option by the recorded reading", []).append(_words(reply))
-        return reply.reading
+        return reply.reading, "no option by the recorded reading" if reply.reading < 0 else ""
     if isinstance(reply.said, NoAnswer):
-        unread.setdefault(reply.said.why, []).append(reply.said)
-        return -1
-    shown = [options[number] for number in reply.order]
-    said = str(reply.said)
-    known = labels(shown)
+        return -1, reply.said.why
+    said, known = str(reply.said), labels([options[number] for number in reply.order])
     if rule == "one_label":
         place, why = read_reply(said, known, in_words=labels is words)
     else:
         place, why = (first_label if rule == "first_label" else last_label)(said, known)
-    if place is None:
-        unread.setdefault(why, []).append(said)
-        return -1
-    return reply.order[place]
+    return (-1, why) if place is None else (reply.order[place], "")
 
 
 def _words(reply: Reply) -> str | NoAnswer:

@@ -91,12 +91,18 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
 def require_read(catalog: Catalog, tasks: Sequence[str], options: Options) -> None:
     """Raise UnknownNameError for own data that none of the tasks reads.
 
-    They are images, questions, and the folders of `data_dir`.
+    They are images, questions, and the folders of `data_dir`. If there are questions, the images
+    belong to them.
     """
-    catalog.require_images(options.images, tasks)
     loaders = {name: catalog.tasks[name].data["loader"] for name in catalog.task_names(tasks)}
-    if options.questions and QUESTIONS not in loaders.values():
+    if options.questions is None:
+        catalog.require_images(options.images, tasks)
+    elif QUESTIONS not in loaders.values():
         raise UnknownNameError("--questions: none of the tasks reads them, as questions_table does")
+    elif not options.questions.is_file():
+        raise UnknownNameError(f"--questions: there is no file {options.questions}")
+    elif options.images and not options.images.is_dir():
+        raise UnknownNameError(f"--images: there is no folder {options.images}")
     require_known(options.data_dir, loaders)
 
 
@@ -333,7 +339,10 @@ def _read_data(
     given = {k: v for k, v in spec.data.items() if k not in {"loader", "regions"}}
     names = (spec.name, *loader_names(spec.data["loader"]))
     root = next((options.data_dir[name] for name in names if name in options.data_dir), None)
-    if options.images and spec.is_on_images:
+    if options.questions and spec.data["loader"] == QUESTIONS:
+        given["test"] = str(options.questions.absolute())
+        root = root or options.images or options.questions.parent
+    elif options.images and not options.questions and spec.is_on_images:
         if root is not None:
             raise UnknownNameError(
                 f"{spec.name}: two folders of images, {options.images} by --images and {root} by "
@@ -342,8 +351,6 @@ def _read_data(
         root = options.images
     if root is not None:
         given["root"] = str(root.absolute())
-    if options.questions and spec.data["loader"] == QUESTIONS:
-        given["test"] = str(options.questions.absolute())
     # If the task has regions, they are filled in for each model.
     filled = (*LOADER_FILLED, *(["regions"] if "regions" in spec.data else []))
     arguments: dict[str, Any] = {}

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from vlbench.catalog.catalog import Catalog, load_all_findings, load_catalog
 from vlbench.commands import Answer
-from vlbench.commands.parser import add_data, add_output, add_trust, set_up_for_data
+from vlbench.commands.parser import (
+    add_data,
+    add_output,
+    add_questions,
+    add_trust,
+    set_up_for_data,
+)
 from vlbench.errors import UnknownNameError, VlbenchError, counted
 from vlbench.files import write_whole
 
@@ -40,6 +46,7 @@ def add_options(page: argparse.ArgumentParser) -> None:
         "your own images, in DIR; check their licences before you publish the page (drawings are "
         "always shown)",
     )
+    add_questions(page)
     add_data(page)
     add_trust(page)
     add_output(page)

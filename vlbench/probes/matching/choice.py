@@ -36,7 +36,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -62,6 +62,9 @@ from vlbench.metrics.ranking import Choice, choose_any, choose_first
 from vlbench.metrics.replies import Judged, Rule
 from vlbench.probes.matching.credits import Read, categories_of, group_choice, report
 from vlbench.results import Outcome, Positive
+
+if TYPE_CHECKING:  # planning a run must not wait for it
+    import pyarrow as pa
 
 # `language_model` names splits whose captions are needed.
 ChoiceRows = Annotated[Data, "test", "language_model"]
@@ -132,7 +135,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     counts |= {"unparsed": judged.unparsed} if judged and judged.labelled else {}
     more = [gained for one in asks for gained in gains(one)] if is_asked else []
     same = candidates.same_words
-    read = Read(judged, candidates.rules)
+    read = Read(judged, candidates.rules, table=candidates.said)
     outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
     notes = [*outcome.notes, *known.notes, *chooser.notes, *candidates.notes]
     return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
@@ -180,6 +183,7 @@ class Candidates:
         self._question, self._seen = question, seen
         self.judged: Judged | None = None
         self.rules: Mapping[Rule, Judged] = {}
+        self.said: pa.Table | None = None
         self.notes: list[str] = []
         # The number of foils that equal another foil of their row.
         self.repeated = 0
@@ -214,6 +218,7 @@ class Candidates:
         judged = self.rules.get("one_label") or self._chooser.judge(replies, asked, right)
         # If no reply names an option, the floors need not be asked.
         self.judged, self.notes = judged, self._chooser.notes_on(judged)
+        self.said = self._chooser.reply_table(replies, asked, right, judged, self._examples.ids)
         self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}

@@ -31,7 +31,7 @@ from vlbench.metrics.ranking import Choice, tie_margin, without_answer
 from vlbench.metrics.replies import Judged, Rule
 from vlbench.metrics.scores import by_category, macro, measure_items, score_of, subset
 from vlbench.probes.matching.bias import MOST_CATEGORIES, above_bias
-from vlbench.results import At, Outcome, Score
+from vlbench.results import REPLIES, At, Outcome, Score
 
 # A floor nearer to 1 than to chance gets a note.
 TOLD = 0.5
@@ -50,11 +50,15 @@ BEYOND_CHANCE = "a blind rule can beat chance; compare with the floors"
 
 
 class Read(NamedTuple):
-    """The replies to the items of the first metric, as read by a rule, and by each rule."""
+    """The replies to the items of the first metric, as read by a rule, and by each rule.
+
+    `table` has what was said, see `vlbench.metrics.replies.reply_table`.
+    """
 
     judged: Judged | None = None
     rules: Mapping[Rule, Judged] = {}
     rule: Rule = "one_label"
+    table: pa.Table | None = None
 
 
 def categories_of(rows: Split) -> list[str]:
@@ -209,6 +213,7 @@ def report(
         **counts_by_rule,
     }
     artifacts |= {"categories": _by_category([one.score for one in table])} if table else {}
+    artifacts |= {REPLIES: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
     by_place = judged.by_place if judged else ()

@@ -114,7 +114,8 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     more = gains(asks)
     if positive:
         more += _of_positive(own.choice, items, categories, replies, positive)
-    read = Read(own, rules, rule)
+    table = chooser.reply_table(replies, *items[:2], own, items.examples.ids)
+    read = Read(own, rules, rule, table)
     outcome = report([asks], rows, least, sets, more, read, whole=whole)
     counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies)), **known.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]

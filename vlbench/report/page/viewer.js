@@ -35,6 +35,8 @@
     });
     add(article, "h2", one.id);
     if (one.text) add(article, "p", one.text);
+    const [asked] = one.answers.flatMap(({ replies }) => replies);
+    if (asked) asked.options.forEach((option) => add(article, "p", option, "option"));
     const facts = add(article, "dl");
     if (one.target) {
       add(facts, "dt", "right answer");
@@ -46,6 +48,12 @@
       if (answer.trials > 1 && answer.said) said.append(`(${answer.said} of ${answer.trials}) `);
       const word = verdict(answer);
       add(said, "span", word === "part" ? `credit ${Number(answer.credit.toPrecision(3))}` : word, `badge ${word}`);
+      answer.replies.forEach(({ reply, unread, options }) => {
+        const kept = add(facts, "dd", "", "reply");
+        const order = options.join() === asked.options.join() ? "" : ` to ${options.join(", ")}`;
+        add(kept, "q", reply);
+        kept.append(`${order}${unread && ` (${unread})`}`);
+      });
     });
     return article;
   }
@@ -63,7 +71,7 @@
     const { show: shown, target, text } = form.elements;
     const words = text.value.trim().toLowerCase();
     const compare = compared[shown.value];
-    const textsOf = (one) => [one.id, one.text, one.target, ...one.images.map(({ text: own }) => own), ...one.answers.map((answer) => answer.prediction)];
+    const textsOf = (one) => [one.id, one.text, one.target, ...one.images.map(({ text: own }) => own), ...one.answers.flatMap((answer) => [answer.prediction, ...answer.replies.map(({ reply }) => reply)])];
     passed = data.examples.filter((one) => (
       (compare ? compare(one) : !shown.value || verdict(one.answers[0]) === shown.value)
       && (!target.value || one.target === targets[target.value])
