@@ -5,6 +5,7 @@ The fields and their types are the schema with which boards are read.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -310,10 +311,17 @@ class Result:
 
     @property
     def marks(self) -> list[str]:
-        """The marks beside the model's name in every view: recorded, and how it was prompted."""
+        """The marks beside the model's name: recorded, how it was prompted, and own parameters."""
         how = str(self.provenance.get("asked_by", ""))
         said = ["recorded"] if self.is_recorded else []
+        said += [f"{key}={json.dumps(value)}" for key, value in self.task_params.items()]
         return said + ([f"by {how}" if how != "words" else "in words"] if how in ASKED else [])
+
+    @property
+    def task_params(self) -> Mapping[str, Any]:
+        """The parameters that the run set instead of the values in the task's file."""
+        given: Mapping[str, Any] = self.provenance.get("task_params", {})
+        return given
 
     @property
     def is_recorded(self) -> bool:

@@ -123,6 +123,19 @@ def scalar(text: str) -> Any:
     return _value(_Loader("").resolve(yaml.ScalarNode, text, (True, False)), text)
 
 
+def flow_value(text: str, where: str) -> Any:
+    """Return a text of a command line as YAML reads it: a word, or a list or mapping in brackets.
+
+    Raises SpecError that begins with `where`.
+    """
+    try:
+        _refuse(Path(where), text)
+        return _construct(Path(where), yaml.compose(text, Loader=_Loader), (), {})
+    except yaml.YAMLError as error:
+        why = getattr(error, "problem", None) or error
+        raise SpecError(f"{where}: not YAML: {why}") from error
+
+
 def _refuse(file: Path, text: str) -> None:
     """Raise SpecError for anchors, tags and deep nesting, before any value is built."""
     depth = 0

@@ -21,8 +21,10 @@ from vlbench.commands.parser import (
     add_images,
     add_json,
     add_output,
+    add_params,
     add_trust,
     set_up_for_data,
+    task_params,
 )
 from vlbench.errors import UnknownNameError, counted, printed, unknown
 from vlbench.files import safe_name, write_whole
@@ -61,6 +63,7 @@ def add_options(items: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write a viewer of the items with their images, one HTML file",
     )
+    add_params(items)
     add_data_name(items)
     add_json(items)
     add_data(items)
@@ -112,7 +115,9 @@ def _row(arguments: argparse.Namespace, model: str, notes: list[str]) -> tuple[P
     """
     folder = folder_of(arguments.output, model, arguments.task)
     notes += [lent(model)] if folder != arguments.output else []
-    return folder, named_row(folder, arguments.task, model, arguments.data)
+    return folder, named_row(
+        folder, arguments.task, model, arguments.data, task_params(arguments.param)
+    )
 
 
 def _items(

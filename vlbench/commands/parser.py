@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlbench import commands
 from vlbench._version import __version__
@@ -214,6 +214,18 @@ def add_questions(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_params(parser: argparse.ArgumentParser) -> None:
+    """Add the option for parameters of tasks."""
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the tasks, instead of the value in their files, such as shots=[1] or "
+        "training.epochs=3 (vlbench show TASK lists them); may be repeated",
+    )
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that loads a model."""
     parser.add_argument("--model-args", default="", metavar="K=V,...", help="adapter arguments")
@@ -308,6 +320,34 @@ def data_dirs(words: Sequence[str]) -> dict[str, Path]:
     return folders
 
 
+def task_params(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `NAME=VALUE`, as YAML reads them; a dot leads into a mapping.
+
+    Raises UnknownNameError.
+
+    Example:
+        >>> task_params(["shots=[1, 5]", "training.epochs=3"])
+        {'shots': [1, 5], 'training': {'epochs': 3}}
+    """
+    from vlbench.catalog.strict_yaml import flow_value
+
+    params: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        *above, last = name.split(".")
+        if not (equals and all([*above, last])):
+            raise UnknownNameError(f"--param must be NAME=VALUE; '{word:.60}' is not")
+        inner = params
+        for key in above:
+            inner = inner.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise UnknownNameError(f"--param {name}: {key} has a value of its own")
+        if last in inner:
+            raise UnknownNameError(f"--param {name} is given twice")
+        inner[last] = flow_value(text, f"--param {name}")
+    return params
+
+
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the run options that a command has; other options have their defaults.
 
@@ -327,6 +367,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
         named = [given[key] for key in ("task", "source", "board") if given.get(key)]
         tasks = [Path(word).stem for word in named] or (given.get("tasks") or "all").split(",")
         load_catalog(arguments.include_path).require_images(arguments.images, tasks)
+    if "param" in given:
+        taken["params"] = task_params(arguments.param)
     if "model_args" in given:
         taken["model_args"] = model_args(arguments.model_args)
     return Options(**taken)

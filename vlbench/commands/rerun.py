@@ -25,7 +25,9 @@ from vlbench.commands.parser import (
     add_images,
     add_model,
     add_output,
+    add_params,
     options_of,
+    task_params,
 )
 from vlbench.errors import SpecError, UnknownNameError, printed
 from vlbench.report.data_sets import named_row
@@ -80,6 +82,7 @@ def add_options(rerun: argparse.ArgumentParser) -> None:
         "--as-model", metavar="NAME", help="the model to run, if the row has a --name"
     )
     add_model(rerun)
+    add_params(rerun)
     add_data_name(rerun)
     add_data(rerun)
     add_images(rerun)
@@ -134,7 +137,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     name = row_name(arguments.model)
     folder = output if is_file else folder_of(output, name, task)
     notes = [lent(name)] if folder != output else []
-    row = named_row(folder, task, name, arguments.data)
+    row = named_row(folder, task, name, arguments.data, task_params(arguments.param))
     from vlbench.code.functions import names_file
     from vlbench.run.options import model_args  # imports torch
 
@@ -151,6 +154,7 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     options = {
         **{name: getattr(given, name) for name in GIVEN},
         "model_args": named,
+        "params": row.task_params,
         "dtype": _read_fact(row, "provenance", "dtype", str),
         "batch_size": _read_fact(row, "run", "batch_size", int | None),
     }

@@ -22,6 +22,7 @@ from vlbench.commands.parser import (
     add_images,
     add_model,
     add_output,
+    add_params,
     data_dirs,
     options_of,
     parser_of,
@@ -74,6 +75,7 @@ def add_options(run: argparse.ArgumentParser) -> None:
     add_model(run)
     add_dtype(run)
     run.add_argument("--name", help="the name of the rows, instead of the model's name")
+    add_params(run)
     add_data(run, download=True)
     add_output(run, of_run=True)
     add_cache(run)

@@ -6,8 +6,9 @@ Every view that groups or selects the rows of a board uses this module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vlbench.boards.board import board_file, read_board
 from vlbench.catalog.data_sets import data_sets
@@ -51,15 +52,18 @@ def data_names(rows: Sequence[Result]) -> dict[str, str]:
 def set_names(rows: Sequence[Result]) -> dict[str, str]:
     """Return the name of each set of comparable rows, by `comparable`; empty for a single set.
 
-    It is the name of the data, with a digest if regions, companions or parameters make several sets
-    of the same data.
+    It is the name of the data, with the names of parameters that the run set, or a digest if
+    regions, companions or other parameters make several sets of the same data.
     """
     names = data_names(rows)
     often = Counter(names.values())
     if len(names) < 2:
         return dict.fromkeys(names, "")
+    given = {row.comparable: ", ".join(row.task_params) for row in rows}
     return {
-        key: f"{name if name != UNKNOWN else ''} {_short(key)}".strip() if often[name] > 1 else name
+        key: f"{name if name != UNKNOWN else ''} {given[key] or _short(key)}".strip()
+        if often[name] > 1
+        else name
         for key, name in names.items()
     }
 
@@ -78,8 +82,18 @@ def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:
     return named[data] if data else [row for own in named.values() for row in own]
 
 
-def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Result:
-    """Return a model's ok row. Raises UnknownNameError for no such row or several."""
+def row_of(
+    rows: Sequence[Result],
+    task: str,
+    model: str,
+    data: str = "",
+    params: Mapping[str, Any] | None = None,
+) -> Result:
+    """Return a model's ok row. Raises UnknownNameError for no such row or several.
+
+    With `params`, it is the row whose run set them; without, of several rows the one whose run set
+    none.
+    """
     within = rows_of(rows, task, data) if data else rows
     own = [row for row in within if row.model == model]
     ok = [row for row in own if row.status == "ok"]
@@ -88,6 +102,12 @@ def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Res
         raise UnknownNameError(f"{model} has no scores on {task}: {own[0].status} ({why})")
     if not own:
         raise unknown("model with scores", model, {row.model for row in within})
+    if params or len(ok) > 1:
+        same = [row for row in ok if row.task_params == (params or {})]
+        if params and not same:
+            known = "; ".join(", ".join(row.marks) or "the task's own" for row in ok)
+            raise UnknownNameError(f"{model} has no row with these parameters; it has {known}")
+        ok = same or ok
     if len(ok) > 1:
         names = data_names(rows)
         named = {names[row.comparable] for row in ok}
@@ -97,12 +117,14 @@ def row_of(rows: Sequence[Result], task: str, model: str, data: str = "") -> Res
     return ok[0]
 
 
-def named_row(output: Path, task: str, model: str, data: str = "") -> Result:
+def named_row(
+    output: Path, task: str, model: str, data: str = "", params: Mapping[str, Any] | None = None
+) -> Result:
     """Return a model's ok row on a task's board. Raises UnknownNameError as `row_of` does."""
     board = read_board(board_file(output, task))
     if board is None:
         raise unknown(f"board in {output}", task, {file.stem for file in output.glob("*.json")})
-    return row_of(board.results, task, model, data)
+    return row_of(board.results, task, model, data, params)
 
 
 def figure_names(rows: Sequence[Result]) -> dict[str, Result]:

@@ -40,6 +40,8 @@ def unpublished(row: Result) -> str:
         return f"{row.status}, {row.reason}"
     if row.is_partial:
         return f"partial, {counted(row.absent_rows, 'official row')} absent"
+    if row.task_params:
+        return f"other parameters than the task's: {', '.join(row.task_params)}"
     return "random weights" if is_random(row) else ""
 
 

@@ -192,7 +192,10 @@ def _tables_of_data(
 ) -> list[ScoreTable]:
     """Return a table for each set of comparable rows of the same data, the largest first."""
     names = set_names(board.results)
-    by_size = sorted(comparable_sets(rows).items(), key=lambda one: -len(one[1]))
+    by_size = sorted(
+        comparable_sets(rows).items(),
+        key=lambda one: (bool(one[1][0].task_params), -len(one[1])),
+    )
     sets = [one for i, one in enumerate(by_size) if i == 0 or len(one[1]) > 1]
     alone = [row for _, same in by_size[len(sets) :] for row in same]
     tables = []

@@ -78,6 +78,7 @@ class Keywords(TypedDict, total=False):
     overwrite: bool
     images: str | Path | None
     questions: str | Path | None
+    params: Mapping[str, Any]
     trust: bool
 
 
@@ -100,6 +101,7 @@ class Options:
     overwrite: bool = False
     images: Path | None = None  # the folder for tasks on a user's images
     questions: Path | None = None  # the table for a task on a user's questions
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the tasks, instead of their files'
     trust: bool = False
 
     def __post_init__(self) -> None:

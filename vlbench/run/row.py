@@ -65,6 +65,7 @@ def provenance_of(job: Job, models: LiveModels) -> dict[str, Any]:
         "adapter": live.source,
         "params": shown_arguments(arguments),
         "weights": shown_weights(arguments, live.weights),
+        **({"task_params": shown_arguments(job.task.given)} if job.task.given else {}),
         "data": f"{job.task.spec.data['loader']} {job.data.digest()}",
         **_data_name(job),
         "companions": companions,

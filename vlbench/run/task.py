@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import GenericAlias
@@ -149,7 +149,8 @@ class Task:
     """A task resolved: its probe and loader with their arguments, and its companions.
 
     `named` is True if the user named the task, and False if a tag or a glob selected it. `regions`
-    are the loader's argument for each kind of regions that the task has.
+    are the loader's argument for each kind of regions that the task has. `given` are the parameters
+    of the run that differ from those in the task's file.
     """
 
     spec: TaskSpec
@@ -160,6 +161,7 @@ class Task:
     loader: Callable[..., Data]
     loader_arguments: Mapping[str, Any]
     regions: Mapping[str, Any]
+    given: Mapping[str, Any]
 
     @property
     def under_test(self) -> str:
@@ -215,10 +217,11 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
 
     Raises SpecError with every problem of the task.
     """
-    spec, lines = catalog.tasks[name], list[str]()
+    written, lines = catalog.tasks[name], list[str]()
+    spec = _with_params(written, options.params)
     probe, loader = _find_probe(spec, options), _find_loader(spec, options)
     arguments = _read_params(spec, probe, options, lines)
-    lines += [] if lines else _primary_problems(spec, probe, arguments)
+    lines += [] if lines else _primary_problems(spec, probe, arguments, options.params)
     loader_arguments = _read_data(spec, loader, options, lines)
     regions = _read_regions(spec, loader, options, lines) if "regions" in spec.data else {}
     companions = _find_companions(catalog, spec, probe, arguments, options, lines)
@@ -236,7 +239,20 @@ def resolve_task(catalog: Catalog, name: str, named: bool, options: Options) -> 
         loader=loader,
         loader_arguments=loader_arguments,
         regions=regions,
+        given={
+            key: spec.params[key]
+            for key in options.params
+            if spec.params[key] != written.params.get(key)
+        },
     )
+
+
+def _with_params(spec: TaskSpec, given: Mapping[str, Any]) -> TaskSpec:
+    """Return a task with the parameters of the run in place of its own; mappings are merged."""
+    own = spec.params
+    both = {key: own.get(key) for key, value in given.items() if isinstance(value, Mapping)}
+    merged = {key: {**old, **given[key]} for key, old in both.items() if isinstance(old, Mapping)}
+    return replace(spec, params={**own, **given, **merged}) if given else spec
 
 
 def _find_probe(spec: TaskSpec, options: Options) -> Callable[..., Any]:
@@ -263,7 +279,12 @@ def _read_params(
     spec: TaskSpec, probe: Callable[..., Any], options: Options, lines: list[str]
 ) -> dict[str, Any]:
     """Return the probe's arguments; add every problem. Raises SpecError if it is no probe."""
-    where = spec.document.where
+
+    def where(*key: str | int) -> str:
+        typed = key[:1] == ("params",) and key[1:2] and key[1] in options.params
+        words = f"--param {'.'.join(map(str, key[1:]))} of {spec.name}"
+        return words if typed else spec.document.where(*key)
+
     arguments: dict[str, Any] = {}
     with blamed_on(where, "probe"):
         if not {*PROBE_FILLED} < {*parameters(probe)} or model_parameter(probe) in PROBE_FILLED:
@@ -284,7 +305,11 @@ def _read_params(
     with blamed_on(where, "probe"), note_problems(lines, partial(where, "params")):
         filled = (under_test, *PROBE_FILLED)
         arguments = read_arguments(probe, _expand(spec.params, options), filled)
-    arguments = {key: _resolve(spec, value, "params", key) for key, value in arguments.items()}
+    arguments = {
+        # A path of the command line is relative to where the run starts.
+        key: value if key in options.params else _resolve(spec, value, "params", key)
+        for key, value in arguments.items()
+    }
     metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
     foreign = [one for one in metrics if not _is_own_script(one, spec)]
     if foreign and not options.trust:
@@ -298,7 +323,10 @@ def _takes_models(annotation: Any) -> bool:
 
 
 def _primary_problems(
-    spec: TaskSpec, probe: Callable[..., Any], arguments: Mapping[str, Any]
+    spec: TaskSpec,
+    probe: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> list[str]:
     """Return a problem for each number in the primary's conditions not in the probe's list."""
     lists: dict[str, list[Any]] = {}
@@ -311,8 +339,10 @@ def _primary_problems(
     # A task that inherits `primary` must have its conditions among its parameters.
     is_own = ("primary",) in document.lines
     return [
-        f"{document.where('primary', 'at', key) if is_own else document.where('params', key)}: "
-        f"'primary.at.{key}' must be one of {', '.join(map(str, lists[key]))}, not {value}"
+        f"--param {key} of {spec.name} must have {value}, at which the primary score is"
+        if key in given
+        else f"{document.where('primary', 'at', key) if is_own else document.where('params', key)}:"
+        f" 'primary.at.{key}' must be one of {', '.join(map(str, lists[key]))}, not {value}"
         for key, value in spec.primary.get("at", {}).items()
         if key in lists and not isinstance(value, str) and value not in lists[key]
     ]

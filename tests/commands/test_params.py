@@ -1,0 +1,94 @@
+import json
+from pathlib import Path
+
+import pytest
+from sources import make_source
+
+from vlbench import evaluate
+from vlbench.cli import main
+from vlbench.errors import SpecError
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Run a task as it is written, and with other parameters; return where its board is."""
+    folder = tmp_path_factory.mktemp("params")
+    source = make_source(folder / "ours")
+    where = ["--include-path", str(source), "--output", str(folder / "boards")]
+    words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--no-cache", *where]
+    assert main(words) == 0
+    assert main([*words, "--param", "trials=4", "--param", "seed=1"]) == 0
+    return where
+
+
+def rows(where):
+    """Return the rows of the board by their parameters."""
+    board = json.loads(Path(where[-1], "few_shot_colours.json").read_text())
+    return {str(row["provenance"].get("task_params")): row for row in board["rows"]}
+
+
+def test_other_parameters_make_a_row_of_their_own_that_is_not_compared(ran):
+    both = rows(ran)
+    written, given = both["None"], both["{'trials': 4, 'seed': 1}"]
+    assert len(given["scores"][0]["draws"]) == 4
+    assert written["comparable"] != given["comparable"]
+    assert written["request"] != given["request"]
+
+
+def test_each_view_names_the_parameters_and_leaves_the_row_out_of_published_tables(ran, capsys):
+    assert main(["leaderboard", "show", "few_shot_colours", *ran]) == 0
+    shown = capsys.readouterr().out
+    assert "mean-colour (trials=4, seed=1)" in shown
+    assert shown.index("mean-colour ") < shown.index("mean-colour (trials")
+    assert main(["leaderboard", "export", "few_shot_colours", "--format", "csv", *ran]) == 0
+    printed = capsys.readouterr()
+    assert "trials" not in printed.out
+    assert "other parameters than the task's: trials, seed" in printed.err
+
+
+@pytest.mark.parametrize("params", [[], ["--param", "seed=1", "--param", "trials=4"]])
+@pytest.mark.parametrize("door", [["items"], ["rerun", "--no-cache"]])
+def test_a_row_is_found_and_run_again_by_its_parameters(ran, door, params, capsys):
+    command, *more = door
+    assert main([command, "few_shot_colours", "mean-colour", *more, *params, *ran]) == 0
+    assert "different" not in capsys.readouterr().out
+
+
+def test_a_row_that_is_not_there_is_named_with_those_that_are(ran, capsys):
+    words = ["items", "few_shot_colours", "mean-colour", "--param", "trials=5", *ran]
+    assert main(words) == 2
+    assert "trials=4, seed=1; the task's own" in capsys.readouterr().err
+
+
+def test_a_value_that_is_the_tasks_own_changes_nothing(ran, capsys):
+    trials = len(rows(ran)["None"]["scores"][0]["draws"])
+    words = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--no-cache", *ran]
+    assert main([*words, "--param", f"trials={trials}"]) == 0
+    assert "kept" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["trials=x"], "--param trials of few_shot_colours: 'trials' must be a whole number"),
+        (["trils=3"], "'trils' is unknown; did you mean 'trials'?"),
+        (["trials"], "--param must be NAME=VALUE; 'trials' is not"),
+        (["trials=3", "trials=4"], "--param trials is given twice"),
+        (["trials=[1"], "--param trials: not YAML"),
+        (["trials.a=1"], "'trials' must be a whole number"),
+        (["shots=[2]"], "--param shots of few_shot_colours must have 1, at which the primary"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_the_task(ran, words, why, capsys):
+    given = [word for one in words for word in ("--param", one)]
+    run = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--dry-run", *given, *ran]
+    assert main(run) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_python_takes_them_as_values(ran):
+    options = {"include_path": ran[1], "cache_dir": None}
+    (row,) = evaluate("mean-colour", "few_shot_colours", params={"trials": 4}, **options)
+    assert len(row.scores[0].draws) == 4
+    with pytest.raises(SpecError, match="--param trials of few_shot_colours"):
+        evaluate("mean-colour", "few_shot_colours", params={"trials": 0}, **options)
