@@ -8,7 +8,7 @@ points, whose items differ in how hard they are: the fraction of boards that cal
 models behind (target: at most 6 %), and that find every other model behind the better one.
 
 Run: python benchmarks/coverage.py [--draws 2000] [--items 200] [--only clustering]
-It writes its tables into docs/statistics.md; with --only, the lines that are there already.
+It writes its tables into docs/simulations.md; with --only, the lines that are there already.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from vlbench.probes.matching.pools import Captions, draw_pools
 from vlbench.probes.matching.retrieval import Queries, Ranks, by_image_and_by_caption
 from vlbench.report.leaders import LEVEL
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "simulations.md"
 
 Random = np.random.Generator
 Array = np.ndarray
@@ -681,7 +681,7 @@ def main() -> None:
 
 
 def write_table(lines: Sequence[str], *, whole: bool = True) -> None:
-    """Put a table in the place of that with the same first line in docs/statistics.md.
+    """Put a table in the place of that with the same first line in docs/simulations.md.
 
     If not `whole`, lines replace those with the same first cell, and the others stay. Raises
     ValueError if there is no such table.

@@ -7,7 +7,7 @@ deviation over worlds by the mean standard error: below 1, intervals are wider t
 World 0 is the board's own. It takes half a minute a world.
 
 Run: python benchmarks/replication.py [--worlds 14] [--cache FOLDER]
-It writes its table into docs/statistics.md.
+It writes its table into docs/simulations.md.
 """
 
 import argparse
