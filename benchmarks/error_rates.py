@@ -6,7 +6,8 @@ score its interval. It is judged whether it beats the floor, and whether it beat
 the same items, that is 25 points above the floor less the effect. A row is the fraction of draws
 with a verdict; of an effect of 0, with any, which is at most 5 % where the test keeps its level.
 
-Run: python benchmarks/error_rates.py [--draws 1000]     it writes its table into docs/simulations.md
+Run: python benchmarks/error_rates.py [--draws 1000]
+It writes its table into docs/simulations.md.
 """
 
 import argparse
