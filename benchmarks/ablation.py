@@ -6,7 +6,8 @@ their effects are independent and equally distributed: then nothing is to be fou
 are ablated, and p should be at most .05 in 5 % of the worlds. Sets and draws are those of the probe
 itself. Each world has the seed of its number.
 
-Run: python benchmarks/ablation.py [--worlds 1000]     it writes its table into docs/statistics.md
+Run: python benchmarks/ablation.py [--worlds 1000]
+It writes its table into docs/simulations.md.
 """
 
 import argparse

@@ -8,7 +8,7 @@ points, whose items differ in how hard they are: the fraction of boards that cal
 models behind (target: at most 6 %), and that find every other model behind the better one.
 
 Run: python benchmarks/coverage.py [--draws 2000] [--items 200] [--only clustering]
-It writes its tables into docs/statistics.md; with --only, the lines that are there already.
+It writes its tables into docs/simulations.md; with --only, the lines that are there already.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from vlbench.probes.matching.pools import Captions, draw_pools
 from vlbench.probes.matching.retrieval import Queries, Ranks, by_image_and_by_caption
 from vlbench.report.leaders import LEVEL
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "simulations.md"
 
 Random = np.random.Generator
 Array = np.ndarray
@@ -194,41 +194,43 @@ def chosen_layers(
     return [layer_of_held_out(own, credit, accuracies) for own, credit in pairs]
 
 
+def layer_designs() -> Iterator[tuple[str, Callable[..., list[ChosenLayer]], bool]]:
+    """Yield the name of each design, what draws it, and whether halves choose the layers."""
+    for (kind, accuracies), trials in product(LAYERS.items(), (1, 10)):
+        for choice, held_out in CHOICES.items():
+            name = f"best layer, {choice}: {kind}, {counted(trials, 'trial')} of 200 items"
+            draw = partial(chosen_layers, accuracies=accuracies, trials=trials, held_out=held_out)
+            yield name, draw, held_out is None
+
+
+def error_at_layer(rng: Random, draw: Callable[..., list[ChosenLayer]]) -> intervals.Estimate:
+    """Return the estimate of the layer that is chosen, less its truth."""
+    (chosen,) = draw(rng)
+    value, stderr, (low, high) = chosen.estimate
+    truth = chosen.truth
+    return intervals.Estimate(value - truth, stderr, (low - truth, high - truth))
+
+
+def compare_layers(rng: Random, draw: Callable[..., list[ChosenLayer]]) -> float:
+    """Return p of two models whose layers are equally good."""
+    a, b = draw(rng, models=2)
+    no_samples = a.samples is None or b.samples is None
+    halves = None if no_samples else a.samples - b.samples
+    items = np.arange(a.credit.shape[1])
+    return compare_items(a.credit, b.credit, items, halves=halves, flips=999).p
+
+
 def planted_layers() -> Iterator[Planted]:
-    """Yield the intervals of the best layer, less the truth of the layers that were chosen."""
-    for kind, accuracies in LAYERS.items():
-        for trials in (1, 10):
-            for choice, held_out in CHOICES.items():
-
-                def error(
-                    rng: Random, p: Array = accuracies, t: int = trials, n: int | None = held_out
-                ) -> intervals.Estimate:
-                    (chosen,) = chosen_layers(rng, p, t, n)
-                    value, stderr, (low, high) = chosen.estimate
-                    truth = chosen.truth
-                    return intervals.Estimate(value - truth, stderr, (low - truth, high - truth))
-
-                name = f"best layer, {choice}: {kind}, {counted(trials, 'trial')} of 200 items"
-                yield Planted(name, error, 0.0, slower=2 if held_out is None else 1)
+    """Yield the intervals of the best layer."""
+    for name, draw, by_halves in layer_designs():
+        error = partial(error_at_layer, draw=draw)
+        yield Planted(name, error, 0.0, slower=2 if by_halves else 1)
 
 
 def planted_layer_tests() -> Iterator[Planted]:
-    """Yield the tests of two models whose layers are equally good."""
-    for kind, accuracies in LAYERS.items():
-        for trials in (1, 10):
-            for choice, held_out in CHOICES.items():
-
-                def test(
-                    rng: Random, p: Array = accuracies, t: int = trials, n: int | None = held_out
-                ) -> float:
-                    a, b = chosen_layers(rng, p, t, n, models=2)
-                    no_samples = a.samples is None or b.samples is None
-                    halves = None if no_samples else a.samples - b.samples
-                    items = np.arange(a.credit.shape[1])
-                    return compare_items(a.credit, b.credit, items, halves=halves, flips=999).p
-
-                name = f"best layer, {choice}: {kind}, {counted(trials, 'trial')} of 200 items"
-                yield Planted(name, test, slower=2)
+    """Yield the tests of two models at their best layers."""
+    for name, draw, _ in layer_designs():
+        yield Planted(name, partial(compare_layers, draw=draw), slower=2)
 
 
 def features(rng: Random, images: int, models: int = 1) -> tuple[list[torch.Tensor], Array]:
@@ -342,23 +344,22 @@ def planted_intervals() -> Iterator[Planted]:
     yield from planted_layers()
 
 
+def share_of_clusters(rng: Random, draw: Any, mean: float, clusters: int) -> intervals.Estimate:
+    """Return the fraction of items in drawn clusters."""
+    (hits,), counts = draw(rng, mean, clusters)
+    return intervals.clustered_fraction(hits, counts)
+
+
 def planted_clusters() -> Iterator[Planted]:
     """Yield the intervals of fractions over clusters of even and of very uneven sizes."""
-    even = [(clustered, "1 to 11 items", *one) for one in ((0.7, 60), (0.95, 100), (0.95, 20))]
-    skewed = ((0.72, 60), (0.72, 300), (0.97, 100), (0.95, 30))
-    for draw, sizes, mean, clusters in [
-        *even,
-        *((uneven, "very uneven sizes", *o) for o in skewed),
-    ]:
-
-        def share(
-            rng: Random, draw: Any = draw, mean: float = mean, clusters: int = clusters
-        ) -> intervals.Estimate:
-            (hits,), counts = draw(rng, mean, clusters)
-            return intervals.clustered_fraction(hits, counts)
-
-        name = f"fraction over clusters: {clusters} of {sizes}, {mean:.0%} right"
-        yield Planted(name, share, mean)
+    for draw, sizes, designs in (
+        (clustered, "1 to 11 items", ((0.7, 60), (0.95, 100), (0.95, 20))),
+        (uneven, "very uneven sizes", ((0.72, 60), (0.72, 300), (0.97, 100), (0.95, 30))),
+    ):
+        for mean, clusters in designs:
+            name = f"fraction over clusters: {clusters} of {sizes}, {mean:.0%} right"
+            share = partial(share_of_clusters, draw=draw, mean=mean, clusters=clusters)
+            yield Planted(name, share, mean)
 
 
 def queries(rng: Random, images: int, each: int, noise: float) -> list[Queries]:
@@ -387,29 +388,25 @@ def queries(rng: Random, images: int, each: int, noise: float) -> list[Queries]:
 RETRIEVED = ((300, 1, 0.6), (200, 5, 1.4), (100, 5, 2.25), (100, 5, 4.0))
 
 
+def retrieval_score(
+    rng: Random, shape: tuple[int, int, float], way: int, metric: str
+) -> intervals.Estimate:
+    """Return a score of captions, or of images, that are retrieved."""
+    measured = queries(rng, *shape)[way].measure([1], {})
+    score = next(one.score for one in measured if one.score.metric == metric)
+    assert score.ci95
+    return intervals.Estimate(score.value, score.stderr or 0, score.ci95)
+
+
 def planted_retrieval() -> Iterator[Planted]:
     """Yield the intervals of both ways of retrieval."""
-    for images, each, noise in RETRIEVED:
-        for way, retrieved in enumerate(("captions", "images")):
-            for metric in ("recall", "median_rank", "mean_average_precision"):
-
-                def estimate(
-                    rng: Random,
-                    shape: Any = (images, each, noise),
-                    way: int = way,
-                    metric: str = metric,
-                ) -> intervals.Estimate:
-                    measured = queries(rng, *shape)[way].measure([1], {})
-                    score = next(x.score for x in measured if x.score.metric == metric)
-                    assert score.ci95
-                    return intervals.Estimate(score.value, score.stderr or 0, score.ci95)
-
-                yield Planted(
-                    f"{metric.replace('_', ' ')} of {retrieved}: {images} x {each}, noise {noise}",
-                    estimate,
-                    slower=5,
-                    centre=np.median if metric == "median_rank" else np.mean,
-                )
+    metrics = {"recall": np.mean, "median_rank": np.median, "mean_average_precision": np.mean}
+    for shape, way, metric in product(RETRIEVED, (0, 1), metrics):
+        images, each, noise = shape
+        what = f"{metric.replace('_', ' ')} of {('captions', 'images')[way]}"
+        draw = partial(retrieval_score, shape=shape, way=way, metric=metric)
+        name = f"{what}: {images} x {each}, noise {noise}"
+        yield Planted(name, draw, slower=5, centre=metrics[metric])
 
 
 def planted_matrices() -> Iterator[Planted]:
@@ -681,7 +678,7 @@ def main() -> None:
 
 
 def write_table(lines: Sequence[str], *, whole: bool = True) -> None:
-    """Put a table in the place of that with the same first line in docs/statistics.md.
+    """Put a table in the place of that with the same first line in docs/simulations.md.
 
     If not `whole`, lines replace those with the same first cell, and the others stay. Raises
     ValueError if there is no such table.

@@ -6,7 +6,8 @@ score its interval. It is judged whether it beats the floor, and whether it beat
 the same items, that is 25 points above the floor less the effect. A row is the fraction of draws
 with a verdict; of an effect of 0, with any, which is at most 5 % where the test keeps its level.
 
-Run: python benchmarks/error_rates.py [--draws 1000]     it writes its table into docs/statistics.md
+Run: python benchmarks/error_rates.py [--draws 1000]
+It writes its table into docs/simulations.md.
 """
 
 import argparse
@@ -33,7 +34,7 @@ Random = np.random.Generator
 EFFECTS = (0.0, 0.03, 0.05, 0.1, 0.15)
 FLOOR, BETTER = 0.5, 0.25
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "simulations.md"
 BEGIN, END = "<!-- error_rates.py writes this -->", "<!-- up to here -->"
 
 AT: dict[str, str] = {}

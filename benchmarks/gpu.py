@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from vlbench.code.fingerprints import identified
 from vlbench.code.functions import load_object
@@ -129,13 +129,10 @@ def forward_speed(
 
 
 class Classifier:
-    """A ResNet of torchvision with random weights, as an adapter of 10 classes."""
+    """A network of 10 classes as an adapter."""
 
-    def __init__(self, device: torch.device, architecture: str) -> None:
-        from torchvision.models import get_model  # noqa: PLC0415 - takes seconds
-
-        torch.manual_seed(0)
-        self.net = get_model(architecture, num_classes=10).eval().to(device)
+    def __init__(self, device: torch.device, net: nn.Module) -> None:
+        self.net = net.eval().to(device)
         self.net.requires_grad_(requires_grad=False)
 
     def preprocess(self, image: Image.Image) -> Tensor:
@@ -152,15 +149,16 @@ class Classifier:
         return scores
 
 
-def attacks(
+def attack_ways(
     device: torch.device,
-    architecture: str,
+    net: nn.Module,
     *,
-    images: int = ATTACKED,
-    side: int = 224,
-    epsilons: Sequence[float] = EPSILONS,
-) -> float:
-    """Return the time of robustness over that of foolbox, which takes one epsilon after the other.
+    images: int,
+    side: int,
+    epsilons: Sequence[float],
+    steps: int = STEPS,
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return robustness, and foolbox, which takes one epsilon after the other.
 
     Both attack the same images, untargeted and targeted, with the same steps. The probe also
     classifies the images before and after.
@@ -168,7 +166,7 @@ def attacks(
     import foolbox  # noqa: PLC0415 - it warns
 
     devices.set_up(device)
-    model, rng = Classifier(device, architecture), np.random.default_rng(0)
+    model, rng = Classifier(device, net), np.random.default_rng(0)
     stored = [
         Image.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8)) for _ in range(images)
     ]
@@ -179,7 +177,7 @@ def attacks(
         label = torch.cat([model.logits(x).argmax(1) for x in pixels.split(ATTACK_BATCH)])
     split = Split({"image": column, "label": value_column(label.tolist())})
     data = Data(splits={"test": split}, classes=model.class_names())
-    rule = {"steps": STEPS, "rel_stepsize": 2.5 / STEPS}
+    rule = {"steps": steps, "rel_stepsize": 2.5 / steps}
     attacked = foolbox.PyTorchModel(model.net, bounds=(0, 1), device=device)
     attack = foolbox.attacks.LinfPGD(random_start=True, **rule)
     misled = foolbox.criteria.Misclassification
@@ -197,12 +195,24 @@ def attacks(
         engine = Engine(ComputeSettings(device))
         robustness(model, data, engine, epsilons={"linf": list(epsilons)}, **options)
 
-    seconds(
-        device,
-        lambda: attack(
-            attacked, pixels[:ATTACK_BATCH], misled(label[:ATTACK_BATCH]), epsilons=0.01
-        ),
-    )
+    attack(attacked, pixels[:ATTACK_BATCH], misled(label[:ATTACK_BATCH]), epsilons=0.01)
+    return probe, one_by_one
+
+
+def attacks(
+    device: torch.device,
+    architecture: str,
+    *,
+    images: int = ATTACKED,
+    side: int = 224,
+    epsilons: Sequence[float] = EPSILONS,
+) -> float:
+    """Return the time of robustness over that of foolbox, on a ResNet of torchvision."""
+    from torchvision.models import get_model  # noqa: PLC0415 - takes seconds
+
+    torch.manual_seed(0)
+    net = get_model(architecture, num_classes=10)
+    probe, one_by_one = attack_ways(device, net, images=images, side=side, epsilons=epsilons)
     spent = seconds(device, one_by_one)
     return seconds(device, probe) / spent
 

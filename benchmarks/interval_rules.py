@@ -1,4 +1,4 @@
-"""Which rule gives each score its interval, as a table in docs/statistics.md.
+"""Print which rule gives each score its interval.
 
 A control runs one embedded task of each probe. Every function of RULES remembers what it returns,
 and a score is of the rule whose estimate it has. Probes without an embedded task have no line, nor
@@ -15,18 +15,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import vlbench
 from vlbench.catalog.catalog import load_catalog
 from vlbench.results import Score
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "statistics.md"
 LONG = {"question_generation_scenes"}
-BEGIN, END = "<!-- interval_rules.py writes this -->", "<!-- up to here -->"
 
-# What gives estimates, the most special first, and the first words of its lines in the tables.
+# What gives estimates, the most special first, and its name.
 RULES = {
     "vlbench.metrics.best_of_halves:best_of_halves": "best layer, by halves",
     "vlbench.metrics.rdm_correlation:jackknife": "correlation of matrices, of distances",
@@ -121,12 +118,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", default="")
     asked = parser.parse_args().tasks
-    table = []
     for line in lines(asked.split(",") if asked else chosen_tasks(), evaluate):
         print(line, flush=True)
-        table.append(line)
-    if not asked:
-        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        text = "\n".join([*table, "", END])
-        PAGE.write_text(f"{before}{BEGIN}\n\n{text}{after}", "utf-8")

@@ -1,71 +1,61 @@
-"""What the benchmarks have in common: jobs in turn, whole processes, and lines for speed.py."""
+"""Times two ways to the same numbers in turn, and prints their ratio."""
 
 from __future__ import annotations
 
 import os
-import re
 import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-# What `told` prints.
-LINE = re.compile(
-    r"(?P<what>\S.*): (?P<ours>[\d.e-]+) s, (?P<against>.+) (?P<theirs>[\d.e-]+) s, "
-    r"ratio (?P<ratio>[\d.]+)(?:; target (?P<target>[\d.]+))?"
-)
+HEAD = ["| work | beside | vlbench s | other s | ratio | aim |", "|---|---|---|---|---|---|"]
 
 
-class Against(NamedTuple):
-    """What is measured, beside what, and the greatest ratio that is wanted, if any."""
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of the processes that it waited for."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+class Pair(NamedTuple):
+    """Our way and another to the same numbers, and the greatest ratio that is wanted, if any."""
 
     what: str
     peer: str
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
     target: float | None = None
+    rounds: int = 3
+    clock: Callable[[], float] = cpu_seconds
 
 
-def compare(
-    named: Against,
-    ours: Callable[[], object],
-    theirs: Callable[[], object],
-    rounds: int,
-    clock: Callable[[], float] = time.process_time,
-) -> None:
-    """Print each round of two jobs in turn, then the ratio of the fastest: others only slow down.
+def compare(pair: Pair) -> str:
+    """Print each round of both ways, and return the line of the least seconds of each.
 
-    Times are CPU seconds of this process, unless by another clock.
+    The least, because other programs only slow down.
     """
-    times = []
-    for _ in range(rounds):
-        times.append([seconds(job, clock) for job in (ours, theirs)])
-        print("  {:.3g} s, {:.3g} s".format(*times[-1]), flush=True)
-    told(named, *zip(*times, strict=True))
+    rounds = []
+    for _ in range(pair.rounds):
+        rounds.append([seconds(way, pair.clock) for way in (pair.ours, pair.theirs)])
+        print("  {:.3g} s, {:.3g} s".format(*rounds[-1]), flush=True)
+    ours, theirs = map(min, zip(*rounds, strict=True))
+    target = "" if pair.target is None else f"{pair.target:g}"
+    cells = [pair.what, pair.peer, f"{ours:.3g}", f"{theirs:.3g}", f"{ours / theirs:.2f}", target]
+    return f"| {' | '.join(cells)} |"
 
 
-def told(named: Against, ours: Sequence[float], theirs: Sequence[float]) -> None:
-    """Print the least of our seconds and of the peer's, and their ratio."""
-    mine, other = min(ours), min(theirs)
-    line = f"{named.what}: {mine:.3g} s, {named.peer} {other:.3g} s, ratio {mine / other:.2f}"
-    print(line + (f"; target {named.target:g}" if named.target else ""), flush=True)
-
-
-def seconds(job: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+def seconds(way: Callable[[], object], clock: Callable[[], float] = cpu_seconds) -> float:
     """Return the seconds of one call."""
     start = clock()
-    job()
+    way()
     return clock() - start
 
 
-def seconds_of_process(*words: str) -> float:
-    """Return the CPU seconds of a whole process of Python and of its workers, with one thread."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def run_python(*words: object) -> None:
+    """Run Python with one thread, and exit if it fails."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, env=environment, check=False
-    )
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        sys.exit(f"{words[:4]} failed:\n{done.stdout}{done.stderr}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        sys.exit(f"{command[:5]} failed:\n{done.stdout}{done.stderr}")

@@ -15,7 +15,7 @@ are those of the probe.
 - noise: scores and all layers are noise.
 
 Run: python benchmarks/readout.py [--worlds 1000]
-It writes its table into docs/statistics.md.
+It writes its table into docs/simulations.md.
 """
 
 import argparse

@@ -8,7 +8,7 @@ right answer, and its habit differs from that of other clusters. The true gain i
 x (1 - the sum of squared frequencies of right labels). Draws have the seeds 0, 1, 2, ...
 
 Run: python benchmarks/response_bias.py [--draws 1000]
-It writes its table into docs/statistics.md.
+It writes its table into docs/simulations.md.
 """
 
 import argparse

@@ -1,11 +1,10 @@
 """The probes' own work with one thread, with all threads, and as vlbench sets them.
 
-Each measurement is a process of its own, in turn; a first call on few rows has the imports. With
-`--busy`, another process keeps a core busy meanwhile. CPU and wall seconds of the fastest round are
-printed, the ratio of our CPU seconds to the better of the others, and the largest difference that
-another number of threads makes to a score.
+Each measurement is a process of its own, in turn; a first call on few rows has the imports. CPU and
+wall seconds of the fastest round are printed, the ratio of our CPU seconds to the better of the
+others, and the largest difference that another number of threads makes to a score.
 
-Run: python benchmarks/threads.py [--busy] [--rounds 3] [--sizes 300x512,10000x768]
+Run: python benchmarks/threads.py [--rounds 3] [--sizes 300x512,10000x768] [--probes few_shot,knn]
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,24 +29,24 @@ from vlbench.probes.generalization.similarity import scores_of
 from vlbench.results import Score
 
 CLASSES = 10
-MODES = ("one thread", "all threads", "ours")
+MODES = ("one thread", "all threads", "vlbench")
 TARGET = 1.15
 
-# The parameters of each probe that a task gives.
-PARAMETERS: dict[str, dict[str, Any]] = {
-    "few_shot": {"shots": [1, 5]},
-    "knn": {"k": [1, 5, 20]},
-    "transfer": {"training": {"optimizer": "lbfgs", "weight_decay": 5e-4}},
-}
 
-# The largest size that each probe is measured on, in rows: minutes beyond it.
+class Work(NamedTuple):
+    """The largest number of rows, beyond which it takes minutes, and a probe's parameters."""
+
+    rows: int
+    parameters: Mapping[str, Any] = MappingProxyType({})
+
+
 PROBES = {
-    "few_shot": 50_000,
-    "knn": 50_000,
-    "similarity": 10_000,
-    "transfer": 50_000,
-    "description_length": 10_000,
-    "clustering": 10_000,
+    "few_shot": Work(50_000, {"shots": [1, 5]}),
+    "knn": Work(50_000, {"k": [1, 5, 20]}),
+    "similarity": Work(10_000),
+    "transfer": Work(50_000, {"training": {"optimizer": "lbfgs", "weight_decay": 5e-4}}),
+    "description_length": Work(50_000),
+    "clustering": Work(10_000),
 }
 
 
@@ -58,31 +58,28 @@ def work(probe: str, rows: int, width: int) -> Callable[[], list[Score]]:
     x = (centres[labels] + 2 * rng.standard_normal((rows, width))).astype(np.float32)
     if probe == "similarity":
         y = x @ rng.standard_normal((width, width)).astype(np.float32)
-
-        def compare() -> list[Score]:
-            with threads.single_thread():
-                return scores_of(torch.from_numpy(x), torch.from_numpy(y), 10, 20, 0)
-
-        return compare
+        both = torch.from_numpy(x), torch.from_numpy(y)
+        return threads.single_thread()(lambda: scores_of(*both, 10, 20, 0))
     names = [f"class {label}" for label in labels]
-    return lambda: list(vlbench.probe(probe, x, names, **PARAMETERS.get(probe, {})).scores)
+    return lambda: list(vlbench.probe(probe, x, names, **PROBES[probe].parameters).scores)
 
 
-def measure(probe: str, rows: int, width: int, mode: str) -> None:
+def measure(probe: str, size: str, mode: str) -> None:
     """Print the CPU and wall seconds of a probe's work, and its scores, as JSON."""
     if mode == "all threads":
         threads._compute = lambda **_: nullcontext()  # noqa: SLF001 - what is compared with
     work(probe, 300, 16)()
+    rows, width = map(int, size.split("x"))
     job = work(probe, rows, width)
     time.sleep(0.5)  # the threads that made the data wait in a loop for more
     cpu, wall = time.process_time(), time.perf_counter()
     scores = job()
     spent = time.process_time() - cpu, time.perf_counter() - wall
-    print(json.dumps([*spent, [float(one.value) for one in scores]]))
+    print(json.dumps([*spent, [float(score.value) for score in scores]]))
 
 
 def measured(probe: str, size: str, mode: str) -> tuple[float, float, list[float]]:
-    """Return what `measure` prints, of a process of its own."""
+    """Return what `measure` prints in a process of its own."""
     words = [sys.executable, __file__, "--measure", f"{probe},{size},{mode}"]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment |= {"OMP_NUM_THREADS": "1"} if mode == MODES[0] else {}
@@ -93,48 +90,34 @@ def measured(probe: str, size: str, mode: str) -> tuple[float, float, list[float
     return cpu, wall, scores
 
 
-@contextmanager
-def busy() -> Iterator[None]:
-    """Keep a core busy inside the block."""
-    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        other.kill()
-        other.wait()
+def print_line(probe: str, size: str, rounds: int) -> None:
+    """Print what a probe takes in each mode, the rounds of the modes in turn."""
+    times = [[measured(probe, size, mode) for mode in MODES] for _ in range(rounds)]
+    one, all_threads, ours = (min(of_mode) for of_mode in zip(*times, strict=True))
+    best = [one, all_threads, ours]
+    ratio = ours[0] / min(one[0], all_threads[0])
+    moved = max(abs(np.subtract(scores, ours[2])).max() for _, _, scores in best)
+    spent = ", ".join(f"{cpu:.3g} / {wall:.3g}" for cpu, wall, _ in best)
+    note = f"ratio {ratio:.2f} (target {TARGET}), scores move by {moved:.1e}"
+    print(f"{probe} {size}: {spent}; {note}", flush=True)
 
 
 def main() -> None:
     """Print a line for each probe and size."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--busy", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", default="300x512,10000x768")
     parser.add_argument("--probes", default=",".join(PROBES))
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        probe, size, mode = arguments.measure.split(",")
-        rows, width = map(int, size.split("x"))
-        measure(probe, rows, width, mode)
+    given = parser.parse_args()
+    if given.measure:
+        measure(*given.measure.split(","))
         return
     print(f"load {os.getloadavg()[0]:.1f}; CPU / wall seconds: {', '.join(MODES)}")
-    with busy() if arguments.busy else nullcontext():
-        for size in arguments.sizes.split(","):
-            for probe in arguments.probes.split(","):
-                if int(size.partition("x")[0]) <= PROBES[probe]:
-                    line(probe, size, arguments.rounds)
-
-
-def line(probe: str, size: str, rounds: int) -> None:
-    """Print what a probe takes in each mode, the rounds of the modes in turn."""
-    found = [[measured(probe, size, mode) for mode in MODES] for _ in range(rounds)]
-    best = [min(own, key=lambda one: one[0]) for own in zip(*found, strict=True)]
-    ratio = best[2][0] / min(best[0][0], best[1][0])
-    moved = max(abs(np.subtract(one[2], best[2][2])).max() for one in best)
-    spent = ", ".join(f"{cpu:.3g} / {wall:.3g}" for cpu, wall, _ in best)
-    note = f"ratio {ratio:.2f} (target {TARGET}), scores move by {moved:.1e}"
-    print(f"{probe} {size}: {spent}; {note}", flush=True)
+    for size in given.sizes.split(","):
+        for probe in given.probes.split(","):
+            if int(size.partition("x")[0]) <= PROBES[probe].rows:
+                print_line(probe, size, given.rounds)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from papers import table
+
 from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.run.model import fit, resolve_model
 from vlbench.run.options import Options
@@ -41,9 +43,8 @@ def make_table() -> str:
     for name in SYSTEMS:
         lines.setdefault(cells_of(catalog, name, tasks), []).append(f"`{name}`")
     head = ["system", *(f"{family} ({len(own)})" for family, own in tasks.items())]
-    rows = [head, ["---"] * len(head)]
-    rows += [[", ".join(names), *cells] for cells, names in lines.items()]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows = [[", ".join(names), *cells] for cells, names in lines.items()]
+    return "".join(f"{line}\n" for line in table(head, rows))
 
 
 def tasks_by_family(catalog: Catalog) -> dict[str, list[Task]]:

@@ -31,6 +31,6 @@ def test_equal_models_are_seldom_called_different(planted):
 
 
 def test_the_page_states_what_each_of_them_covers():
-    page = (FOLDER[0].parent / "docs" / "statistics.md").read_text("utf-8")
+    page = (FOLDER[0].parent / "docs" / "simulations.md").read_text("utf-8")
     names = [one.name for one in (*planted_intervals(), *planted_tests())]
     assert [name for name in names if f"| {name} | " not in page] == []

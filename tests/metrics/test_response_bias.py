@@ -300,5 +300,5 @@ def test_the_gain_of_a_planted_model_is_found_and_no_other(world):
 
 
 def test_the_page_states_every_world():
-    page = (FOLDER[0].parent / "docs" / "statistics.md").read_text("utf-8")
+    page = (FOLDER[0].parent / "docs" / "simulations.md").read_text("utf-8")
     assert [one.name for one in worlds() if f"| {one.name} | " not in page] == []
