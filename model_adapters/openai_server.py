@@ -124,6 +124,7 @@ class OpenAiServer:
     require_weights = staticmethod(require_reachable)
     # The server's owner may change the weights, so nothing computed with them is kept.
     is_served = True
+    without_effect = ("timeout", "run_timeout", "retries", "pause", "concurrent")
     score_kind = "logit"
     differentiable = False
     reads_text_alone = True

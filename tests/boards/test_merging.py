@@ -108,7 +108,7 @@ def test_a_merge_without_news_writes_nothing(tmp_path):
     put(tmp_path / "1", [ran("m", 1)], RNG)
     merge([tmp_path / "1"], tmp_path / "2")
     before = inodes(tmp_path / "2")
-    assert merge([tmp_path / "1"], tmp_path / "2") == ({}, [])
+    assert merge([tmp_path / "1"], tmp_path / "2") == ({}, [], [])
     assert inodes(tmp_path / "2") == before
 
 
@@ -303,7 +303,7 @@ def test_what_a_killed_writer_left_is_removed_though_nothing_is_new(tmp_path):
     before = snapshot(target)
     for folder in (target, target / "archive", target / "artifacts" / "t" / "m"):
         (folder / f"{files.PART}x").write_text("half")
-    assert merge([target], target) == ({}, [])
+    assert merge([target], target) == ({}, [], [])
     assert snapshot(target) == before
 
 
@@ -375,6 +375,27 @@ def test_of_equal_rows_the_one_that_was_finished_first_stands():
 def test_the_same_images_under_two_names_are_no_contradiction():
     one, other = (result("m", score(), provenance={"data_name": name}) for name in ("a", "b"))
     assert conflicts(board(one), board(other)) == []
+
+
+def run(value, finished, **provenance):
+    known = {"weights": "sha256:w", "data": "d", **provenance}
+    return result("m", score(value, n=100), provenance=known, run={"finished": finished})
+
+
+def test_of_two_runs_within_what_is_promised_the_first_is_kept_with_a_note(tmp_path):
+    for name, row in {"a": run(0.5, "2"), "b": run(0.52, "1")}.items():
+        write(tmp_path / name, board(row))
+    merged_boards = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
+    assert not merged_boards.problems
+    (note,) = merged_boards.notes
+    assert "2 runs of 'm' differ within what is promised, by 0.02 at most" in note
+    (row,) = read_board(tmp_path / "both" / "t.json").results
+    assert row.scores[0].value == 0.52
+
+
+@pytest.mark.parametrize("other", [run(0.54, "2"), run(0.5, "2", weights="sha256:x")])
+def test_runs_that_differ_by_more_or_of_other_weights_contradict_each_other(other):
+    assert conflicts(board(run(0.5, "1")), board(other))
 
 
 def test_a_row_without_scores_makes_room_for_any_with_them():

@@ -327,7 +327,7 @@ def test_a_row_says_what_was_served_and_neither_where_nor_with_which_key(
     planted.answers["/chat/completions"] = cat_is_right
     result = run()
     assert (result.status, result.primary_score.value) == ("ok", 1.0)
-    assert result.model == "openai:tiny[pause=0.001]"
+    assert result.model == "openai:tiny"
     assert result.provenance["weights"] == "served:tiny"
     why = "the weights are not known, so this row cannot be recomputed"
     assert f"served: tiny: {why}" in result.notes
@@ -557,7 +557,7 @@ def test_a_path_that_a_server_has_for_a_name_is_shortened(planted, run, tmp_path
     planted.answers["/chat/completions"] = cat_is_right
     result = run(model=f"openai:/home/alice/models/tiny@{planted.address}")
     assert (result.model, result.provenance["weights"]) == (
-        "openai:tiny[pause=0.001]",
+        "openai:tiny",
         "served:tiny",
     )
     assert [f for f, content in contents(tmp_path / "boards").items() if b"alice" in content] == []

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from vlbench import files
 from vlbench.boards.artifacts import read_bytes
 from vlbench.boards.board import Board, board_bytes, read_board
-from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
+from vlbench.boards.promised import score_changes, within_promise
+from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError, counted
 from vlbench.results import Result
 
 # Equal rows may differ in these keys: the same scores from another installation are no
@@ -40,10 +41,14 @@ class Source(NamedTuple):
 
 
 class Union(NamedTuple):
-    """Boards by file, relative to their folder, and contradictions between the merged rows."""
+    """Boards by file, relative to their folder, and contradictions between the merged rows.
+
+    `notes` are about rows of which one run of several is kept.
+    """
 
     boards: Mapping[str, Board]
     conflicts: Sequence[str]
+    notes: Sequence[str] = ()
 
 
 class Keeper(NamedTuple):
@@ -62,17 +67,18 @@ class Keeper(NamedTuple):
 def union(sources: Sequence[Source]) -> Union:
     """Return the union of boards: for each task the newest version, and archives of older versions.
 
-    Of equal rows, the first to finish is kept. A row without scores is kept only if its model has
-    no other row.
+    Of equal rows, and of rows of one model that differ within what is promised, the first to finish
+    is kept. A row without scores is kept only if its model has no other row.
     """
     groups = grouped(sources, lambda source: (source.board.task, source.board.version))
     newest = dict(sorted(groups))
-    boards, conflicts = {}, []
+    boards, conflicts, notes = {}, list[str](), list[str]()
     for (task, version), group in sorted(groups.items()):
-        board, contradictions = _join_boards(sorted(group, key=lambda source: source.file))
+        board, contradictions, told = _join_boards(sorted(group, key=lambda source: source.file))
         boards[board_name(board, archived=version < newest[task])] = board
         conflicts += contradictions
-    return Union(boards, conflicts)
+        notes += told
+    return Union(boards, conflicts, notes)
 
 
 def keepers_of(boards: Iterable[Board]) -> dict[str, list[Keeper]]:
@@ -113,21 +119,40 @@ def board_name(board: Board, *, archived: bool) -> str:
     return f"archive/{board.task}.v{board.version}.json" if archived else f"{board.task}.json"
 
 
-def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str]]:
-    """Return the union of boards of one task and version, and their contradictions."""
+def _join_boards(group: Sequence[Source]) -> tuple[Board, list[str], list[str]]:
+    """Return the union of boards of one task and version, their contradictions, and notes."""
     board = min((source.board for source in group), key=lambda one: _text([one.paper, one.primary]))
     heads = [(s.file, {"paper": s.board.paper, "primary": s.board.primary}) for s in group]
     conflicts = _contradictions(f"{board.task} (version {board.version})", heads, RAISE)
-    results = []
+    results, notes = [], list[str]()
     rows = [(source.file, row) for source in group for row in source.board.results]
     for model, mine in sorted(grouped(rows, lambda pair: pair[1].model).items()):
         ok = [pair for pair in mine if pair[1].status == "ok"]
         scored = grouped(ok, lambda pair: pair[1].comparable)
         for _, same in sorted(scored.items()):
+            if told := _described_runs(model, same):
+                notes.append(told)
+                continue
             facts = [(file, computed(row)) for file, row in same]
             conflicts += _contradictions(f"'{model}'", facts, WAY_OUT)
         results += [_first(same) for _, same in sorted(scored.items())] or [_first(mine)]
-    return replace(board, results=results), conflicts
+    return replace(board, results=results), conflicts, notes
+
+
+def _described_runs(model: str, rows: Sequence[tuple[Path, Result]]) -> str:
+    """Return a note on rows that differ within what is promised; empty for other rows."""
+    kept = _first(rows)
+    others = [row for _, row in rows if computed(row) != computed(kept)]
+    if not others or not all(within_promise(kept, row) for row in others):
+        return ""
+    most = max(
+        (change for row in others for change in score_changes(kept, row)),
+        key=lambda change: abs(change.difference),
+    )
+    return (
+        f"{kept.task}: {counted(len(rows), 'run')} of '{model}' differ within what is promised, by "
+        f"{abs(most.difference):.2g} at most ({most.score.metric}); the first to finish is kept"
+    )
 
 
 def _contradictions(
@@ -163,10 +188,14 @@ def grouped(things: Iterable[One], key: Callable[[One], Any]) -> dict[Any, list[
 
 
 class Merged(NamedTuple):
-    """The boards that were written, or the problems because of which nothing was written."""
+    """The boards that were written, or the problems because of which nothing was written.
+
+    `notes` are about rows of which one run of several is kept.
+    """
 
     written: Mapping[Path, Board]
     problems: Sequence[str]
+    notes: Sequence[str] = ()
 
 
 def merge(folders: Sequence[Path], output: Path) -> Merged:
@@ -196,7 +225,8 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
             _put(output, name, contents[name])
         for name in {source.name for source in standing} - set(contents):
             (output / name).unlink()
-    return Merged({output / name: whole.boards[name] for name in sorted(new)}, [])
+    written = {output / name: whole.boards[name] for name in sorted(new)}
+    return Merged(written, [], whole.notes)
 
 
 def _sweep(folder: Path) -> None:

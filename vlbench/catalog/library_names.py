@@ -332,6 +332,15 @@ def row_name(text: str) -> str:
     return f"{library}:{Path(rest).expanduser().resolve().name}" if is_path else text
 
 
+def folder_here(name: str) -> str:
+    """Return LIBRARY:./FOLDER for the name of a row if it is a folder here, else the name.
+
+    Rows have the last part of a folder's path as the name of its model.
+    """
+    library, _, rest = name.partition(":")
+    return f"{library}:./{rest}" if library in FORMS and rest and Path(rest).is_dir() else name
+
+
 def _is_written(library: str, *words: str) -> bool:
     """Return whether words occur in the files of a library, which are read as text.
 

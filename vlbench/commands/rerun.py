@@ -7,8 +7,6 @@ Each score is equal, within the promised tolerance of that kind of row, or diffe
 from __future__ import annotations
 
 import argparse
-import math
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.catalog.library_names import pinned, row_name, split_arguments
+from vlbench.boards.promised import (
+    ABSENT,
+    DIFFERENT,
+    EQUAL,
+    NEW,
+    SAME,
+    WITHIN,
+    ScoreChange,
+    score_changes,
+)
+from vlbench.catalog.library_names import folder_here, pinned, row_name, split_arguments
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import (
     add_cache,
@@ -36,20 +44,7 @@ from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score
 from vlbench.schema import Misfit, read
 
-# Scores are equal within this fraction of the larger score, or within this difference near 0.
-RELATIVE, ABSOLUTE = 1e-6, 1e-9
-
-# A score changes if items at a boundary change: by ITEMS of n, or by this fraction if n is large.
-ITEMS, LEAST = 3, 1e-4
-
-EQUAL, WITHIN, DIFFERENT, ABSENT = "equal", "within what is promised", "different", "absent now"
-
-# Scores that the board does not record, such as all but the primary score of a control, are not
-# compared.
-NEW = "not on the board"
-
-# Facts that must be the same for the same row, and facts that may change it by rounding.
-SAME = ("weights", "data", "adapter", "companions")
+# Facts of a run that may change a row by rounding.
 MOVES = ("device", "hardware", "threads")
 
 # Options of this command line that are not facts of the row.
@@ -161,65 +156,21 @@ def read_rerun(arguments: argparse.Namespace) -> Rerun:
     params = _read_fact(row, "provenance", "params", Mapping[str, Any])
     _read_fact(row, "provenance", "libraries", Mapping[str, Any])
     given_path = arguments.model if name != arguments.model else ""
-    return Rerun(row, arguments.as_model or given_path or pinned(model, params), options, notes)
-
-
-class ScoreChange(NamedTuple):
-    """A score on the board and in the rerun, and the difference that is allowed."""
-
-    name: str
-    board: Score | None
-    now: Score | None
-    allowed: float
-
-    @property
-    def difference(self) -> float:
-        """The change of the score; 0 if either score is absent."""
-        return self.now.value - self.board.value if self.board and self.now else 0.0
-
-    @property
-    def answer(self) -> str:
-        """Equal, within the promised tolerance, different, or absent on either side."""
-        if self.board is None or self.now is None:
-            return ABSENT if self.board else NEW
-        if math.isclose(self.board.value, self.now.value, rel_tol=RELATIVE, abs_tol=ABSOLUTE):
-            return EQUAL
-        within = abs(self.difference) <= self.allowed * (1 + RELATIVE)
-        return WITHIN if within else DIFFERENT
-
-
-def score_changes(row: Result, again: Result) -> list[ScoreChange]:
-    """Return the change of each score of a row.
-
-    Scores without training may change by max(1e-4, 3/n); scores without limits by that fraction of
-    their value. Scores with training may also change by twice the standard error over their seeds.
-    """
-    board, now = _by_name(row.scores), _by_name(again.scores)
-    trained = bool(again.run["trained"])
-    changes = []
-    for name in dict.fromkeys([*board, *now]):
-        old, new = board.get(name), now.get(name)
-        allowed = _moved_by_items(old) if old else 0.0
-        if trained and old and new:
-            allowed = max(allowed, 2 * _standard_error(new.draws))
-        changes.append(ScoreChange(name, old, new, allowed))
-    return changes
-
-
-def _moved_by_items(score: Score) -> float:
-    """Return how much items at a boundary may change a score."""
-    unlimited = None in score.limits
-    return max(LEAST, ITEMS / max(score.n, 1)) * (abs(score.value) if unlimited else 1.0)
-
-
-def _standard_error(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    known = model if "revision" in params else folder_here(model)
+    again = arguments.as_model or given_path or pinned(known, params)
+    return Rerun(row, again, options, notes)
 
 
 def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
     """Return a table of every score, the other differences, and the exit code."""
     cells = [
-        [change.name, _value(change.board), _value(change.now), _difference(change), change.answer]
+        [
+            _name(change),
+            _value(change.board),
+            _value(change.now),
+            _difference(change),
+            change.answer,
+        ]
         for change in changes
     ]
     answers = Counter(change.answer for change in changes)
@@ -228,7 +179,7 @@ def show(row: Result, again: Result, changes: Sequence[ScoreChange]) -> Answer:
     title = printed(f"{row.model} on {row.task}: {', '.join(parts)}")
     furthest = max(changes, key=lambda one: abs(one.difference), default=None)
     if furthest and furthest.difference:
-        title += f"; largest difference {furthest.difference:+.3g}, {printed(furthest.name)}"
+        title += f"; largest difference {furthest.difference:+.3g}, {printed(_name(furthest))}"
     table = plain_table(["score", "board", "now", "difference", "answer"], cells)
     problems = [f"differs: {line}" for line in _other_making(row, again)]
     return Answer([title, table], problems, FAILED if answers[DIFFERENT] + answers[ABSENT] else 0)
@@ -247,11 +198,8 @@ def _read_fact(row: Result, part: str, name: str, kind: Any) -> Any:
         raise error.below(f"{row.model} on {row.task}", part, name) from None
 
 
-def _by_name(scores: Sequence[Score]) -> dict[str, Score]:
-    named = {score_name(score.metric, score.at): score for score in scores}
-    if len(named) < len(scores):
-        raise SpecError("two scores of a row have the same name and conditions")
-    return named
+def _name(change: ScoreChange) -> str:
+    return score_name(change.score.metric, change.score.at)
 
 
 def _value(score: Score | None) -> str:

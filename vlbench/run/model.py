@@ -115,7 +115,8 @@ class Model:
 
         A server's model is identified by the name that the user gave it, not by the address.
         """
-        held = contents(self.arguments)
+        skipped = without_effect(self.adapter)
+        held = contents({k: v for k, v in self.arguments.items() if k not in skipped})
         return held if self.served is None else held | {"address": self.name}
 
     def parts(self) -> Iterator[Model]:
@@ -216,7 +217,9 @@ def resolve_model(
     arguments = _arguments(spec, adapter, given, options.model_args)
     companion = partial(_companion, catalog, spec, options, (*above, spec.name))
     return Model(
-        name=spec.name + _name_overrides(options) if options.name is None else options.name,
+        name=spec.name + _name_overrides(options, adapter)
+        if options.name is None
+        else options.name,
         spec=spec,
         adapter=adapter,
         arguments=arguments,
@@ -343,10 +346,21 @@ def _resolve_path(file: Path, value: Any) -> Any:
     return type(value)(place) if written_as_path and place.exists() else value
 
 
-def _name_overrides(options: Options) -> str:
-    """Return `[k=v,...]` of the arguments that the user overrode."""
+def without_effect(adapter: type) -> Sequence[str]:
+    """Return the arguments that change no output of an adapter, such as the timeout of a request.
+
+    An adapter lists them as `without_effect`.
+    """
+    names: Sequence[str] = getattr(adapter, "without_effect", ())
+    return names
+
+
+def _name_overrides(options: Options, adapter: type) -> str:
+    """Return `[k=v,...]` of the arguments with an effect that the user overrode."""
+    skipped = without_effect(adapter)
+    named = {key: value for key, value in options.model_args.items() if key not in skipped}
     usual = options.dtype == Options().dtype
-    return _format_overrides(dict(options.model_args) | ({} if usual else {"dtype": options.dtype}))
+    return _format_overrides(named | ({} if usual else {"dtype": options.dtype}))
 
 
 def _format_overrides(overrides: Mapping[str, Any]) -> str:

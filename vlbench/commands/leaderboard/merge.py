@@ -23,14 +23,14 @@ def add_options(merge: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the joined boards, and return the new rows."""
     before = union(read_folder(arguments.output) if arguments.output.is_dir() else []).boards
-    written, problems = merge(arguments.folders, arguments.output)
+    written, problems, notes = merge(arguments.folders, arguments.output)
     if problems:
         return Answer(problems=[*problems, f"nothing is changed in {arguments.output}"], code=1)
     build = f"vlbench leaderboard build{output_option(arguments.output)}"
     news = [*_news(written, before)] or [
         f"nothing new; {arguments.output} already has all these rows"
     ]
-    return Answer([*news, *([f"next: {build}"] if written else [])])
+    return Answer([*news, *([f"next: {build}"] if written else [])], notes)
 
 
 def _news(written: Mapping[Path, Board], before: Mapping[str, Board]) -> Iterator[str]:
