@@ -66,7 +66,8 @@ class Layer(NamedTuple):
 class HookedLayers:
     """The layers of a network; `encode` maps pixels [N, 3, H, W] of images to vectors.
 
-    `preprocess` returns the pixels of an image.
+    `preprocess` returns the pixels of an image. `untold` lists the modules whose patches cannot be
+    told, once `names` was read.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class HookedLayers:
     ) -> None:
         self._model, self._encode, self._preprocess = model, encode, preprocess
         self._channels_last = False
+        self.untold: list[str] = []
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +91,7 @@ class HookedLayers:
         Raises UnknownNameError for others, CannotDo for layers whose patches cannot be told.
         """
         names = self.names
-        untold = {name.rpartition("_")[0] for name in layers if name not in names} & {*self._untold}
+        untold = {name.rpartition("_")[0] for name in layers if name not in names} & {*self.untold}
         if untold:
             raise CannotDo(f"no vectors of layer {listed(untold)}: {UNTOLD}; leave it out")
         require_known("layer", layers, names)
@@ -138,7 +140,7 @@ class HookedLayers:
             name: _layer_of(parts[name], output, others[name], edges)
             for name, output in outputs.items()
         }
-        self._untold = [name for name, layer in layers.items() if layer is None]
+        self.untold = [name for name, layer in layers.items() if layer is None]
         kept = {
             f"{name}_{'mean' if layer.class_token is None else 'cls'}": layer
             for name, layer in layers.items()
