@@ -230,3 +230,55 @@ def test_a_layer_that_a_batch_does_not_reach_is_named(pixels):
     layers = hooked(model, encode)
     with pytest.raises(CannotDo, match=r"no vectors of layer blocks\.1_mean: these images do not"):
         layers.encode_at(pixels, ["blocks.0_mean", "blocks.1_mean"])
+
+
+class Joined(nn.Module):
+    """A block of patches, then a block that also reads the tokens that `join` adds."""
+
+    def __init__(self, join):
+        super().__init__()
+        self.cls_token = nn.Parameter(torch.ones(1, 1, 6))
+        self.registers = nn.Parameter(torch.rand(1, 2, 6))
+        self.patch = nn.Conv2d(3, 6, 4, 4)
+        self.blocks = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+        self.join = join
+
+    def forward(self, pixels):
+        tokens = self.blocks[0](self.patch(pixels).flatten(2).mT)
+        learned = (one.expand(len(tokens), -1, -1) for one in (self.cls_token, self.registers))
+        return self.blocks[1](torch.cat(self.join(tokens, *learned), 1))
+
+
+def test_a_class_token_that_comes_late_and_last_is_taken(pixels):
+    model = Joined(lambda tokens, of_class, registers: [registers, tokens, of_class])
+    layers = hooked(model)
+    assert layers.names == ["blocks.0_mean", "blocks.1_cls", "output"]
+    found = layers.encode_at(pixels, ["blocks.1_cls"])["blocks.1_cls"]
+    assert torch.allclose(found, model(pixels)[:, -1])
+
+
+def test_the_mean_leaves_out_registers_before_and_after_the_patches(pixels):
+    model = Joined(lambda tokens, _, registers: [registers, tokens, registers])
+    found = hooked(model).encode_at(pixels, ["blocks.1_mean"])["blocks.1_mean"]
+    assert torch.allclose(found, model(pixels)[:, 2:-2].mean(1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda tokens, _, __: [tokens, tokens.mean(1, keepdim=True)],
+        lambda tokens, _, registers: [tokens[:, :3], registers, tokens[:, 3:]],
+    ],
+)
+def test_a_layer_whose_patches_cannot_be_told_has_no_name_and_says_why(pixels, join):
+    layers = hooked(Joined(join))
+    assert layers.names == ["blocks.0_mean", "output"]
+    with pytest.raises(CannotDo, match=r"no vectors of layer blocks\.1: positions or patches can"):
+        layers.encode_at(pixels, ["blocks.1_mean"])
+
+
+def test_a_network_whose_patches_cannot_be_told_says_why():
+    model = Joined(lambda tokens, _, registers: [tokens, registers])
+    model.patch = nn.Conv2d(3, 6, 4, (4, 8))  # 4 x 2 patches of a square image
+    with pytest.raises(CannotDo, match="a Joined has no layers: positions or patches cannot be"):
+        hooked(model).names  # noqa: B018 - that it raises is the point
