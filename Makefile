@@ -2,12 +2,15 @@
 # needs only Python 3.11 or newer and a network, the last a GPU besides.
 PYTHON ?= python3
 BIN := .venv/bin
+# uv installs in seconds, wherever it can be had; pip does it otherwise.
+INSTALL = install() { if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --compile-bytecode --python $(BIN)/python "$$@" ; \
+  else $(BIN)/python -m pip install "$$@" ; fi ; } ; install --quiet -c constraints.txt
 DEMO_CACHE := build/demo/cache
 DEMO := raw-pixels,tiny-rn,tiny-clip,tiny-bert,tiny-uniter
 
 .PHONY: demo test nightly docs gpu check install papers
 
-demo: install
+demo: .venv/runs
 	$(BIN)/vlbench --model $(DEMO) --tasks demo --output build/demo --cache-dir $(DEMO_CACHE) --overwrite
 	$(BIN)/vlbench leaderboard build --output build/demo
 	VLBENCH_CACHE_DIR=$(DEMO_CACHE) $(BIN)/vlbench leaderboard page --output build/demo
@@ -43,15 +46,16 @@ check: install
 
 install: .venv/installed
 
-# uv where it can be had, since it installs in seconds; pip otherwise.
-.venv/installed: pyproject.toml constraints.txt
+# What vlbench needs to run.
+.venv/runs: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vlbench needs Python 3.11 or newer; say which: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv; pip it is"
-	if [ -x $(BIN)/uv ]; then \
-	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group dev --group docs -c constraints.txt -e '.[all]' ; \
-	else \
-	  $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
-	  $(BIN)/python -m pip install --quiet --group dev --group docs -c constraints.txt -e '.[all]' ; \
-	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || \
+	  { echo "no uv; pip it is" && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' ; }
+	$(INSTALL) -e .
+	touch $@
+
+# What its tests and its site need, too.
+.venv/installed: .venv/runs
+	$(INSTALL) --group dev --group docs -e '.[all]'
 	touch $@

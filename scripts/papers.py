@@ -82,12 +82,14 @@ def with_number(text: str) -> str:
     """Return the README with the current number of published values measured on shipped boards."""
     catalog = load_catalog()
     papers, others = measured(catalog)
-    others_measured = f"of {others[0]} of other sources, {others[1]} are"
     sentence = (
-        f"Of the papers' {papers[0]} published values, {papers[1] or 'none'} "
-        f"{'is' if papers[1] < 2 else 'are'} measured on\n"
-        f"boards here; {others_measured}, and {recorded(catalog)} more are scored again\n"
-        "from answers that others recorded"
+        f"None of the papers' {papers[0]} published values is measured here"
+        if not papers[1]
+        else f"{papers[1]} of the papers' {papers[0]} published values are measured here"
+    )
+    sentence += (
+        f", and {others[1]} of {others[0]} of other sources;\n"
+        f"{recorded(catalog)} further values, of recorded answers, were scored again"
     )
     return re.sub(rf"(?s)(?<={START}).*?(?={END})", sentence, text)
 

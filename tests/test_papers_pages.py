@@ -68,8 +68,8 @@ def test_a_page_says_what_is_run_and_why_a_table_is_not_repeated(script):
 def test_the_readme_says_how_many_published_values_are_measured(script):
     text = script.README.read_text("utf-8")
     assert script.with_number(text) == text, "run scripts/papers.py"
-    assert "Of the papers' 180 published values, none is measured" in text
-    assert "; of 17 of other sources, 4 are" in text
+    assert "None of the papers' 180 published values is measured here" in text
+    assert ", and 4 of 17 of other sources;" in text
     assert script.measured(load_catalog()) == ((180, 0), (17, 4))
 
 
