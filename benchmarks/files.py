@@ -13,9 +13,9 @@ from measuring import Pair
 from PIL import Image
 
 from vlbench.data.image_folder import image_folder
-from vlbench.digests import remembered_in
 from vlbench.engine.shards import SHARD
 from vlbench.engine.store import Store
+from vlbench.system.digests import remembered_in
 
 # Only files that did not change lately are remembered.
 LONG_AGO = 1_000_000_000

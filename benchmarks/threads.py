@@ -24,9 +24,9 @@ import numpy as np
 import torch
 
 import vlbench
-from vlbench import threads
 from vlbench.probes.generalization.similarity import scores_of
 from vlbench.results import Score
+from vlbench.system import threads
 
 CLASSES = 10
 MODES = ("one thread", "all threads", "vlbench")

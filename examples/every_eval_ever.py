@@ -31,7 +31,6 @@ from vlbench.catalog.library_names import row_name
 from vlbench.catalog.specs import ModelSpec
 from vlbench.commands.parser import add_output
 from vlbench.errors import DataError, VlbenchError, counted, require_known
-from vlbench.files import write_whole
 from vlbench.metrics.items import STATISTICS, at_text
 from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection, listed, select
@@ -40,6 +39,7 @@ from vlbench.report.notes import notes_of
 from vlbench.report.rows import named_boards
 from vlbench.report.table import Entry
 from vlbench.results import ITEMS, Result, Score
+from vlbench.system.files import write_whole
 
 COLLECTION = "vlbench"
 UNKNOWN = "unknown"

@@ -44,7 +44,7 @@ from vlbench.adapter_kit.weights import (
 from vlbench.capabilities import Picture, TokenVectors
 from vlbench.data.formats.torch_files import is_torchscript
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.files import MOST_CONFIG, read_text
+from vlbench.system.files import MOST_CONFIG, read_text
 
 # open_clip's prefixes for a folder in its own format and for a repository, and its files.
 FOLDER, HUB = "local-dir:", "hf-hub:"

@@ -33,7 +33,7 @@ from vlbench.adapter_kit.weights import (
 )
 from vlbench.data.formats.archives import open_zip
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.files import MOST_CONFIG, read_text
+from vlbench.system.files import MOST_CONFIG, read_text
 
 # The key of the head's weights in Google's archives of BiT.
 NPZ_HEAD = "resnet/head/conv2d/kernel"

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import PIL.Image
 
 from vlbench.data.scenes.loaders import drawn_rows
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 BOARDS, RUNS = ROOT / "leaderboards", ROOT / "docs" / "gallery"

@@ -17,7 +17,7 @@ from schemas import board_schema, task_schema
 from sphinx.application import Sphinx
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 GALLERY = "generated/gallery"

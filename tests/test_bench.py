@@ -11,8 +11,8 @@ from fakes import ConstantModel
 from runs import evaluate, primary
 
 import vlbench
-from vlbench import hub
 from vlbench.run.options import Keywords, Options
+from vlbench.system import hub
 
 
 def test_a_model_and_a_task_of_a_users_own_run(source):

@@ -28,13 +28,11 @@ from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import probe_names, shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
 from vlbench.code.identity import code_digest
-from vlbench.console import open_console
 from vlbench.data.names import normal_form
 from vlbench.data.records import Data
 from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
 from vlbench.errors import CannotDo, DataError, SpecError, UnknownNameError, unknown
-from vlbench.files import default_cache, temporary_folder, write_whole
 from vlbench.metrics.scores import scored
 from vlbench.probes.generalization.rdm import rdm_of_classes
 from vlbench.probes.generalization.similarity import scores_of
@@ -60,7 +58,9 @@ from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
 from vlbench.run.task import PROBE_FILLED, model_parameter, require_read
 from vlbench.schema import Misfit, hints, parameters, read_arguments
-from vlbench.threads import single_thread
+from vlbench.system.console import open_console
+from vlbench.system.files import default_cache, temporary_folder, write_whole
+from vlbench.system.threads import single_thread
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,18 +12,18 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from vlbench import digests, hub
 from vlbench.catalog.library_names import split_names
 from vlbench.engine import NoProgress, Progress, devices
 from vlbench.engine.processes import Processes
 from vlbench.engine.store import Store
-from vlbench.files import sweep, temporary_folder
 from vlbench.results import Result
 from vlbench.run.datasets import require_region_widths
 from vlbench.run.execute import Machine, Report, group_jobs, run_model
 from vlbench.run.options import Keywords, Options
 from vlbench.run.plan import Plan, agree, plan
 from vlbench.run.row import RowWriter
+from vlbench.system import digests, hub
+from vlbench.system.files import sweep, temporary_folder
 
 LOGGER = logging.getLogger(__name__)
 

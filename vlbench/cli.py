@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TextIO
 from vlbench.commands import FAILED, USAGE
 from vlbench.commands.parser import normalise_argv, parser_of, which_boards
 from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
-from vlbench.console import open_console
 from vlbench.errors import (
     INTERRUPTED,
     STOPPED,
@@ -25,6 +24,7 @@ from vlbench.errors import (
     exits_as_errors,
     printed,
 )
+from vlbench.system.console import open_console
 
 if TYPE_CHECKING:
     from vlbench.commands import Answer

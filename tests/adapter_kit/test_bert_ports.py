@@ -5,9 +5,9 @@ from ported import tiny_folder
 from tiny_joint import CPU, TINY, save
 from torch import nn
 
-from vlbench import hub
 from vlbench.adapter_kit.bert_ports import BertPort, bert_layers, bert_part, hide, run_layers
 from vlbench.errors import CannotDo, WeightsError
+from vlbench.system import hub
 
 F32 = torch.float32
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])

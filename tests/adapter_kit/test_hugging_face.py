@@ -9,9 +9,9 @@ import transformers
 from hostile_code import write_code
 from tiny_joint import CPU, TINY, WORDS, copy_without, save, write_words
 
-from vlbench import hub
 from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
 from vlbench.errors import CannotDo, WeightsError
+from vlbench.system import hub
 
 F32 = torch.float32
 MASKED = "BertForMaskedLM"

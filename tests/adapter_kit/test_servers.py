@@ -11,10 +11,10 @@ from email.utils import formatdate
 import pytest
 from planted_server import planted_server
 
-from vlbench import hub
 from vlbench.adapter_kit import servers
 from vlbench.adapter_kit.servers import RefusedError, Server, host_of, require_reachable
 from vlbench.errors import ServerError, SpecError, WeightsError
+from vlbench.system import hub
 
 KEY = "planted-key-7f3a"
 

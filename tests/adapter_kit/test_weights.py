@@ -5,7 +5,6 @@ import torch
 from hostile_code import Bomb
 from torch import nn
 
-from vlbench import hub
 from vlbench.adapter_kit.weights import (
     download_error,
     hub_obstacle,
@@ -17,6 +16,7 @@ from vlbench.adapter_kit.weights import (
 )
 from vlbench.data.formats.torch_files import Inert
 from vlbench.errors import WeightsError
+from vlbench.system import hub
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])

@@ -21,11 +21,11 @@ from planted_splits import (
     without,
 )
 
-from vlbench import files
 from vlbench.boards.artifacts import read_bytes
 from vlbench.boards.board import read_board, save_artifacts
 from vlbench.boards.merging import Source, merge, newest_keepers, read_folder, union
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError
+from vlbench.system import files
 
 ROOT = Path(__file__).parents[2]
 RNG = random.Random(0)  # noqa: S311 - orders of rows

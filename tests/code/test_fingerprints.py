@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-import vlbench.digests
+import vlbench.system.digests
 from vlbench.code.fingerprints import contents, identified, weights_digest
 from vlbench.code.functions import load_object
 
@@ -50,9 +50,9 @@ class Buffered(nn.Module):
 
 @pytest.fixture(autouse=True)
 def no_memory():
-    token = vlbench.digests.memory.set(None)
+    token = vlbench.system.digests.memory.set(None)
     yield
-    vlbench.digests.memory.reset(token)
+    vlbench.system.digests.memory.reset(token)
 
 
 def identity(adapter, params=None, dtype=torch.float32):
@@ -130,7 +130,7 @@ def test_the_device_of_an_object_is_no_attribute():
 def test_a_fingerprint_stands_for_everything_in_an_object():
     one, two = Vouched(f=lambda: 1, w=torch.ones(1)), Vouched(f=lambda: 2, w=torch.zeros(1))
     assert identity(one) == identity(two) != ""
-    assert weights_digest(one) == vlbench.digests.digest("release 3")
+    assert weights_digest(one) == vlbench.system.digests.digest("release 3")
 
 
 def test_a_fingerprint_may_be_a_method_or_an_attribute():
@@ -222,7 +222,7 @@ def test_a_path_that_is_there_counts_by_its_content(tmp_path):
     for name in ("a.pt", "b.pt"):
         (tmp_path / name).write_text("same")
     digests = [
-        vlbench.digests.digest(contents({"weights": value}))
+        vlbench.system.digests.digest(contents({"weights": value}))
         for value in (tmp_path / "a.pt", str(tmp_path / "b.pt"))
     ]
     assert digests[0] == digests[1]
@@ -235,9 +235,9 @@ def test_words_that_are_no_paths_stay_words():
 
 def test_paths_within_a_list_count_by_their_content(tmp_path):
     (tmp_path / "a.pt").write_text("one")
-    before = vlbench.digests.digest(contents({"files": [str(tmp_path / "a.pt")]}))
+    before = vlbench.system.digests.digest(contents({"files": [str(tmp_path / "a.pt")]}))
     (tmp_path / "a.pt").write_text("other")
-    assert vlbench.digests.digest(contents({"files": [str(tmp_path / "a.pt")]})) != before
+    assert vlbench.system.digests.digest(contents({"files": [str(tmp_path / "a.pt")]})) != before
 
 
 def test_a_long_text_with_a_slash_is_a_text():

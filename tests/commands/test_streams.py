@@ -9,8 +9,8 @@ from sources import make_source
 
 from vlbench.cli import main
 from vlbench.commands.streams import drain, is_of_reader, news, settle_streams
-from vlbench.console import Unpadded
 from vlbench.errors import Exited, exits_as_errors
+from vlbench.system.console import Unpadded
 
 
 def run(*words, redirect="", **environment):

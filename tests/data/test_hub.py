@@ -12,8 +12,8 @@ from vlbench.data.hub import images
 from vlbench.data.hub_sets import encoded_digest
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels
-from vlbench.digests import remembered_in
 from vlbench.errors import DataAbsent, DataError
+from vlbench.system.digests import remembered_in
 
 NAMES = ["cat", "dog"]
 SOURCE = {"repository": "org/pets", "revision": "a" * 40, "splits": {"test": "validation"}}
@@ -232,7 +232,7 @@ def test_a_split_has_the_rows_that_datasets_reads(files, table, tmp_path):
 def test_images_are_read_once_until_their_files_change(
     written, table, folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("vlbench.digests.SETTLED_NS", -1)
+    monkeypatch.setattr("vlbench.system.digests.SETTLED_NS", -1)
     root, read = written(table, tmp_path / "pets"), []
 
     def counted(encoded, name):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import vlbench.digests
+import vlbench.system.digests
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import labels, overlaps
-from vlbench.digests import path_digest, remembered_in
 from vlbench.errors import DataError
+from vlbench.system.digests import path_digest, remembered_in
 
 
 def put(root, *names):
@@ -71,7 +71,7 @@ def paint(file):
     ids=["changed", "added", "removed", "renamed", "linked"],
 )
 def test_what_is_remembered_hides_no_change(change, tmp_path, monkeypatch):
-    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    monkeypatch.setattr(vlbench.system.digests, "SETTLED_NS", -1)
     put(tmp_path, "test/cat/0.png", "test/cat/1.png")
     with remembered_in(tmp_path / "memory.sqlite"):
         before = image_folder(root=tmp_path).digest()

@@ -9,7 +9,7 @@ from foil_files import image_bytes
 from PIL import Image
 from torchvision.transforms.v2.functional import to_dtype
 
-import vlbench.digests
+import vlbench.system.digests
 from vlbench.data.hub_sets import streamed_images
 from vlbench.data.images import (
     array_images,
@@ -84,12 +84,12 @@ def test_two_encodings_of_one_lossy_image_have_two_keys():
 
 def test_digests_of_pixels_are_remembered(tmp_path, monkeypatch):
     names = saved(tmp_path, COLOUR, ".png")
-    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
-    token = vlbench.digests.memory.set(tmp_path / "memory.sqlite")
+    monkeypatch.setattr(vlbench.system.digests, "SETTLED_NS", -1)
+    token = vlbench.system.digests.memory.set(tmp_path / "memory.sqlite")
     first = file_images(tmp_path, names).key
     monkeypatch.setattr("vlbench.data.images.pixels_digest", None)
     assert file_images(tmp_path, names).key == first
-    vlbench.digests.memory.reset(token)
+    vlbench.system.digests.memory.reset(token)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5])
@@ -102,9 +102,9 @@ def test_digests_of_parts_are_those_of_the_whole(tmp_path, monkeypatch, at_once)
 def test_digests_are_remembered_as_far_as_they_are_known(tmp_path, monkeypatch):
     names = [*saved(tmp_path, COLOUR, ".png"), "broken.png"]
     (tmp_path / "broken.png").write_bytes(b"nothing")
-    monkeypatch.setattr(vlbench.digests, "SETTLED_NS", -1)
+    monkeypatch.setattr(vlbench.system.digests, "SETTLED_NS", -1)
     monkeypatch.setattr("vlbench.data.images.AT_ONCE", 3)
-    with vlbench.digests.remembered_in(tmp_path / "memory.sqlite"):
+    with vlbench.system.digests.remembered_in(tmp_path / "memory.sqlite"):
         with pytest.raises(DataError, match=r"^broken\.png cannot be decoded"):
             file_images(tmp_path, names)
         monkeypatch.setattr("vlbench.data.images.pixels_digest", None)

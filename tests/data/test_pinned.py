@@ -31,7 +31,7 @@ from vlbench.data.regions import region_features
 from vlbench.data.svhn import svhn
 from vlbench.data.vqg import read_vqg
 from vlbench.data.word_files import read_pairs, read_questions
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 PINNED = Path(__file__).with_name("pinned.json")
 

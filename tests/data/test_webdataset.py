@@ -14,8 +14,8 @@ from vlbench.data import webdataset
 from vlbench.data.image_folder import image_folder
 from vlbench.data.images import SUFFIXES
 from vlbench.data.webdataset import MOST_HEADER, Member, images, members
-from vlbench.digests import remembered_in
 from vlbench.errors import DataError
+from vlbench.system.digests import remembered_in
 
 # One class per shard, and another format in each: in the order of a folder of classes.
 FORMS = [("cat", "png"), ("cat", "jpg"), ("dog", "webp"), ("dog", "jpeg")]
@@ -120,7 +120,7 @@ def test_a_shard_is_read_once_until_it_changes(tmp_path, monkeypatch):
         return original(path, *rest)
 
     monkeypatch.setattr(webdataset, "read_shard", counted)
-    monkeypatch.setattr("vlbench.digests.SETTLED_NS", -1)
+    monkeypatch.setattr("vlbench.system.digests.SETTLED_NS", -1)
     with remembered_in(tmp_path / "digests.sqlite"):
         first = load(root).digest()
         assert load(root).digest() == first

@@ -12,7 +12,7 @@ from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.shards import SHARD, StoredRows, batches, pack, shards_together
 from vlbench.engine.store import Store
 from vlbench.errors import OutputError
-from vlbench.files import take_lock
+from vlbench.system.files import take_lock
 
 # Forked, so that runs need not import torch again.
 fork = multiprocessing.get_context("fork")

@@ -65,8 +65,8 @@ def is_fetched_by_hand(name):
 
 
 def test_where_the_hub_can_be_reached_what_it_has_is_not_missing(monkeypatch):
-    monkeypatch.setattr("vlbench.hub.is_offline", lambda: False)
-    monkeypatch.setattr("vlbench.hub.reachable", lambda: True)
+    monkeypatch.setattr("vlbench.system.hub.is_offline", lambda: False)
+    monkeypatch.setattr("vlbench.system.hub.reachable", lambda: True)
     for name in FETCHED:
         if is_fetched_by_hand(name):
             assert re.search("no file of (weights|word vectors) at", missed(check, name))

@@ -11,8 +11,8 @@ from PIL import Image
 from safetensors.torch import save_file
 from tiny_clip import CPU, QUICK, TINY, OpenClip, archive, write_config
 
-from vlbench import hub
 from vlbench.errors import UnknownNameError, WeightsError
+from vlbench.system import hub
 
 NAME = "open_clip"
 

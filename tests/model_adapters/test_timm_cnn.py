@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from tiny_cnns import SMALL, TimmCnn, draw_timm
 from tiny_joint import CPU, as_bytes
 
-from vlbench import hub
 from vlbench.errors import CannotDo, UnknownNameError, WeightsError
+from vlbench.system import hub
 
 BIT = "resnetv2_50x1_bit.goog_in21k"
 LITTLE = "resnet18.a1_in1k"

@@ -9,9 +9,9 @@ from sources import TASK, make_source, write
 from thread_counts import threads_now, two_threads
 
 from vlbench.cli import main
-from vlbench.files import MARK, sweep
 from vlbench.run import execute
 from vlbench.run.execute import Report
+from vlbench.system.files import MARK, sweep
 
 
 def test_a_probe_that_raises_is_a_failed_row_with_the_line(source, tmp_path):

@@ -63,8 +63,8 @@ def loads_with(source, name):
         "zz_stranger.deeper:evil",
         "../outside/zz:evil",
         "vlbench.code.plugins.2f746d70.zz:evil",
-        "vlbench.hub:urlsplit",
-        "vlbench.hub:os",
+        "vlbench.system.hub:urlsplit",
+        "vlbench.system.hub:os",
         "vlbench.errors:get_close_matches",
     ],
 )

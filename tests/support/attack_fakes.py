@@ -7,7 +7,7 @@ from PIL import Image
 from torch import nn
 
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 SIDE = 4
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from vlbench.capabilities import Picture, Regions
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
 from vlbench.metrics.language_model import words_of
 from vlbench.probes.captioning.captioner import Captioner, Favourites
 from vlbench.probes.captioning.captioner_files import (
@@ -35,6 +34,7 @@ from vlbench.probes.captioning.captioner_training import (
     TrainingCaptions,
     ValidationCaptions,
 )
+from vlbench.system.digests import digest
 
 TAGS = {
     **dict.fromkeys(["a", "the", "this", "these"], "DET"),

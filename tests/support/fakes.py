@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 SIZE = 4
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from vlbench.capabilities import Cut, JointAttention, Parts, Picture, Regions
 from vlbench.data.coco_files import Arc, Phrase
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
 from vlbench.results import Outcome, Score
+from vlbench.system.digests import digest
 
 SIZE = 64
 LAYERS, HEADS = 2, 3

@@ -15,7 +15,7 @@ from pathlib import Path
 from planted_splits import snapshot
 
 from vlbench.boards.merging import merge, read_folder
-from vlbench.files import PART
+from vlbench.system.files import PART
 
 STEPS = ("open", "os.", "tempfile.")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from vlbench.capabilities import Picture, Regions, TokenVectors
 from vlbench.data.coco_files import Named
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 Image = Sequence[tuple[str, str]]  # (category, word) of each object
 

@@ -18,7 +18,6 @@ from transformers import (
 
 from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Data, Split, value_column
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.probes.question_generation.inputs import (
     ObjectReader,
@@ -29,6 +28,7 @@ from vlbench.probes.question_generation.inputs import (
 )
 from vlbench.probes.question_generation.steps import TrainingData, Trainings
 from vlbench.probes.question_generation.training import BertGenTraining
+from vlbench.system.digests import digest
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 KINDS = ("bert", "roberta", "distilbert")

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vlbench.digests import digest
 from vlbench.errors import OutputError, counted
+from vlbench.system.digests import digest
 
 LOGGER = logging.getLogger(__name__)
 

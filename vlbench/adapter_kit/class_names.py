@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vlbench.data.coco_files import lines_of
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.files import MOST_CONFIG, read_text
+from vlbench.system.files import MOST_CONFIG, read_text
 
 # The 1,000 classes in the order of their sorted wnids, the order of nearly all classifiers.
 IMAGENET = "imagenet"

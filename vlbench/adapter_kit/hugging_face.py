@@ -31,7 +31,7 @@ from vlbench.adapter_kit.weights import (
     seeded,
 )
 from vlbench.errors import CannotDo, WeightsError
-from vlbench.files import MOST_CONFIG, MOST_TEXT, require_at_most
+from vlbench.system.files import MOST_CONFIG, MOST_TEXT, require_at_most
 
 # Only eager attention returns its weights. transformers only warns of weights that do not fit.
 LOADING = {

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vlbench import hub
 from vlbench.adapter_kit.images import IMAGENET, Interpolation
 from vlbench.adapter_kit.weights import (
     UNREADABLE,
@@ -21,6 +20,7 @@ from vlbench.adapter_kit.weights import (
     weights_file,
 )
 from vlbench.errors import UnknownNameError, WeightsError, unknown
+from vlbench.system import hub
 
 # Published weights of these models take pixels normalised with ImageNet's mean and deviation, and
 # normalise them again; torchvision sets this only if the model is loaded by its tag.

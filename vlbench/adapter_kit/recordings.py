@@ -25,10 +25,10 @@ from vlbench.data.recording_files import (
     read_records,
     split_names,
 )
-from vlbench.digests import digest
 from vlbench.errors import DataError, SpecError, unknown
 from vlbench.metrics.parsing import read_reply
 from vlbench.metrics.replies import LABELS, place_of, words
+from vlbench.system.digests import digest
 
 __all__ = ["Columns", "Recordings", "read_about", "split_names"]
 

@@ -23,8 +23,8 @@ from threading import Thread
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from vlbench import hub
 from vlbench.errors import ServerError, SpecError, WeightsError, counted
+from vlbench.system import hub
 
 LOGGER = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from vlbench import hub
 from vlbench.data.formats.torch_files import read_torch_file
 from vlbench.errors import WeightsError
+from vlbench.system import hub
 
 # Exceptions of readers for a file that is cut short, of another format, or forged.
 UNREADABLE = (

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from vlbench import files
 from vlbench.data.parquet_files import read_parquet, values
 from vlbench.errors import DataError
 from vlbench.metrics.items import IMAGE, SCHEMA, STATISTICS
 from vlbench.results import ITEM_COLUMNS, ITEMS, Result
+from vlbench.system import files
 
 # A normal run keeps the existing row, even if its files are gone or have changed.
 AGAIN = "run the task again with --overwrite"

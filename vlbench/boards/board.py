@@ -11,10 +11,10 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from vlbench import files
 from vlbench.errors import IdentityClash, SpecError
 from vlbench.results import Artifact, At, Result, SavedArtifact, artifact_bytes
 from vlbench.schema import Key, Misfit, misfit, read, read_arguments
+from vlbench.system import files
 
 SCHEMA = 1
 

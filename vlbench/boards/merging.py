@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from vlbench import files
 from vlbench.boards.artifacts import read_bytes
 from vlbench.boards.board import Board, board_bytes, read_board
 from vlbench.boards.promised import score_changes, within_promise
 from vlbench.errors import DataError, OutputError, SpecError, UnknownNameError, counted
 from vlbench.results import Result
+from vlbench.system import files
 
 # Equal rows may differ in these keys: the same scores from another installation are no
 # contradiction, and a folder with the same content may have another name.

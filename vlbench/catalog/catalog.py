@@ -17,7 +17,7 @@ from vlbench.catalog.sources import find_sources
 from vlbench.catalog.specs import ModelSpec, TaskSpec, load_models, read_tasks
 from vlbench.catalog.task_files import is_data_sets
 from vlbench.errors import SpecError, UnknownNameError, unknown
-from vlbench.files import WANTED_NAME, is_model_name
+from vlbench.system.files import WANTED_NAME, is_model_name
 
 LOGGER = logging.getLogger(__name__)
 

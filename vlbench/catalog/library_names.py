@@ -25,7 +25,7 @@ from vlbench.catalog.specs import ModelSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.data.folders import is_visible
 from vlbench.errors import UnknownNameError
-from vlbench.files import MOST_TEXT, read_text
+from vlbench.system.files import MOST_TEXT, read_text
 
 # The adapters that read models of transformers, and the mappings of transformers with their types.
 # If several adapters read a type, the class that saved the checkpoint decides, otherwise the order.

@@ -14,9 +14,9 @@ from vlbench.catalog.sources import capability_files, shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.catalog.task_files import DATA, EVERY, merged_tasks
 from vlbench.errors import SpecError, unknown
-from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.results import At
 from vlbench.schema import Misfit, read_arguments
+from vlbench.system.files import WANTED_NAME, is_model_name
 
 # The fields of specs that do not come from a key of a file.
 ELSEWHERE = ("name", "source", "document", "folders")

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from vlbench import files
 from vlbench.errors import SpecError
+from vlbench.system import files
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LARGEST = 2**64 - 1

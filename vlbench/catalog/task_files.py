@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.strict_yaml import Document, load_yaml
 from vlbench.errors import SpecError, unknown
-from vlbench.files import is_file_name
 from vlbench.schema import Misfit, read
+from vlbench.system.files import is_file_name
 
 DATA_SETS = "data_sets.yaml"
 # The placeholder in titles and descriptions.

@@ -12,8 +12,8 @@ import torch
 
 from vlbench.boards.privacy import shown
 from vlbench.code.identity import code_digest, source_digest
-from vlbench.digests import digest
 from vlbench.schema import map_leaves
+from vlbench.system.digests import digest
 
 # Attributes of a module with its weights and parts, which are digested separately.
 APART = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}

@@ -2,7 +2,7 @@
 
 Files of vlbench, of a source, and other files that are not installed as libraries are read as text;
 imports inside functions count, and nothing is executed. Docstrings, comments and layout do not
-count, nor do `errors.py`, `threads.py` and the engine's `progress.py`, which change no value.
+count, nor do `errors.py`, `system/threads.py` and `engine/progress.py`, which change no value.
 Libraries count by their versions.
 """
 
@@ -24,14 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from vlbench.code import plugins
-from vlbench.digests import bytes_digest, digest, file_digests
+from vlbench.system.digests import bytes_digest, digest, file_digests
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 # Nothing in these files changes a value.
 IGNORED = frozenset(
     PACKAGE / name
-    for name in ("__init__.py", "_version.py", "errors.py", "threads.py", "engine/progress.py")
+    for name in (
+        "__init__.py",
+        "_version.py",
+        "errors.py",
+        "system/threads.py",
+        "engine/progress.py",
+    )
 )
 
 # Any value depends on these libraries, whether its code imports them or not.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_dtype, add_file, add_model, options_of
 from vlbench.errors import CannotDo, DataError, UnknownNameError
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 if TYPE_CHECKING:  # these import torch
     from vlbench.capabilities import JointAttention, Picture

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlbench.cache import Entry, entries, prune, remove
 from vlbench.catalog.library_names import row_name
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_json
 from vlbench.errors import UnknownNameError, counted
-from vlbench.files import default_cache
 from vlbench.report.texts import plain_table
+from vlbench.system.cache import Entry, entries, prune, remove
+from vlbench.system.files import default_cache
 
 if TYPE_CHECKING:  # `vlbench --help` needs no rich
     from rich.table import Table

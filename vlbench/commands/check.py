@@ -30,7 +30,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Print a line for each requirement met, and for each cause of unmet requirements."""
     load_catalog(arguments.include_path).require([arguments.model])  # before torch is imported
     from vlbench.bench import set_up
-    from vlbench.console import open_console, say
+    from vlbench.system.console import open_console, say
 
     with set_up(options_of(arguments)) as (options, _):
         checks = check_model(arguments.model, options)

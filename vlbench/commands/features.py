@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_extraction, add_file, options_of, positive
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 if TYPE_CHECKING:  # imports torch
     from vlbench.run.extraction import Features
@@ -35,8 +35,8 @@ def add_options(features: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return its content in words."""
     from vlbench.api import extract_features
-    from vlbench.console import open_console
     from vlbench.engine.progress import Bar
+    from vlbench.system.console import open_console
 
     with Bar(open_console()) as bar:
         features = extract_features(

@@ -14,7 +14,7 @@ from PIL.Image import Image
 from vlbench.commands import Answer
 from vlbench.drawing.sheets import png
 from vlbench.errors import UnknownNameError
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 TEMPLATE = Path(__file__).with_name("template")
 

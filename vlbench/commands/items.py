@@ -27,11 +27,11 @@ from vlbench.commands.parser import (
     task_params,
 )
 from vlbench.errors import UnknownNameError, counted, printed, unknown
-from vlbench.files import safe_name, write_whole
 from vlbench.report.data_sets import named_row
 from vlbench.report.rows import folder_of, lent
 from vlbench.report.texts import plain_table, score_name
 from vlbench.results import Result, Score, matching
+from vlbench.system.files import safe_name, write_whole
 
 # The most characters of a reply in the table.
 MOST_SHOWN = 80

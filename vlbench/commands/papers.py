@@ -86,7 +86,7 @@ def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
     from vlbench.commands.run import run_plan
-    from vlbench.console import open_console
+    from vlbench.system.console import open_console
 
     options = options_of(arguments)
     for row in rows_of(paper, catalog)[: arguments.rows]:

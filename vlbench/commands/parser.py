@@ -354,8 +354,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
     A command that reads data has a cache.
     """
     from vlbench.catalog.catalog import load_catalog
-    from vlbench.files import default_cache
     from vlbench.run.options import Options, model_args
+    from vlbench.system.files import default_cache
 
     given = vars(arguments)
     taken = {name: given[name] for name in Options.__dataclass_fields__ if name in given}

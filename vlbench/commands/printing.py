@@ -15,7 +15,6 @@ from vlbench.boards.privacy import shown
 from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.commands.parser import output_option
-from vlbench.console import say
 from vlbench.data.records import Data
 from vlbench.engine.progress import Bar
 from vlbench.errors import counted
@@ -25,6 +24,7 @@ from vlbench.report.texts import fitted, plain_table
 from vlbench.run.execute import Report
 from vlbench.run.job import Job
 from vlbench.run.plan import Plan, missing_weights
+from vlbench.system.console import say
 
 # Up to this many tasks have separate tables at the end of a run.
 FEW = 3

@@ -6,7 +6,7 @@ import argparse
 
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_extraction, add_file, options_of
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 
 def add_options(rdm: argparse.ArgumentParser) -> None:
@@ -24,8 +24,8 @@ def add_options(rdm: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Write the file, and return its size in words."""
     from vlbench.api import extract_rdm
-    from vlbench.console import open_console
     from vlbench.engine.progress import Bar
+    from vlbench.system.console import open_console
 
     with Bar(open_console()) as bar:
         rdm = extract_rdm(arguments.model, arguments.source, options_of(arguments), progress=bar)

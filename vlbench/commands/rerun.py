@@ -89,9 +89,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Run a row's task again; return both values of every score, and other differences."""
     rerun = read_rerun(arguments)
     from vlbench.bench import planned_run, run
-    from vlbench.console import open_console
     from vlbench.engine.progress import Bar
     from vlbench.run.options import Options
+    from vlbench.system.console import open_console
 
     options, task = Options.of(**rerun.options), rerun.row.task
     with _as_model_hint(rerun), planned_run([rerun.model], [task], options) as (planned, processes):

@@ -139,8 +139,8 @@ def answer(arguments: argparse.Namespace) -> Answer:
     announce_torch("reading the data of the tasks")
     from vlbench.bench import planned_run
     from vlbench.commands.printing import print_plan
-    from vlbench.console import open_console
     from vlbench.engine.launch import count_processes, end_with_launcher, launch
+    from vlbench.system.console import open_console
 
     with end_with_launcher(launcher), planned_run(models, tasks, options) as (planned, processes):
         size = count_processes(arguments.processes, options.device)
@@ -165,7 +165,7 @@ def run_plan(planned: Plan, processes: Processes, *, strict: bool = False) -> An
     """Run the plan and print the scores; return the problems and the exit code."""
     from vlbench.bench import run
     from vlbench.commands.printing import open_bar, print_report
-    from vlbench.console import open_console
+    from vlbench.system.console import open_console
 
     console = open_console(quiet=not processes.is_main)
     with open_bar(console, planned) as bar:

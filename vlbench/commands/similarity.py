@@ -31,8 +31,8 @@ def add_options(similarity: argparse.ArgumentParser) -> None:
 def answer(arguments: argparse.Namespace) -> Answer:
     """Return debiased CKA, the correlation of distances and mutual neighbours, as a table."""
     from vlbench.api import measure_similarity
-    from vlbench.console import open_console
     from vlbench.engine.progress import Bar
+    from vlbench.system.console import open_console
 
     options = options_of(arguments)
     with Bar(open_console()) as bar:

@@ -38,8 +38,8 @@ from vlbench.data.images import (
 )
 from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Column, Data
-from vlbench.digests import digest
 from vlbench.errors import DataError
+from vlbench.system.digests import digest
 
 HOME = "github.com/mertyg/vision-language-models-are-bows (the drive that its reader names)"
 RELATIONS, ATTRIBUTIONS = 23_937, 28_748

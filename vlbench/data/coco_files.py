@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench import files
 from vlbench.data.formats.archives import CHUNK
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS, read_bytes
+from vlbench.system import files
+from vlbench.system.files import MOST_ANNOTATIONS, read_bytes
 
 # Ids in lists of data sets have no more digits, and fit into int32.
 MOST_DIGITS = 9

@@ -19,8 +19,8 @@ from vlbench.data.names import composed
 from vlbench.data.presence import require_files
 from vlbench.data.records import Column, Data, Split, labels, value_column
 from vlbench.data.word_files import read_visual_words
-from vlbench.digests import digest, path_digest
 from vlbench.errors import DataError
+from vlbench.system.digests import digest, path_digest
 
 # The longest document: over a hundred times Wikipedia's longest article, and more than text8.
 MOST_BYTES = 1 << 27

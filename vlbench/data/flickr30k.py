@@ -19,7 +19,7 @@ from vlbench.data.records import Data, Split
 from vlbench.data.regions import region_features
 from vlbench.data.tables import box_tensor, column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
-from vlbench.files import MOST_TEXT, read_bytes
+from vlbench.system.files import MOST_TEXT, read_bytes
 
 # `[/EN#197/people/other A man]`: the chain, its types, the words.
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")

@@ -16,7 +16,7 @@ from vlbench.data.names import normal_form
 from vlbench.data.pictures import pictures
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS, is_file_name
+from vlbench.system.files import MOST_ANNOTATIONS, is_file_name
 
 COCO_VAL2017 = "cocodataset.org/#download (val2017.zip)"
 FOIL_IS_CAPTION = "items whose foil is the caption"

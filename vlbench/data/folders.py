@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError
-from vlbench.files import walk_links
+from vlbench.system.files import walk_links
 
 # Folders of Synology and QNAP, macOS, Windows, Linux and Python, in lower case. They contain
 # thumbnails and copies, never a class.

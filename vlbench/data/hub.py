@@ -29,7 +29,7 @@ from vlbench.data.hub_sets import HubSet, cell_images, open_tables, row_name
 from vlbench.data.records import Column, Data
 from vlbench.data.split_files import files_of_split, parquet_files, split_of
 from vlbench.errors import DataAbsent, DataError, unknown
-from vlbench.files import is_file_name
+from vlbench.system.files import is_file_name
 
 # The file that lists the splits in a folder of save_to_disk.
 SAVED = "dataset_dict.json"

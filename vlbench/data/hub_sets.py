@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from PIL.Image import Image
 
-from vlbench import hub
 from vlbench.data.images import (
     DecodedImages,
     decode_image,
@@ -30,8 +29,9 @@ from vlbench.data.images import (
 )
 from vlbench.data.presence import begin_reading
 from vlbench.data.records import LISTED, Column, Data, Split
-from vlbench.digests import file_digests
 from vlbench.errors import DataAbsent, DataError
+from vlbench.system import hub
+from vlbench.system.digests import file_digests
 
 # The first bytes of lossy formats; images of any other format are compared by their pixels.
 LOSSY = (b"\xff\xd8\xff", b"GIF8", b"RIFF")

@@ -22,9 +22,9 @@ from PIL.Image import Image
 from PIL.TiffImagePlugin import TiffImageFile
 
 from vlbench.data.records import Column, Split, value_column
-from vlbench.digests import bytes_digest, digest, file_digests
 from vlbench.errors import DataAbsent, DataError
-from vlbench.files import MOST_IMAGE, read_bytes
+from vlbench.system.digests import bytes_digest, digest, file_digests
+from vlbench.system.files import MOST_IMAGE, read_bytes
 
 LOSSLESS = (".png", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff")
 SUFFIXES = (*LOSSLESS, ".jpg", ".jpeg", ".jfif", ".gif", ".webp")

@@ -26,7 +26,7 @@ from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import RegionFeatures, region_features
 from vlbench.data.tables import column_from, in_memory
 from vlbench.errors import DataAbsent, DataError
-from vlbench.files import MOST_ANNOTATIONS, is_file_name, read_bytes
+from vlbench.system.files import MOST_ANNOTATIONS, is_file_name, read_bytes
 
 HOME = "cs.stanford.edu/people/karpathy/deepimagesent (caption_datasets.zip)"
 SPLITS = ("train", "val", "test")

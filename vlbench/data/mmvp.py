@@ -23,7 +23,7 @@ from vlbench.data.pictures import pictures
 from vlbench.data.presence import begin_reading, require_files, require_images
 from vlbench.data.records import Data, Split, value_column
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS
+from vlbench.system.files import MOST_ANNOTATIONS
 
 HOME = "the hub's MMVP/MMVP"
 TABLE, IMAGES = "Questions.csv", "MMVP Images"

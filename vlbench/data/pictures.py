@@ -10,8 +10,8 @@ from vlbench.capabilities import Picture
 from vlbench.data.images import DecodedImages
 from vlbench.data.records import Column, Data, Split
 from vlbench.data.regions import RegionFeatures, image_name, image_number
-from vlbench.digests import digest
 from vlbench.errors import DataError
+from vlbench.system.digests import digest
 
 
 def pictures(

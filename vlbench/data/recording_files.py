@@ -22,9 +22,9 @@ from vlbench.data.folders import is_visible
 from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError, SpecError, counted, unknown
-from vlbench.files import MOST_ANNOTATIONS
 from vlbench.metrics.parsing import LETTERS, MOST_TEXT
 from vlbench.results import REPLY_COLUMNS
+from vlbench.system.files import MOST_ANNOTATIONS
 
 # The folders of SugarCrepe's published answers, and the order of the caption (0) and its foil.
 ORDERS = {"positive-first": (0, 1), "negative-first": (1, 0)}

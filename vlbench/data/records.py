@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vlbench.digests import digest
 from vlbench.errors import DataAbsent, DataError, TooFewRows
 from vlbench.metrics.items import DIGITS, Examples
+from vlbench.system.digests import digest
 
 Found = TypeVar("Found")
 # The class order if classes are numbers of a classifier's outputs.

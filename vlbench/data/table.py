@@ -26,8 +26,8 @@ from vlbench.data.names import normal_form
 from vlbench.data.presence import require_files
 from vlbench.data.records import Data
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS, require_at_most
 from vlbench.metrics.parsing import LETTERS
+from vlbench.system.files import MOST_ANNOTATIONS, require_at_most
 
 # The most characters of a line, above the longest row of any known table.
 MOST_LINE = 1 << 20

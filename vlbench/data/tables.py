@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Column
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 # Rows that are converted to Arrow at once. The digests depend on it: see `ColumnDigests`.
 BATCH = 500

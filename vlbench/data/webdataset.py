@@ -30,8 +30,8 @@ from vlbench.data.hub_sets import encoded_digest, streamed_images
 from vlbench.data.images import MOST_PIXELS, SUFFIXES
 from vlbench.data.presence import require_files, require_folder
 from vlbench.data.records import Column, Data
-from vlbench.digests import file_digests
 from vlbench.errors import DataError
+from vlbench.system.digests import file_digests
 
 # The most bytes of a header with its long names; a file may declare any number.
 MOST_HEADER = 1 << 20

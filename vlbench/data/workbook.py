@@ -8,7 +8,7 @@ from typing import Any
 
 from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS, require_at_most
+from vlbench.system.files import MOST_ANNOTATIONS, require_at_most
 
 # The most columns of a row, above any known table's; Excel has 16,384.
 MOST_COLUMNS = 1000

@@ -15,7 +15,6 @@ from torch import Tensor
 from vlbench.capabilities import PROBABILITY, Cut, Intervenable, Picture, RegionEncoder
 from vlbench.code.identity import code_digest
 from vlbench.data.records import Column, Data, Split
-from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.pass_checks import Repeating
 from vlbench.engine.passes import Apply, Compute, Encode
@@ -36,7 +35,8 @@ from vlbench.engine.shards import (
 from vlbench.engine.store import Store
 from vlbench.engine.training import Place, Sharing, Training, train
 from vlbench.errors import CannotDo, DataError
-from vlbench.threads import all_threads, threads_for
+from vlbench.system.digests import digest
+from vlbench.system.threads import all_threads, threads_for
 
 # The identity of each live adapter, under its `id`; empty for an adapter without an identity.
 Identities = Mapping[int, str]

@@ -20,7 +20,7 @@ import torch
 
 from vlbench.engine.processes import number_in
 from vlbench.errors import STOPPED, ProcessLost, UnknownNameError
-from vlbench.files import temporary_folder
+from vlbench.system.files import temporary_folder
 
 LOGGER = logging.getLogger(__name__)
 

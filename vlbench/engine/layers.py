@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vlbench.capabilities import OUTPUT
 from vlbench.data.records import Column
-from vlbench.digests import digest
 from vlbench.engine.engine import Engine, Method
 from vlbench.engine.pass_checks import require_tensor
 from vlbench.engine.passes import Encode, check_features
@@ -24,6 +23,7 @@ from vlbench.engine.shards import (
     stored_outputs,
 )
 from vlbench.errors import CannotDo, require_known
+from vlbench.system.digests import digest
 
 # The name for all layers.
 ALL = "all"

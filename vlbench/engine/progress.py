@@ -21,9 +21,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from vlbench.console import say
 from vlbench.errors import printed
 from vlbench.results import Result
+from vlbench.system.console import say
 
 # Seconds between two lines about one pass if the output is not a terminal.
 LINE_SECONDS = 60.0

@@ -22,9 +22,9 @@ import safetensors.torch
 import torch
 import xxhash
 
-from vlbench.cache import ABOUT
 from vlbench.errors import OutputError
-from vlbench.files import take_lock, write_whole
+from vlbench.system.cache import ABOUT
+from vlbench.system.files import take_lock, write_whole
 
 if TYPE_CHECKING:  # imported by the first lock
     from filelock import BaseFileLock

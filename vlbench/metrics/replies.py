@@ -251,6 +251,13 @@ def reply_table(
     `item` is the index of an item in the whole data, `order` the order in which its options were
     shown, `unread` why the reply names no option, `labels` how an option is named. A reply of more
     than MOST_KEPT characters is cut in its middle; `characters` is its whole length.
+
+    Example:
+        >>> replies, options = [[Reply((1, 0), "both")]], [["cat", "dog"]]
+        >>> judged = judge(replies, options, [[0]], letters)
+        >>> table = reply_table(["a.png"], [7], options, [[0]], replies, judged, "letters")
+        >>> table.select(["item", "order", "reply", "unread"]).to_pylist()
+        [{'item': 7, 'order': '1 0', 'reply': 'both', 'unread': 'no option'}]
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
 

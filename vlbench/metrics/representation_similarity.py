@@ -30,7 +30,7 @@ from vlbench.metrics.intervals import (
     unvaried,
 )
 from vlbench.metrics.ranking import TIED, require_finite
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 # HSIC has a factor 1 / (n - 3).
 FEWEST = 4

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Column, Split, value_column
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import check_features
 from vlbench.errors import CannotDo, SpecError
-from vlbench.threads import single_thread
+from vlbench.system.digests import digest
+from vlbench.system.threads import single_thread
 
 
 class Vectors:

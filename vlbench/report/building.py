@@ -18,13 +18,13 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look, looks
 from vlbench.errors import SpecError
-from vlbench.files import write_whole
 from vlbench.report.data_sets import published_by_data
 from vlbench.report.figures.figures import draw_figures
 from vlbench.report.figures.task_figures import Figures, draw_task_figures
 from vlbench.report.rows import matrices_of, publishable
 from vlbench.report.table import title_of
 from vlbench.results import Result, Score, matching, score_row
+from vlbench.system.files import write_whole
 
 # Suffix of the group of a data set's matrices if no task file defines that group.
 OWN = "_similarity"

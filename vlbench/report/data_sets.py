@@ -13,10 +13,10 @@ from typing import Any
 from vlbench.boards.board import board_file, read_board
 from vlbench.catalog.data_sets import data_sets
 from vlbench.errors import UnknownNameError, unknown
-from vlbench.files import safe_name
 from vlbench.report.rows import comparable_sets, publishable
 from vlbench.report.texts import one_line
 from vlbench.results import Result
+from vlbench.system.files import safe_name
 
 # Digits of a digest that distinguish two data sets with the same name.
 DIGITS = 6

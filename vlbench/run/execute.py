@@ -26,7 +26,7 @@ from vlbench.run.memory import memory_options
 from vlbench.run.model import Model
 from vlbench.run.row import RowWriter, begin_row, make_row, skip_for_limit, without_scores
 from vlbench.schema import parameters
-from vlbench.threads import single_thread
+from vlbench.system.threads import single_thread
 
 # PyTorch's messages if a CPU has too little memory.
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")

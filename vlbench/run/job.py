@@ -14,7 +14,6 @@ from vlbench.code.fingerprints import identified
 from vlbench.code.identity import code_digest
 from vlbench.data.presence import absence
 from vlbench.data.records import Data
-from vlbench.digests import digest
 from vlbench.engine.processes import verdict
 from vlbench.errors import CannotDo, DataAbsent, SpecError, exits_as_errors
 from vlbench.metrics.captions import require_installed
@@ -24,6 +23,7 @@ from vlbench.run.model import Model, fit
 from vlbench.run.options import Options
 from vlbench.run.task import Task
 from vlbench.run.weights import Weights
+from vlbench.system.digests import digest
 
 
 def existing_rows(output: Path | None, task: str) -> Sequence[Result]:

@@ -11,11 +11,9 @@ from typing import Any
 
 import torch
 
-from vlbench import hub
 from vlbench.capabilities import ImageEncoder, element, narrowed, offered, parts
 from vlbench.code.fingerprints import LiveModel, identified
 from vlbench.data.records import Column, Data
-from vlbench.digests import digest
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.processes import Processes
 from vlbench.engine.tuning import tune
@@ -23,6 +21,8 @@ from vlbench.errors import CannotDo, WeightsError
 from vlbench.run.model import Model
 from vlbench.run.task import Task
 from vlbench.schema import alternatives, hints, parameters
+from vlbench.system import hub
+from vlbench.system.digests import digest
 
 
 class LiveModels:

@@ -27,7 +27,6 @@ from vlbench.catalog.specs import ModelSpec, TaskSpec
 from vlbench.catalog.strict_yaml import Document
 from vlbench.code.fingerprints import contents, is_served
 from vlbench.code.functions import find_object, load_object, names_file, require_own_file
-from vlbench.digests import digest
 from vlbench.errors import CannotDo, SpecError, UnknownNameError
 from vlbench.run.options import Options, Word, model_args
 from vlbench.schema import (
@@ -39,6 +38,7 @@ from vlbench.schema import (
     read,
     read_arguments,
 )
+from vlbench.system.digests import digest
 
 # Arguments that vlbench gives an adapter.
 FILLED = ("device", "dtype")

@@ -16,13 +16,13 @@ from vlbench.errors import (
     WeightsError,
     listed,
 )
-from vlbench.files import WANTED_NAME, is_model_name
 from vlbench.run.datasets import DataSets
 from vlbench.run.job import Job, decide, existing_rows
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Options
 from vlbench.run.task import Task, require_read, resolve_task
 from vlbench.run.weights import Weights
+from vlbench.system.files import WANTED_NAME, is_model_name
 
 Found = TypeVar("Found")
 

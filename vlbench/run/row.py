@@ -20,7 +20,6 @@ from vlbench.code.fingerprints import as_path
 from vlbench.code.identity import library_versions
 from vlbench.data.pictures import apart_from_regions
 from vlbench.data.records import Data, copies, overlaps
-from vlbench.digests import digest
 from vlbench.metrics.intervals import ROUNDING, unvaried
 from vlbench.results import Outcome, Result, Score, counts_of
 from vlbench.run.job import Job
@@ -28,6 +27,7 @@ from vlbench.run.live_models import LiveModels
 from vlbench.run.model import ENCODE_BY, Model
 from vlbench.run.options import Options
 from vlbench.schema import map_leaves, parameters
+from vlbench.system.digests import digest
 
 # The value for facts that a recording does not state.
 UNKNOWN = "unknown"

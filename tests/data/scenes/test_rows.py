@@ -6,7 +6,7 @@ from drawn_sample import SAMPLE
 
 from vlbench.data.scenes.rows import object_noun, row, sizes
 from vlbench.data.scenes.world import CATEGORIES, CATEGORY, HELD_OUT, NOUNS, SEEN_NOUNS, plural
-from vlbench.digests import digest
+from vlbench.system.digests import digest
 
 # A change of the generator, or of Pillow's drawing, needs another VERSION.
 PINNED = "sha256:b7997ab9975f5f4d50fd1a12fdb63d5cc54783d82d058be88996022f5f9f0a95"

@@ -100,8 +100,9 @@ def test_a_part_scores_as_data_of_its_classes_alone(probe):
 def test_the_parts_share_the_features_of_each_image(probe):
     model = CountsImages()
     run(probe, model, categories=PARTS)
-    # A few are passed again, to see that outputs depend on their own image alone.
-    assert len(model.seen) < len(set(model.seen)) + 8 * REPEATED
+    # A few are passed again, to see that outputs depend on their own image alone, and each pass of
+    # a part fills up its last batch.
+    assert len(model.seen) < len(set(model.seen)) + 8 * REPEATED + 4 * 32
     assert set(range(50, 100)) <= set(model.seen)
 
 

@@ -13,13 +13,13 @@ from vlbench.boards.joins import compare, items_of
 from vlbench.data.cifar import cifar10
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data, Split, value_column
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, TooFewRows
 from vlbench.metrics.intervals import wilson
 from vlbench.probes.generalization.robustness import Sample, robustness
 from vlbench.probes.generalization.rpgd import GOALS, Descent
 from vlbench.probes.generalization.victims import AttackRun
+from vlbench.system.digests import digest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -16,12 +16,12 @@ from vlbench.catalog.library_names import row_name
 from vlbench.commands import FAILED, Answer
 from vlbench.commands.parser import add_output
 from vlbench.errors import OutputError, UnknownNameError, counted, require_known
-from vlbench.files import write_whole
 from vlbench.report import export as formats
 from vlbench.report.export import LeftOut, Selection, csv, listed, md, select, tex
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.pivot import COLUMNS, Pivot, grid, lines, pivots, together
 from vlbench.report.rows import named_boards
+from vlbench.system.files import write_whole
 
 
 def add_options(export: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from vlbench.commands.parser import (
     set_up_for_data,
 )
 from vlbench.errors import UnknownNameError, VlbenchError, counted
-from vlbench.files import write_whole
+from vlbench.system.files import write_whole
 
 if TYPE_CHECKING:
     from vlbench.report.page.page import Page

@@ -19,7 +19,6 @@ from vlbench.commands.parser import (
     whole_number,
 )
 from vlbench.errors import printed
-from vlbench.files import write_whole
 from vlbench.metrics.intervals import Estimate
 from vlbench.probes.question_generation.rating.scores import (
     FILLED,
@@ -40,6 +39,7 @@ from vlbench.probes.question_generation.rating.sheets import (
 )
 from vlbench.report.data_sets import named_row
 from vlbench.report.texts import plain_table
+from vlbench.system.files import write_whole
 
 # The statistics of filled sheets, written beside the key.
 RATINGS = "ratings.json"

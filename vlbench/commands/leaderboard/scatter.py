@@ -9,9 +9,9 @@ from vlbench.catalog.catalog import load_catalog
 from vlbench.commands import Answer
 from vlbench.commands.parser import add_data_name, add_file, add_output
 from vlbench.errors import counted
-from vlbench.files import write_whole
 from vlbench.report.rows import named_boards
 from vlbench.report.table import title_of
+from vlbench.system.files import write_whole
 
 FORMATS = (".png", ".svg", ".pdf")
 

@@ -14,6 +14,6 @@ They hold for every file, also for malicious files:
 - If a file is damaged, cut short or of another format, the error names it, the expected format, and
   the reason (DataError, WeightsError). There is no traceback, and nothing replaces missing content.
 
-`tests/fuzz` tests every loader with mutants of small files. `vlbench.files` defines the largest
-sizes of files that are opened.
+`tests/fuzz` tests every loader with mutants of small files. `vlbench.system.files` defines the
+largest sizes of files that are opened.
 """

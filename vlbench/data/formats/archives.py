@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from vlbench.files import read_bytes
+from vlbench.system.files import read_bytes
 
 # Exceptions of readers for compressed files and arrays that are damaged or of another format.
 DAMAGED = (

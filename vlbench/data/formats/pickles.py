@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vlbench.errors import DataError
-from vlbench.files import MOST_ANNOTATIONS, read_bytes
+from vlbench.system.files import MOST_ANNOTATIONS, read_bytes
 
 # An upper limit for shared files: the 50,000 images of CIFAR-100 take 300,000 opcodes.
 MOST_OPCODES = 4_000_000

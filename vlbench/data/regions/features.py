@@ -17,8 +17,8 @@ from vlbench.data.presence import begin_reading
 from vlbench.data.regions import hdf5, npz, tsv
 from vlbench.data.regions.names import image_name, image_number
 from vlbench.data.regions.records import Reader, StoredRegions
-from vlbench.digests import digest, file_digests
 from vlbench.errors import DataAbsent, DataError
+from vlbench.system.digests import digest, file_digests
 
 # The function that indexes each kind of file: it returns a reader per image name.
 KINDS: Mapping[str, Callable[[Path], dict[str, Reader]]] = {

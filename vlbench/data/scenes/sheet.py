@@ -16,7 +16,7 @@ from vlbench.data.records import Split
 from vlbench.data.scenes.loaders import drawn_rows
 from vlbench.data.scenes.rows import sizes
 from vlbench.data.scenes.world import CATEGORIES
-from vlbench.files import temporary_folder, write_whole
+from vlbench.system.files import temporary_folder, write_whole
 
 TILE = 192
 TEXT = 54

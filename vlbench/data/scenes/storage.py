@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from vlbench.data.tables import BATCH, ColumnDigests, Row
-from vlbench.digests import digest
 from vlbench.errors import DataError, OutputError
-from vlbench.files import take_lock
+from vlbench.system.digests import digest
+from vlbench.system.files import take_lock
 
 ROWS = "rows.arrow"
 DIGESTS = "digests.json"

@@ -29,7 +29,7 @@ from vlbench.data.scenes.storage import damaged, open_rows, read_digests, write_
 from vlbench.data.scenes.world import VERSION
 from vlbench.data.tables import Row, Table
 from vlbench.errors import DataError
-from vlbench.files import default_cache
+from vlbench.system.files import default_cache
 
 LOGGER = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataAbsent
 from vlbench.metrics.captions import CaptionMetrics, Captions, CaptionScore, treebank_words
@@ -36,6 +35,7 @@ from vlbench.metrics.java import coco_caption, find_java, find_spice
 from vlbench.metrics.language_model import TextScorer
 from vlbench.probes.captioning.nouns import Nouns, without_punctuation
 from vlbench.results import Outcome
+from vlbench.system.digests import digest
 
 # Numbers of words, and the unit of each.
 WORDS = ("length", "nouns", "unique_nouns")

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from vlbench.adapter_kit.weights import load_weights, read_state_dict
 from vlbench.data.coco_files import read_text
-from vlbench.digests import digest
 from vlbench.errors import DataError, WeightsError
 from vlbench.probes.captioning.captioner_network import END, FcCaptioner, Sizes
+from vlbench.system.digests import digest
 
 # Stands for all rare words.
 UNKNOWN = "UNK"

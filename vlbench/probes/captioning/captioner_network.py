@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, log_softmax
 
-from vlbench.threads import all_threads
+from vlbench.system.threads import all_threads
 
 # Begins, ends and pads a caption.
 END = 0

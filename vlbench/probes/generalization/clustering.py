@@ -30,7 +30,7 @@ from vlbench.metrics.ranking import all_parallel
 from vlbench.probes.by_layer import layered
 from vlbench.probes.generalization.categories import measured_images, parted
 from vlbench.results import Outcome, Score
-from vlbench.threads import single_thread, threads_for
+from vlbench.system.threads import single_thread, threads_for
 
 # Classes of items, or numbers of items, int64.
 Numbers = NDArray[np.int64]

@@ -46,7 +46,7 @@ from vlbench.probes.generalization.categories import class_items, parted
 from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 # Most iterations of L-BFGS.
 ITERATIONS = 1000

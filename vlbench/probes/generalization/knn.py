@@ -24,7 +24,7 @@ from vlbench.probes.generalization.few_shot import normalise
 from vlbench.probes.generalization.linear import train_and_test_labels
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 # Similarities computed at a time.
 BLOCK = 1 << 24

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vlbench.data.records import Data, labels
-from vlbench.digests import digest
 from vlbench.engine import Engine, Features
 from vlbench.engine.training import Training, on_cpu
 from vlbench.errors import TooFewRows
 from vlbench.metrics.ranking import Choice, choose, join_choices
 from vlbench.results import Positive
-from vlbench.threads import threads_for
+from vlbench.system.digests import digest
+from vlbench.system.threads import threads_for
 
 # Logits computed at a time, independent of the size of the test set.
 BLOCK = 1 << 20

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.ranking import TIED
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 CLASS_RULES = ("scalar", "per_dimension", "cosine", "correlation")
 VECTOR_RULES = ("euclidean", "cosine", "correlation")

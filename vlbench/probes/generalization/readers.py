@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Column, Data, Split, draw_rows, require_classes
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.metrics.ranking import TIED, Choice, all_equal, choose
 from vlbench.probes.by_layer import hold_out, run_trials
@@ -33,7 +32,8 @@ from vlbench.probes.generalization.linear import (
     train_linear_probe_once,
     zero_probe,
 )
-from vlbench.threads import threads_for
+from vlbench.system.digests import digest
+from vlbench.system.threads import threads_for
 
 SPLITS = ("train", "test")
 

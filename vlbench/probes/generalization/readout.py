@@ -72,7 +72,6 @@ from vlbench.data.records import (
     labels,
     require_classes,
 )
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.layers import ALL, IMAGES, Layers, layers_of
 from vlbench.errors import CannotDo, WeightsError
@@ -101,6 +100,7 @@ from vlbench.probes.generalization.readers import (
 from vlbench.probes.generalization.transfer import NOT_CONVERGED
 from vlbench.probes.generalization.zero_shot import QUESTION, class_scores
 from vlbench.results import Artifact, Outcome, Positive, Score
+from vlbench.system.digests import digest
 
 # The last stage, and the column of the scores of all classes.
 SCORES = "scores"

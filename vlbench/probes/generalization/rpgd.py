@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from vlbench.digests import digest
 from vlbench.metrics.ranking import choose
 from vlbench.results import Positive
+from vlbench.system.digests import digest
 
 # foolbox's name of the attack under each norm.
 ATTACKS = {"linf": "LinfPGD", "l2": "L2PGD"}

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from vlbench.capabilities import ImageEncoder
 from vlbench.data.records import Column, Data, TrainAndTestRows, require_classes
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING, each_seed
 from vlbench.errors import require_known
@@ -43,6 +42,7 @@ from vlbench.probes.generalization.linear import (
     zero_probe,
 )
 from vlbench.results import Outcome
+from vlbench.system.digests import digest
 
 # Pixels by which the shorter side exceeds the crop size after resizing.
 MARGIN = 20

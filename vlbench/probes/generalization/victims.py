@@ -15,7 +15,6 @@ from torch import Tensor
 
 from vlbench.capabilities import Classifier, ImageEncoder
 from vlbench.data.records import Column, Data
-from vlbench.digests import digest
 from vlbench.engine import Engine, pass_checks
 from vlbench.errors import CannotDo
 from vlbench.metrics.ranking import Choice, all_equal, choose
@@ -29,6 +28,7 @@ from vlbench.probes.generalization.linear import (
     zero_probe,
 )
 from vlbench.probes.generalization.rpgd import Attack, perturb
+from vlbench.system.digests import digest
 
 OWN_NOTE = "the attack is on the model's own classifier"
 HEAD_NOTE = (

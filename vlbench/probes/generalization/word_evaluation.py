@@ -11,12 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from vlbench.data.word_files import read_judged_pairs
-from vlbench.digests import digest
 from vlbench.metrics import items
 from vlbench.metrics.intervals import Estimate, mean_over_pairs
 from vlbench.metrics.items import BOTH, Measured
 from vlbench.probes.generalization.word_similarity import FEWEST_PAIRS, agreement, pearson, spearman
 from vlbench.results import Score
+from vlbench.system.digests import digest
 
 # Fewest word pairs for a score of their analogies.
 FEWEST_OF_ANALOGIES = 10

@@ -60,7 +60,7 @@ from vlbench.probes.generalization.blind import nearest_mean_accuracy
 from vlbench.probes.generalization.categories import GUESSES, class_items, five_guesses
 from vlbench.probes.generalization.class_pairs import names_of_classes, pair_classes
 from vlbench.results import Outcome
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 # Names in open_clip of the sets that a task may name.
 PROMPT_SETS = {

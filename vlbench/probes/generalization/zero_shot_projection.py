@@ -35,7 +35,7 @@ from vlbench.probes.generalization.categories import measured_images
 from vlbench.probes.generalization.class_vectors import class_vectors
 from vlbench.probes.generalization.transfer import EQUAL_FEATURES_NOTE
 from vlbench.results import Outcome, Positive, Score
-from vlbench.threads import single_thread
+from vlbench.system.threads import single_thread
 
 
 class ProjectionTraining(NamedTuple):

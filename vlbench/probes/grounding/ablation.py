@@ -61,7 +61,6 @@ from vlbench.capabilities import (
     size_of,
 )
 from vlbench.data.records import Data, Split
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, counted
 from vlbench.metrics.gains import gain, rank_p
@@ -81,6 +80,7 @@ from vlbench.probes.grounding.entity_grounding import entity_queries
 from vlbench.probes.grounding.measures import first_images
 from vlbench.probes.grounding.scores import MOST_SCORES, groups_of
 from vlbench.results import Artifact, At, Outcome, Positive, Score
+from vlbench.system.digests import digest
 
 # `ranked_on` names a split of images with phrases.
 AblationRows = Annotated[Data, "test", "ranked_on"]

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Split
-from vlbench.digests import digest
 from vlbench.errors import TooFewRows, counted
 from vlbench.metrics.gains import ALONE, gain
 from vlbench.metrics.intervals import Floats, clustered_mean
@@ -32,6 +31,7 @@ from vlbench.metrics.replies import Judged, Rule
 from vlbench.metrics.scores import by_category, macro, measure_items, score_of, subset
 from vlbench.probes.matching.bias import MOST_CATEGORIES, above_bias
 from vlbench.results import REPLIES, At, Outcome, Score
+from vlbench.system.digests import digest
 
 # A floor nearer to 1 than to chance gets a note.
 TOLD = 0.5

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from vlbench.data.records import Split
-from vlbench.digests import digest
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.items import DIGITS, Examples
+from vlbench.system.digests import digest
 
 
 class Captions(NamedTuple):

@@ -62,7 +62,7 @@ from vlbench.metrics.ranking import (
 )
 from vlbench.probes.matching.pools import Captions, Pool, captions_of, count_repeated, draw_pools
 from vlbench.results import At, Number, Outcome, Positive, Score
-from vlbench.threads import threads_for
+from vlbench.system.threads import threads_for
 
 # Similarities computed at a time, independent of the number of images and captions: 64 MiB.
 BLOCK = 1 << 24

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from vlbench.capabilities import MaskedLanguageModel, RegionEncoder
 from vlbench.data.records import Split, TrainAndTestRows
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.errors import DataError
 from vlbench.probes.question_generation.bert_gen import BOX, BertGen, marks_of
@@ -62,6 +61,7 @@ from vlbench.probes.question_generation.similarity import similarities
 from vlbench.probes.question_generation.steps import STEPS, QuestionInputs, TrainingData, Trainings
 from vlbench.probes.question_generation.training import PAPER_TRAINING, BertGenTraining
 from vlbench.results import Outcome, Positive
+from vlbench.system.digests import digest
 
 # Number of images whose attention is drawn.
 EXAMPLES = 8

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, layer_norm, normalize
 
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import on_cpu
 from vlbench.results import Positive
-from vlbench.threads import all_threads
+from vlbench.system.digests import digest
+from vlbench.system.threads import all_threads
 
 HIDDEN = 512
 LEARNING_RATE = 1e-3

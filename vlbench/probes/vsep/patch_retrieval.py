@@ -25,7 +25,6 @@ from torch import Tensor
 
 from vlbench.capabilities import Detector, RegionEncoder, TokenEncoder
 from vlbench.data.coco_files import Named
-from vlbench.digests import digest
 from vlbench.engine import Engine
 from vlbench.engine.training import ONE_TRAINING
 from vlbench.errors import TooFewRows, counted
@@ -43,6 +42,7 @@ from vlbench.probes.vsep.alignment import (
 from vlbench.probes.vsep.named_objects import ALL_BOXES, Boxes, ObjectEncoders
 from vlbench.probes.vsep.network import PAPER_TRAINING, TrainedVsep, VsepTraining, directions
 from vlbench.results import Outcome, Positive
+from vlbench.system.digests import digest
 
 # The number of objects of a test image.
 OBJECTS = 2

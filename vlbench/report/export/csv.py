@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vlbench.files import harmless
 from vlbench.report.export import Selection
 from vlbench.report.table import Entry, score_columns
+from vlbench.system.files import harmless
 
 COLUMNS = ("task", "version", "model", "metric", "at", "is_primary", "value", "stderr", "ci95_low",
            "ci95_high", "n", "unit", "higher_is_better", "chance", "floors", "verdict", "published",

@@ -14,13 +14,13 @@ from vlbench.catalog.sources import shipped_source
 from vlbench.catalog.specs import ModelSpec
 from vlbench.data import hub_sets
 from vlbench.data.hub_sets import HubSet
-from vlbench.files import safe_name
 from vlbench.report.data_sets import loader_of
 from vlbench.report.export import File, LeftOut, Selection
 from vlbench.report.notes import notes_of
 from vlbench.report.table import Entry
 from vlbench.report.texts import score_name
 from vlbench.results import Result, Score
+from vlbench.system.files import safe_name
 
 # "OpenAI's RN50, from timm/resnet50_clip.openai on the hub; MIT"
 ON_THE_HUB = re.compile(r"(?:^|\s)([^\W_][\w.-]*/[^\W_][\w.-]*) on the hub\b", re.ASCII)

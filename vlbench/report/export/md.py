@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 
 from vlbench.errors import SpecError
-from vlbench.files import safe_name
 from vlbench.report.export import Selection, grids
 from vlbench.report.table import ScoreTable
 from vlbench.report.texts import Grid, one_line
+from vlbench.system.files import safe_name
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 RULES = {"l": "---", "r": "---:"}

@@ -30,8 +30,8 @@ from vlbench.drawing.layouts import (
 from vlbench.drawing.looks import CHANCE, FLOOR, Look, style
 from vlbench.drawing.sheets import figure_png
 from vlbench.errors import spaced
-from vlbench.files import write_whole
 from vlbench.report.texts import condition
+from vlbench.system.files import write_whole
 
 # A fixed salt makes the identifiers inside an SVG depend only on what is drawn.
 STYLE: Any = {

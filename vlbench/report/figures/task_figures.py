@@ -19,11 +19,11 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.drawing.looks import Look
 from vlbench.drawing.sheets import png
 from vlbench.errors import OutputError, described
-from vlbench.files import safe_name, write_whole
 from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.figures.charts import erase, save, styled
 from vlbench.report.table import title_of
 from vlbench.schema import parameters
+from vlbench.system.files import safe_name, write_whole
 
 # The functions that draw the figures of each task, by task and name.
 Figures = Mapping[str, Mapping[str, Callable[..., Any]]]

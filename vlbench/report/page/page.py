@@ -17,7 +17,6 @@ from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.findings import FindingsSpec
 from vlbench.drawing.html import render_html
 from vlbench.errors import counted, printed, spaced
-from vlbench.files import safe_name
 from vlbench.report.data_sets import UNKNOWN
 from vlbench.report.leaders import leaders_by_task
 from vlbench.report.page.bars import bar, rules
@@ -46,6 +45,7 @@ from vlbench.report.table import (
 )
 from vlbench.report.texts import Grid, bare_number, condition, score_name, value
 from vlbench.results import Result, Score
+from vlbench.system.files import safe_name
 
 # Above this number of scores, the pages of models list only primary scores, and the other scores
 # are only in the tables of tasks: the file must stay small enough to open.

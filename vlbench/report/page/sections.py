@@ -20,7 +20,6 @@ from vlbench.catalog.specs import TaskSpec
 from vlbench.catalog.task_files import own_text
 from vlbench.catalog.training_data import trained_models
 from vlbench.errors import SpecError, spaced
-from vlbench.files import read_bytes, safe_name
 from vlbench.report.data_sets import figure_names, published_by_data
 from vlbench.report.leaders import Leaders
 from vlbench.report.notes import count_note, notes_of
@@ -29,6 +28,7 @@ from vlbench.report.pivot import EMBEDDED, is_on_own_data, place_of
 from vlbench.report.table import HEADS, ScoreTable, cells, other_scores, tables_of, title_of
 from vlbench.report.texts import bare_number, few, score_name
 from vlbench.results import Result, Score, matching
+from vlbench.system.files import read_bytes, safe_name
 
 # The largest number of figures of single models that are shown for a task.
 MOST_OF_ROWS = 12

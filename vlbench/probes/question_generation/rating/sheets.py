@@ -24,8 +24,8 @@ from PIL.Image import Image
 from vlbench.drawing.html import render_html
 from vlbench.drawing.sheets import png
 from vlbench.errors import TooFewRows, UnknownNameError, counted, require_known
-from vlbench.files import harmless, write_whole
 from vlbench.results import Result
+from vlbench.system.files import harmless, write_whole
 
 # The artifact with the questions of a row, and the columns that are read.
 QUESTIONS = "questions"
