@@ -28,7 +28,14 @@ from vlbench.adapter_kit.servers import (
     TimeOverError,
     require_reachable,
 )
-from vlbench.capabilities import ImageTextScorer, NoAnswer, Picture, TextEncoder
+from vlbench.capabilities import (
+    ROUNDING,
+    ROUNDING_OF_SUM,
+    ImageTextScorer,
+    NoAnswer,
+    Picture,
+    TextEncoder,
+)
 from vlbench.errors import CannotDo, ServerError, SpecError
 
 LOGGER = logging.getLogger(__name__)
@@ -46,6 +53,10 @@ NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer onl
 
 # The message if there are log-probabilities, but not as they should be.
 NO_FORM = f"{CHAT}: the answer has no log-probabilities of that form"
+DISTRIBUTION = (
+    f"log-probabilities must be at most 0, up to {ROUNDING}, and their probabilities must sum to "
+    f"at most 1, up to {ROUNDING_OF_SUM}"
+)
 
 # The most characters of an answer, and of a token in a message.
 MOST_TEXT, MOST_TOKEN = 100_000, 40
@@ -242,11 +253,12 @@ class OpenAiServer:
         if listed is not None:
             return listed
         try:
-            listed = _list_tokens(self._server.post(CHAT, asked))
+            answer = self._server.post(CHAT, asked)
         except RefusedError as error:
             if "logprobs" in str(error) and "support" in str(error):
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
+        listed = _list_tokens(answer, f"{self.served}, asked {content[-1]['text']!r:.80}")
         self._known.keep(asked, listed)
         return listed
 
@@ -340,10 +352,11 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
-def _list_tokens(answer: Any) -> list[tuple[str, float]]:
+def _list_tokens(answer: Any, whose: str) -> list[tuple[str, float]]:
     """Return the most likely first tokens of an answer, with their log-probabilities.
 
-    Raises CannotDo if it has no log-probabilities, and ServerError for invalid values.
+    Raises CannotDo if it has no log-probabilities, and ServerError, naming `whose` answer it is,
+    for invalid values and for probabilities that sum to more than 1.
     """
     try:
         logs = answer["choices"][0].get("logprobs")
@@ -351,21 +364,26 @@ def _list_tokens(answer: Any) -> list[tuple[str, float]]:
         # A log-probability of minus infinity is a probability of 0.
         listed = [(one["token"], max(float(one["logprob"]), -1e4)) for one in tokens]
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
-        raise ServerError(NO_FORM) from None
+        raise ServerError(f"{NO_FORM}: {whose}") from None
     if not listed:
         raise CannotDo(NO_LOGS)
     if not _is_listing(listed):
-        raise ServerError(NO_FORM)
+        logs = ", ".join(f"{log:.4g}" for _, log in listed[:5])
+        raise ServerError(f"{NO_FORM}: {whose}: {logs}; {DISTRIBUTION}")
     return listed
 
 
 def _is_listing(kept: Any) -> bool:
-    """Return whether plain values are tokens with log-probabilities, at least one."""
+    """Return whether plain values are tokens with log-probabilities, at least one.
+
+    See DISTRIBUTION.
+    """
     try:
-        fits = [isinstance(token, str) and -1e4 <= log <= 1e-3 for token, log in kept]
+        fits = [isinstance(token, str) and -1e4 <= log <= ROUNDING for token, log in kept]
     except (TypeError, ValueError):
         return False
-    return bool(fits) and all(fits)
+    is_whole = bool(fits) and all(fits)
+    return is_whole and sum(math.exp(log) for _, log in kept) <= 1 + ROUNDING_OF_SUM
 
 
 def _is_reply(kept: Any) -> bool:

@@ -11,7 +11,7 @@ import vlbench
 from vlbench import api
 from vlbench.catalog.catalog import load_catalog
 from vlbench.engine import devices
-from vlbench.errors import CannotDo, SpecError, UnknownNameError
+from vlbench.errors import CannotDo, SpecError, TooFewRows, UnknownNameError
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.results import Outcome, Score
 from vlbench.run.item_images import data_of
@@ -167,7 +167,7 @@ def test_a_probe_refuses_complex_features():
 
 
 def test_a_class_of_one_example_has_no_halves():
-    with pytest.raises(ValueError, match="class b has one example; two halves need two"):
+    with pytest.raises(TooFewRows, match="class b has one example; two halves need two"):
         vlbench.probe("few_shot", np.eye(3), ["a", "a", "b"], shots=[1])
 
 

@@ -172,7 +172,7 @@ class Logits(Matcher):
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [(Matcher(), "probability"), (Towers(), "cosine"), (Logits(), "logit")]
+    ("model", "kind"), [(Matcher(), "unstated"), (Towers(), "cosine"), (Logits(), "logit")]
 )
 def test_a_score_is_what_the_adapter_says_else_what_its_towers_say(model, kind):
     assert score_kind(model) == kind

@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from vlbench.catalog.catalog import Catalog, load_catalog
 from vlbench.catalog.listed_capabilities import probe_names, shipped_probes
 from vlbench.catalog.missing_capabilities import lacking
 from vlbench.code.identity import code_digest
-from vlbench.data.names import normal_form
 from vlbench.data.records import Data
 from vlbench.engine import Progress
 from vlbench.engine.progress import Bar
@@ -39,8 +38,8 @@ from vlbench.probes.generalization.similarity import scores_of
 from vlbench.probes.given_features import (
     VectorEngine,
     Vectors,
-    as_vectors,
     halves_of_classes,
+    labelled_vectors,
     vector_split,
 )
 from vlbench.report.comparing import compare_models, numbers_of
@@ -57,7 +56,7 @@ from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model, resolve_model
 from vlbench.run.options import Keywords, Options
 from vlbench.run.task import PROBE_FILLED, model_parameter, require_read
-from vlbench.schema import Misfit, hints, parameters, read_arguments
+from vlbench.schema import Misfit, hints, parameters, plain, read_arguments, reads
 from vlbench.system.console import open_console
 from vlbench.system.files import default_cache, temporary_folder, write_whole
 from vlbench.system.threads import single_thread
@@ -77,14 +76,17 @@ BLOCKS = 20
 MATRICES = ("rsa", "rsa_text")
 
 Folders = str | Path | Sequence[str | Path]
+Seed: TypeAlias = Annotated[int, range(sys.maxsize)]
 
 
+@reads
 def list_tasks(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
     """Return the names of all tasks, of those with a tag, or of those that match a glob."""
     tasks = _catalog(include_path).tasks
     return sorted(n for n, spec in tasks.items() if wanted in spec.tags or fnmatch(n, wanted))
 
 
+@reads
 def list_models(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
     """Return the names of all available models, or of those that match a glob.
 
@@ -95,6 +97,7 @@ def list_models(wanted: str = "*", *, include_path: Folders = ()) -> list[str]:
     return sorted(n for n, spec in models.items() if not spec.unavailable and fnmatch(n, wanted))
 
 
+@reads
 def load_model(model: str, **options: Unpack[Keywords]) -> Any:
     """Return a model's loaded adapter: its methods are its capabilities.
 
@@ -131,6 +134,7 @@ class Results(list[Result]):
         return _html(heads, map(_cells, self, _data_names(self)))
 
 
+@reads
 def evaluate(
     model: Any,
     tasks: str | Sequence[str],
@@ -173,6 +177,8 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     """
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
+    if not isinstance(results, Iterable) or not all(isinstance(one, Result) for one in results):
+        raise SpecError("frame: `results` must be a list of results")
     rows, names = [], _data_names(results)
     for result, data in zip(results, names, strict=True):
         head = {"task": result.task, "data": data, "model": result.model, "status": result.status}
@@ -187,12 +193,13 @@ def frame(results: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@reads
 def features(
     model: Any,
     source: str | Path | Sequence[Any] | None = None,
     *,
     texts: Sequence[str] | None = None,
-    labels: Sequence[str] | None = None,
+    labels: Sequence[Any] | None = None,
     split: str = "test",
     column: str = "image",
     layers: str | Sequence[str] = (),
@@ -223,6 +230,7 @@ def features(
         )
 
 
+@reads
 def rdm(
     model: Any,
     task: str,
@@ -348,6 +356,7 @@ def measure_similarity(
     return scores_of(x, y, k, BLOCKS, 0)
 
 
+@reads
 def probe(
     name: str,
     features: Any,
@@ -355,7 +364,7 @@ def probe(
     *,
     test: Any = None,
     test_labels: Sequence[Any] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **params: Any,
 ) -> Outcome:
     """Return the outcome of a probe of image features on given features [N, D] with labels [N].
@@ -376,24 +385,23 @@ def probe(
     under_test = model_parameter(function)
     if gap := lacking(Vectors, hints(function)[under_test]):
         raise CannotDo(f"{name} needs more than features: arrays have no {gap}")
-    names = np.array([normal_form(str(one)) for one in labels])
+    vectors, names = labelled_vectors(features, labels)
     if test is None:
-        whole = as_vectors(features)
         rows, other = halves_of_classes(names, seed)
-        features, test, names, test_names = whole[rows], whole[other], names[rows], names[other]
+        of_test, test_names = vectors[other], names[other]
+        vectors, names = vectors[rows], names[rows]
     elif test_labels is None:
         raise UnknownNameError("give the labels of `test` as `test_labels`")
     else:
-        test_names = np.array([normal_form(str(one)) for one in test_labels])
+        of_test, test_names = labelled_vectors(test, test_labels)
     classes = sorted({*names.tolist(), *test_names.tolist()})
     splits = {
-        "train": vector_split(features, names, classes),
-        "test": vector_split(test, test_names, classes),
+        "train": vector_split(vectors, names, classes),
+        "test": vector_split(of_test, test_names, classes),
     }
     data = Data(splits=splits, classes=classes)
-    listed = {k: list(v) if type(v) in {tuple, range} else v for k, v in params.items()}
     try:
-        arguments = read_arguments(function, listed, (under_test, *PROBE_FILLED))
+        arguments = read_arguments(function, plain(params), (under_test, *PROBE_FILLED))
     except Misfit as error:
         raise SpecError(f"{name}: {error}") from None
     with single_thread():
@@ -418,6 +426,7 @@ class ItemViewer(NamedTuple):
 
     page: bytes
 
+    @reads
     def save(self, file: str | Path) -> None:
         """Write the page, which needs no server."""
         write_whole(Path(file), self.page)
@@ -486,6 +495,7 @@ class Boards:
             raise UnknownNameError(f"{row['model']} has several rows on {row['task']}: {why}")
         return primary.pivot_table(index="model", columns="task", values="value")
 
+    @reads
     def items(self, task: str, model: str, data: str = "") -> pd.DataFrame:
         """Return the credit of each example behind a model's scores on a task.
 
@@ -499,6 +509,7 @@ class Boards:
             raise unknown("board", task, self.boards)
         return self.boards[task]
 
+    @reads
     def view_items(
         self,
         task: str,
@@ -541,11 +552,13 @@ class Boards:
         return self.rows._repr_html_()
 
 
+@reads
 def load(folder: str | Path = "results") -> Boards:
     """Return the boards of a folder: rows, frame, pivot, items, and a viewer of items."""
     return Boards(folder)
 
 
+@reads
 def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -> pd.DataFrame:
     """Return how two models of the boards in `output` differ, on a task or on all shared tasks.
 
@@ -581,6 +594,8 @@ def _options(options: Mapping[str, Any]) -> Options:
 def _shown(progress: bool | Progress | None) -> Any:
     """Return a context that shows progress."""
     if not isinstance(progress, bool) and progress is not None:
+        if not callable(getattr(progress, "begin", None)):
+            raise SpecError(f"`progress` must be true, false or a Progress, not {progress!r:.40}")
         return nullcontext(progress)
     watched = "ipykernel" in sys.modules or (sys.stdout is not None and sys.stdout.isatty())
     shows = watched if progress is None else progress

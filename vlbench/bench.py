@@ -79,9 +79,10 @@ def evaluate(
     not written to boards.
     """
     several = split_names(model) if isinstance(model, str) else model
-    models = list(dict.fromkeys(several)) if isinstance(several, list | tuple) else [several]
+    models = several if isinstance(several, list | tuple) else [several]
+    distinct = {one if isinstance(one, str) else id(one): one for one in models}
     words = tasks.split(",") if isinstance(tasks, str) else list(tasks)
-    with planned_run(models, words, Options.of(**options)) as (planned, processes):
+    with planned_run([*distinct.values()], words, Options.of(**options)) as (planned, processes):
         for problem in planned.broken:
             LOGGER.warning("left out: %s", problem)
         return run(planned, processes, progress).results

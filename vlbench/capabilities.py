@@ -6,6 +6,7 @@ H, W] in [0, 1]; normalisation belongs to the adapter. Spans are character offse
 
 from __future__ import annotations
 
+import math
 import sys
 import types
 import typing
@@ -307,9 +308,11 @@ class ImageTextScorer(Protocol):
     def score_pairs(self, pictures: Sequence[Picture], texts: Sequence[str]) -> Tensor:
         """Return how well each text fits its picture, float32 [N]; higher fits better.
 
-        The score is a probability, or a cosine for a model with two towers; an adapter with another
-        score names it in its `score_kind`. Probabilities of a confident model round to 0 and 1, and
-        are then tied; "logit", the log-odds of the published probability, avoids these ties.
+        An adapter names the kind of its scores in `score_kind`, such as "probability", which must
+        be in [0, 1] up to 0.001. Scores of two towers are cosines unless it names another kind.
+        Scores of no stated kind are only compared. Probabilities of a confident model round to 0
+        and 1, and are then tied; "logit", the log-odds of the published probability, avoids these
+        ties.
         """
         ...
 
@@ -318,16 +321,42 @@ class ImageTextScorer(Protocol):
 # no probability; a log-likelihood.
 LOGIT, RANKING_LOGIT, LOG_LIKELIHOOD = "logit", "ranking_logit", "log_likelihood"
 PROBABILITY, COSINE = "probability", "cosine"
+# Scores whose adapter states no kind, and has no two towers.
+UNSTATED = "unstated"
+
+# The least and the largest score of a kind, and the rounding error that is accepted beyond them:
+# of a single number, and of a sum of probabilities, which may be of half precision.
+BOUNDS = {PROBABILITY: (0.0, 1.0), LOG_LIKELIHOOD: (-math.inf, 0.0)}
+ROUNDING, ROUNDING_OF_SUM = 1e-3, 1e-2
+
+
+def first_misfit(kind: str, scores: Tensor) -> tuple[int, str] | None:
+    """Return the place of the first of [N] scores that cannot be of a kind, and why.
+
+    Example:
+        >>> import torch
+        >>> first_misfit(PROBABILITY, torch.tensor([0.5, 1.5]))
+        (1, 'a probability must be in [0, 1], up to 0.001')
+    """
+    low, high = BOUNDS.get(kind, (-math.inf, math.inf))
+    fits = scores.isfinite() & (scores >= low - ROUNDING) & (scores <= high + ROUNDING)
+    if fits.all():
+        return None
+    place = int((~fits).nonzero()[0])
+    if not scores[place].isfinite():
+        return place, "a score must be a finite number"
+    wanted = f"in [{low:g}, {high:g}]" if math.isfinite(low) else f"at most {high:g}"
+    return place, f"a {kind.replace('_', '-')} must be {wanted}, up to {ROUNDING}"
 
 
 def score_kind(model: Any) -> str:
-    """Return the adapter's `score_kind`; by default cosine for two towers, otherwise probability.
+    """Return the adapter's `score_kind`; by default cosine for two towers, otherwise unstated.
 
     Scores of different kinds must not be averaged, nor scores of different models unless they are
     probabilities.
     """
     own = getattr(model, "score_kind", "")
-    return str(own) if own else COSINE if isinstance(model, SharedSpace) else PROBABILITY
+    return str(own) if own else COSINE if isinstance(model, SharedSpace) else UNSTATED
 
 
 def is_log_odds(kind: str) -> bool:
@@ -342,7 +371,7 @@ class AnswerScorer(Protocol):
     def score_answers(
         self, pictures: Sequence[Picture], questions: Sequence[str], answers: Sequence[str]
     ) -> Tensor:
-        """Return the log-likelihood of each answer, float32 [N], at most 0.
+        """Return the log-likelihood of each answer, float32 [N], at most 0 (up to 0.001).
 
         It is the sum over the tokens of the answer. An adapter that works without a picture has
         `reads_text_alone = True`, and treats Picture(None, None) as no picture. A question is never

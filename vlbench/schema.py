@@ -16,18 +16,19 @@ import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeAlias
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from vlbench.errors import SpecError
+from vlbench.errors import DataError, SpecError
 
 # The place of a value: ("rows", 3, "scores", 0, "ci95").
 Key: TypeAlias = tuple[str | int, ...]
 
 # Returns a value converted to a type, or raises Misfit.
 Reader: TypeAlias = Callable[[Any], Any]
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class ModelName(str):
@@ -55,6 +56,9 @@ MADE_FROM: Mapping[Any, set[Any]] = {
     Path: {str, type(Path())},
     ModelName: {str, ModelName},
 }
+
+# The types of which plain types consist.
+PLAIN = {str, int, bool, Path, NoneType}
 
 # The deepest nesting of lists and mappings if any value is allowed: copying deeper nesting would
 # exceed Python's recursion limit.
@@ -125,6 +129,63 @@ def spelled(key: Key) -> str:
 def read(kind: Any, value: Any) -> Any:
     """Return a plain value converted to a type (a record or an annotation). Raises Misfit."""
     return _reader(kind)(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of Python as YAML would have it.
+
+    Sequences and arrays become lists, mappings dicts, and numbers of NumPy numbers of Python.
+    Records stay as they are.
+    """
+    value = value.tolist() if hasattr(type(value), "tolist") else value
+    if type(value) in {list, tuple, range}:
+        return [plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    return value
+
+
+def reads(function: Called) -> Called:
+    """Return a function that raises SpecError for arguments of other types than its signature's.
+
+    Only arguments of plain types are checked, such as texts, numbers and lists of paths. Raises
+    DataError instead of OSError and ValueError, as for a path that is too long.
+    """
+
+    @wraps(function)
+    def read_and_call(*given: Any, **named: Any) -> Any:
+        bound = inspect.signature(function).bind(*given, **named).arguments
+        for name, kind in _plain_kinds(function).items():
+            if name in bound:
+                try:
+                    read(kind, plain(bound[name]))
+                except Misfit as error:
+                    raise SpecError(f"{function.__name__}: {error.below(name)}") from None
+        try:
+            return function(*given, **named)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{function.__name__}: {error!s:.200}") from error
+
+    return cast("Called", read_and_call)
+
+
+@cache
+def _plain_kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a function's arguments that consist of plain types."""
+    named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    holder: Any = SimpleNamespace(__annotations__=named)  # what it returns need not be imported
+    kinds = typing.get_type_hints(holder, function.__globals__, include_extras=True)
+    return {name: kind for name, kind in kinds.items() if _is_plain(kind)}
+
+
+def _is_plain(kind: Any) -> bool:
+    inside = typing.get_args(bare(kind))
+    return all(map(_is_plain, inside)) if inside else bare(kind) in PLAIN
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no lone surrogate, so that UTF-8 can encode it."""
+    return text.isascii() or text.encode("utf-8", "ignore").decode() == text
 
 
 def read_arguments(
@@ -432,7 +493,7 @@ def _read_plain(kind: Any, accepted: Container[Any], value: Any) -> Any:
     own = type(value)
     if own in accepted:
         if own is str:
-            sound = value.isascii() or value.encode("utf-8", "ignore").decode() == value
+            sound = is_unicode(value)
         else:
             most = {float: sys.float_info.max, int: LARGEST}.get(own)
             sound = most is None or abs(value) <= most

@@ -42,12 +42,16 @@ def test_an_address_is_of_http_or_https(address):
     assert host_of(address) == address.split("/")[2]
 
 
-@pytest.mark.parametrize(
-    "address", ["", "h:80", "ftp://h/v1", "http://", "http://h:99999", "http://h?a"]
-)
+@pytest.mark.parametrize("address", ["", "h:80", "ftp://h/v1", "http://", "http://h:99999"])
 def test_any_other_address_is_refused(address):
     with pytest.raises(SpecError, match=r"must be http\(s\)://HOST"):
         host_of(address)
+
+
+@pytest.mark.parametrize("end", ["?a", "?", "#a", "#", "/v1?a=b#c"])
+def test_an_address_that_goes_on_after_its_path_is_refused(end):
+    with pytest.raises(SpecError, match=r"end with its path; remove \? or # and what follows"):
+        host_of(f"http://h{end}")
 
 
 def test_an_address_with_a_password_is_refused_without_it():

@@ -148,7 +148,7 @@ def unseen(_, pictures, _questions, answers):
         (
             broken(score_answers=lambda *given: torch.ones(len(given[3]))),
             ("AnswerScorer", ANSWERED),
-            "log-likelihoods of up to 1; they must be at most 0",
+            "a score of 1; a log-likelihood must be at most 0, up to 0.001",
         ),
         (
             broken(score_answers=unseen, reads_text_alone=True),

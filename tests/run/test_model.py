@@ -16,7 +16,7 @@ def test_another_dtype_is_part_of_the_name(source, tmp_path):
     assert len(board(tmp_path / "boards")["rows"]) == 2
 
 
-NAMES, PRINTED = ["a\x1b[31m", "a\nb", "\ud800", "x" * 201, ""], "1 to 200 printable characters"
+NAMES, PRINTED = ["a\x1b[31m", "a\nb", "x" * 201, ""], "1 to 200 printable characters"
 REFUSED = [
     ({"model_args": {"wieghts": "2.0"}}, SpecError, "'wieghts' is unknown; did you mean 'weights'"),
     ({"model": "gone"}, UnknownNameError, "gone is unavailable: its weights were withdrawn"),
@@ -25,6 +25,7 @@ REFUSED = [
         ({"name": name}, UnknownNameError, f"is not a name for a model; use {PRINTED}")
         for name in NAMES
     ),
+    ({"name": "\ud800"}, SpecError, r"'name' must be a text or null, not '\\ud800'"),
     ({"model_args": {"weights": "1" * 200}}, UnknownNameError, f"{PRINTED}; give another --name"),
 ]
 

@@ -189,10 +189,11 @@ def _by_names(records: Sequence[Record], items: Sequence[Asked]) -> list[int | N
     """Return the places of items by image and texts; the k-th record is of the k-th such item."""
     named: dict[Any, list[int]] = {}
     for place, item in enumerate(items):
-        named.setdefault(_about_item(item), []).append(place)
+        named.setdefault(_form(_about_item(item)), []).append(place)
     seen, places = Counter[Any](), list[int | None]()
     for record in records:
-        several, key = named.get(record.about, []), (record.about, record.order)
+        about = _form(cast("tuple[str, tuple[str, ...]]", record.about))
+        several, key = named.get(about, []), (about, record.order)
         places.append(several[min(seen[key], len(several) - 1)] if several else None)
         seen[key] += 1
     return places
@@ -289,6 +290,11 @@ def _said(text: str) -> str:
 def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
     """Return the `about` of an item's records."""
     return item.image, (*([item.question] if item.question else []), *item.texts)
+
+
+def _form(about: tuple[str, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
+    """Return an image's name and texts in the form in which they are compared."""
+    return normal_form(about[0]), (*map(_said, about[1]),)
 
 
 def _named(record: Record) -> str:

@@ -75,8 +75,10 @@ def host_of(address: str) -> str:
         named = url.port is None or bool(url.port)
     except ValueError:
         named = False
-    if not named or url.scheme not in {"http", "https"} or not url.hostname or url.query:
+    if not named or url.scheme not in {"http", "https"} or not url.hostname:
         raise SpecError("a server's address must be http(s)://HOST[:PORT]/PATH")
+    if {"?", "#"} & {*address}:
+        raise SpecError("a server's address must end with its path; remove ? or # and what follows")
     if url.username is not None:
         raise SpecError(
             f"a server's address must not contain a user or password; put a key in ${KEY}"

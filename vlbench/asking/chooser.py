@@ -17,6 +17,7 @@ from torch import Tensor
 from vlbench.asking.pair_scores import PairScorer, pictures_of
 from vlbench.asking.questions import Question
 from vlbench.capabilities import (
+    UNSTATED,
     Answerer,
     AnswerScorer,
     Asked,
@@ -25,6 +26,7 @@ from vlbench.capabilities import (
     NoAnswer,
     Recording,
     Reply,
+    first_misfit,
 )
 from vlbench.data.records import Split, image_suffixes
 from vlbench.engine import Engine
@@ -147,8 +149,12 @@ def _require_fit(reply: Reply, item: Asked) -> None:
         raise DataError(
             f"{item.image:.80}: the order {reply.order} is not an order of {count} options"
         )
-    if not isinstance(reply.said, str | NoAnswer) and len(reply.said) != count:
+    if isinstance(reply.said, str | NoAnswer):
+        return
+    if len(reply.said) != count:
         raise DataError(f"{item.image:.80}: {len(reply.said)} scores for {count} options")
+    if misfit := first_misfit(UNSTATED, torch.tensor(reply.said)):
+        raise DataError(f"{item.image:.80}: a score is {reply.said[misfit[0]]}; {misfit[1]}")
 
 
 def _require_target(reply: Reply, item: Asked, right: Sequence[int]) -> None:

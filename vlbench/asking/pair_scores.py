@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Never
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from vlbench.capabilities import (
     DualEncoder,
     ImageTextScorer,
     Picture,
+    first_misfit,
     is_log_odds,
     score_kind,
 )
@@ -76,7 +77,8 @@ class PairScorer:
 
         A row of None has no picture. Use these scores for comparisons. The engine counts
         probabilities of exactly 0 or 1. Raises DataError, naming model, image and text, for a score
-        that is not a finite number, and ValueError for a wrong number of scores.
+        that is not a finite number or not of its kind (see `first_misfit`), and ValueError for a
+        wrong number of scores.
         """
         scores = self._of_pairs(rows, texts, questions)
         self._engine.count_saturated(self.kind, scores)
@@ -90,7 +92,7 @@ class PairScorer:
         """Return the mean matching score of each class's texts for each image, float32 [N, C].
 
         The first T / C of T texts are those of the first class, and so on. The engine stores the
-        scores.
+        scores. Raises DataError, naming model and image, for a score that is not of its kind.
         """
         model: Any = self._model
         column = self.rows.columns.get(self._picture, self.rows[self._image])
@@ -102,10 +104,19 @@ class PairScorer:
             pairs = [(picture, text) for picture in map(as_picture, shown) for text in texts]
             batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
             scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
-            return list(torch.cat(scores).float().cpu().view(len(shown), classes, -1).mean(2))
+            table = torch.cat(scores).float().cpu().view(len(shown), classes, -1)
+            # The extremes are checked: in a mean, two wrong scores may look right.
+            low, high = table.flatten(1).aminmax(dim=1)
+            return list(torch.cat([table.mean(2), low[:, None], high[:, None]], 1))
 
         key = {"what": "scores of classes", "model": model, "texts": list(texts)}
-        scores = torch.stack(self._engine.map(scored, column, key=key))
+        table = torch.stack(self._engine.map(scored, column, key=key))
+        extremes = table[:, classes:].flatten()
+        if misfit := first_misfit(self.kind, extremes):
+            place, why = misfit
+            name = self.rows[self._image].examples().ids[place // 2]
+            self._refuse(extremes[place], f"image {name} with a text of a class", why)
+        scores = table[:, :classes]
         self._engine.count_saturated(self.kind, scores)
         return scores
 
@@ -163,7 +174,7 @@ class PairScorer:
         if scores.shape != (len(pairs),):
             gave = f"gave {list(scores.shape)} for {len(pairs)} pairs"
             raise ValueError(f"{method.__name__} of {self._name} {gave}")
-        return self._require_finite(pairs, scores)
+        return self._require_fit(pairs, scores)
 
     @torch.no_grad()
     def _cosines(self, pairs: Sequence[Pair]) -> list[float]:
@@ -199,22 +210,23 @@ class PairScorer:
             for image, group in groupby(distinct, key=lambda pair: pair[0])
         ]
         known = dict(zip(distinct, torch.cat(scores).tolist(), strict=True))
-        return self._require_finite(pairs, torch.tensor([known[pair] for pair in meant]))
+        return self._require_fit(pairs, torch.tensor([known[pair] for pair in meant]))
 
-    def _require_finite(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
+    def _require_fit(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
         values = scores.float().cpu()
-        bad = (~values.isfinite()).nonzero()
-        if len(bad):
-            row, question, text = pairs[int(bad[0])]
+        if misfit := first_misfit(self.kind, values):
+            place, why = misfit
+            row, question, text = pairs[place]
             where = f"the answer {text!r:.80} to {question!r:.80}"
             if row is not None and not self._answers:
                 shown = self._picture if self._picture in self.rows.columns else self._image
                 image = self.rows[shown].examples().ids[row]
                 where = f"image {image} with the text {text!r:.80}"
-            value = values[bad[0]].item()
-            what = f"{self._name} gave the score {value} to {where}"
-            raise DataError(f"{what}; a score must be a finite number")
+            self._refuse(values[place], where, why)
         return values.tolist()
+
+    def _refuse(self, score: Tensor, where: str, why: str) -> Never:
+        raise DataError(f"{self._name} gave the score {score.item():.6g} to {where}; {why}")
 
     @property
     def _name(self) -> str:

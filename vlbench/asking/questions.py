@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vlbench.data.names import normal_form
+from vlbench.data.names import case_notes, normal_form, one_spelling
 from vlbench.data.records import Split, examples_of_items
 from vlbench.errors import DataError
 from vlbench.metrics.items import Examples
@@ -58,6 +58,7 @@ def read_questions(rows: Split) -> QuestionItems:
         asked.append(Question(texts[row - 1], plain))
     content = [[one.text, [*one.options]] for one in asked]
     notes = [STRIPPED.format(bare, len(rows))] if bare else []
+    notes += first_case_notes("options", [one.options for one in asked])
     return QuestionItems(asked, right, examples_of_items(rows, "question", content), notes)
 
 
@@ -111,10 +112,13 @@ def distinct(texts: Sequence[str]) -> list[str]:
         >>> distinct(["a dog", "a cat ", "a cat", "A cat"])
         ['a dog', 'a cat ', 'A cat']
     """
-    first: dict[str, str] = {}
-    for text in texts:
-        first.setdefault(normal_form(text), text)
-    return [*first.values()]
+    return [*dict.fromkeys(one_spelling(texts))]
+
+
+def first_case_notes(what: str, several: Sequence[Sequence[str]]) -> list[str]:
+    """Return the first note on texts of a row that differ only in case, and in how many rows."""
+    notes = [note for own in several for note in case_notes(what, own)]
+    return [f"{notes[0]} (in {len(notes):,} of {len(several):,} rows)"] if notes else []
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:

@@ -9,7 +9,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.capabilities import OUTPUT, Asked, NoAnswer, Picture
+from vlbench.capabilities import LOG_LIKELIHOOD, OUTPUT, Asked, NoAnswer, Picture, first_misfit
 from vlbench.check.samples import ANSWERS, SENTENCES, Samples
 from vlbench.engine.pass_checks import (
     CHANGES_PIXELS,
@@ -278,8 +278,8 @@ def answer_scores(adapter: Any, samples: Samples) -> str:
     """Describe log-likelihoods above 0, or missing scores of answers without a picture."""
     asked = samples.texts[:3], [*ANSWERS[:3]]
     scores = adapter.score_answers(samples.pictures[:3], *asked)
-    if (scores > 0).any():
-        return f"log-likelihoods of up to {float(scores.max()):.3g}; they must be at most 0"
+    if misfit := first_misfit(LOG_LIKELIHOOD, scores):
+        return f"a score of {float(scores[misfit[0]]):.3g}; {misfit[1]}"
     if not getattr(adapter, "reads_text_alone", False):
         return ""
     alone = adapter.score_answers([Picture(None, None)] * 3, *asked)

@@ -55,6 +55,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Write the figure, and return its layers and heads."""
     from vlbench.api import loaded
     from vlbench.capabilities import Cut, Intervenable, JointAttender, has
+    from vlbench.probes.grounding.measures import require_attention
 
     picture = _picture(arguments.image, arguments.regions)
     with loaded(arguments.model, options_of(arguments)) as (model, live, _):
@@ -70,6 +71,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
             adapter = adapter.cut(Cut(heads=arguments.without))
             name += f" without {', '.join('-'.join(map(str, one)) for one in arguments.without)}"
         (found,) = adapter.attend([picture], [arguments.text])
+    require_attention(found, arguments.text)
     span = _span(arguments.text, arguments.word)
     write_whole(arguments.file, _draw(picture, found, span, f"{name}: {_mark(arguments, span)}"))
     layers, heads = found.weights.shape[:2]

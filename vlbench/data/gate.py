@@ -27,6 +27,7 @@ from vlbench.data.records import LISTED, Column, Data, Split, value_column, want
 from vlbench.data.regions import region_features
 from vlbench.errors import DataAbsent, DataError, counted, unknown
 from vlbench.metrics.parsing import LETTER, LETTERS
+from vlbench.schema import is_unicode
 
 # A column name, several names, or no column: an empty name.
 Named = str | Sequence[str]
@@ -327,10 +328,20 @@ def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> lis
     values = []
     for row, cells in enumerate(zip(*(rows.cells[one] for one in columns), strict=True)):
         try:
+            _refuse_surrogates(columns, cells)
             values.append(_texts(kind, cells) if kind in TEXTS else _value(kind, cells[0], known))
         except ValueError as error:
             raise DataError(f"{rows.where(row)}{error}") from None
     return values
+
+
+def _refuse_surrogates(columns: Sequence[str], cells: Sequence[Any]) -> None:
+    """Raise ValueError, with the column, for a text that UTF-8 cannot encode."""
+    for column, cell in zip(columns, cells, strict=True):
+        for text in cell if isinstance(cell, list) else [cell]:
+            if isinstance(text, str) and not is_unicode(text):
+                what = f"{text!r:.40}, which is not Unicode: it has a lone surrogate"
+                raise ValueError(f": the column {column} has {what}")
 
 
 def _texts(kind: str, cells: Sequence[Any]) -> list[str]:

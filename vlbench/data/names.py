@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from vlbench.errors import DataError
+from vlbench.errors import DataError, counted
 
 # Unicode categories that are refused: control characters, and surrogates.
 REFUSED = {"Cc", "Cs"}
@@ -31,6 +31,30 @@ def composed(text: str) -> str:
 def normal_form(name: str) -> str:
     """Return a name in its form for comparison: composed, without blanks at its ends."""
     return composed(name).strip()
+
+
+def one_spelling(texts: Iterable[str]) -> list[str]:
+    """Return texts, each as the first text that equals it but for outer blanks and Unicode form.
+
+    Example:
+        >>> one_spelling(["a cat ", "a cat", "A cat"])
+        ['a cat ', 'a cat ', 'A cat']
+    """
+    first: dict[str, str] = {}
+    return [first.setdefault(normal_form(text), text) for text in texts]
+
+
+def case_notes(what: str, texts: Iterable[str]) -> list[str]:
+    """Return a note on texts that differ from another only in case; none if there are none."""
+    spellings: dict[str, set[str]] = {}
+    for form in map(normal_form, texts):
+        spellings.setdefault(form.casefold(), set()).add(form)
+    alike = [sorted(several) for several in spellings.values() if len(several) > 1]
+    if not alike:
+        return []
+    count = counted(sum(map(len, alike)), "text")
+    example = " and ".join(f"{text!r:.60}" for text in alike[0][:2])
+    return [f"{what}: {count} differ only in case from another, such as {example}"]
 
 
 def spoken_names(classes: Sequence[str]) -> list[str]:

@@ -16,7 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vlbench.capabilities import NoAnswer
+import torch
+
+from vlbench.capabilities import LOG_LIKELIHOOD, NoAnswer, first_misfit
 from vlbench.data.coco_files import first_repeated, is_number, read_text, sound_text
 from vlbench.data.folders import is_visible
 from vlbench.data.formats.archives import DAMAGED, open_zip
@@ -570,10 +572,17 @@ def _index(value: Any) -> int:
 def _said(value: Any) -> str | list[float] | NoAnswer:
     """Return a text, scores of the options, or no answer if there is no text at all."""
     if isinstance(value, list) and value and all(isinstance(one, list) and one for one in value):
-        return [float(one[0]) for one in value]  # a log-likelihood, and whether it is the greatest
+        return _log_likelihoods([float(one[0]) for one in value])
     if isinstance(value, list) and len(value) < 2:
         value = value[0] if value else None
     return NO_TEXT if value is None else _text(value)
+
+
+def _log_likelihoods(values: list[float]) -> list[float]:
+    """Return the log-likelihoods in a log of lm-eval. Raises ValueError if one is not."""
+    if misfit := first_misfit(LOG_LIKELIHOOD, torch.tensor(values)):
+        raise ValueError(f"the score is {values[misfit[0]]:.6g}; {misfit[1]}")
+    return values
 
 
 def _text(value: Any) -> str:

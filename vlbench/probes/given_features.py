@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlbench.data.names import plain_name
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.passes import check_features
-from vlbench.errors import CannotDo, SpecError
+from vlbench.errors import CannotDo, SpecError, TooFewRows
+from vlbench.schema import plain
 from vlbench.system.digests import digest
 from vlbench.system.threads import single_thread
 
@@ -45,21 +47,38 @@ class VectorEngine(Engine):
 def as_vectors(features: Any) -> Tensor:
     """Return arrays, lists or tensors of any precision and device as float32 on the CPU.
 
-    Raises SpecError for complex numbers.
+    Raises SpecError for anything except real numbers.
     """
-    is_tensor = isinstance(features, Tensor)
-    values: Tensor = features if is_tensor else torch.from_numpy(np.asarray(features))
+    if isinstance(features, Tensor):
+        values = features
+    else:
+        try:
+            array = np.asarray(features)
+        except ValueError as error:
+            raise SpecError(f"features must be [N, D]: {error}") from error
+        if array.dtype.kind not in "biufc":
+            raise SpecError(f"features must be real numbers, not {array.dtype}")
+        values = torch.from_numpy(array)
     if values.is_complex():
         raise SpecError("features must be real numbers, not complex")
     return values.detach().to("cpu", torch.float32, copy=True)
 
 
-def vector_split(features: Any, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
+def labelled_vectors(features: Any, labels: Any) -> tuple[Tensor, np.ndarray[Any, Any]]:
+    """Return features float32 [N, D], and the names of their classes [N].
+
+    Raises SpecError for other shapes, and DataError for a name with a control character.
+    """
+    vectors, several = as_vectors(features), plain(labels)
+    if not isinstance(several, list) or vectors.ndim != 2 or len(vectors) != len(several):
+        shape, given = list(vectors.shape), f"{labels!r:.40}"
+        count = f"{len(several)} labels" if isinstance(several, list) else f"the labels {given}"
+        raise SpecError(f"features {shape} for {count}; they must be [N, D] and [N]")
+    return vectors, np.array([plain_name(str(one), "the label") for one in several])
+
+
+def vector_split(vectors: Tensor, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
     """Return features [N, D] and labels [N], which are names in `classes`, as a split."""
-    vectors = as_vectors(features)
-    if vectors.ndim != 2 or len(vectors) != len(labels):
-        shape = list(vectors.shape)
-        raise ValueError(f"features {shape} for {len(labels)} labels; they must be [N, D] and [N]")
     place = {name: i for i, name in enumerate(classes)}
     column = Column(digest(vectors.numpy()), "value", list(vectors), range(len(vectors)))
     return Split({"image": column, "label": value_column([place[one] for one in labels.tolist()])})
@@ -72,7 +91,7 @@ def halves_of_classes(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int]
     for name in sorted(set(names.tolist())):
         rows = rng.permutation(np.flatnonzero(names == name))
         if len(rows) < 2:
-            raise ValueError(f"class {name} has one example; two halves need two")
+            raise TooFewRows(f"class {name} has one example; two halves need two")
         one, other = np.array_split(rows, 2)
         first += sorted(one.tolist())
         second += sorted(other.tolist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -27,12 +27,13 @@ from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
 from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
 from vlbench.engine.store import Store
-from vlbench.errors import CannotDo, DataError, unknown
+from vlbench.errors import CannotDo, DataError, counted, unknown
 from vlbench.run.datasets import DataSets
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model
 from vlbench.run.options import Options
 from vlbench.run.task import require_read, resolve_task
+from vlbench.schema import plain
 
 # The encoder of a column's values, by the kind of the column.
 ENCODERS = {"image": (ImageEncoder, IMAGES), "text": (TextEncoder, TEXTS)}
@@ -108,15 +109,19 @@ def encode(
 
 
 def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Examples:
-    """Return images in memory, PIL images or arrays uint8 [H, W, 3], as examples."""
-    pictures = [
-        one if isinstance(one, PIL.Image.Image) else PIL.Image.fromarray(np.asarray(one))
-        for one in images
-    ]
-    stored = [one.convert("RGB") for one in pictures]
+    """Return images in memory, PIL images or arrays uint8 [H, W, 3], as examples.
+
+    Raises DataError for anything else, and for another number of labels.
+    """
+    if not isinstance(images, Iterable):
+        raise DataError(f"the images are {images!r:.40}, not a list of images")
+    stored = [_as_image(one, place).convert("RGB") for place, one in enumerate(images)]
+    names = None if labels is None else plain(labels)
+    if names is not None and not (isinstance(names, list) and len(names) == len(stored)):
+        raise DataError(f"{counted(len(stored), 'image')} need a list of as many labels")
     decoded = DecodedImages(stored, _as_it_is)
     column = image_column(decoded, [pixels_digest(one) for one in stored])
-    return Examples(column, None if labels is None else list(map(str, labels)))
+    return Examples(column, None if names is None else list(map(str, names)))
 
 
 def of_texts(texts: Sequence[str]) -> Examples:
@@ -131,6 +136,16 @@ def of_folder(root: Path) -> Examples:
         raise DataError(f"{root.name} has no images ({', '.join(SUFFIXES)})")
     folders = [normal_form(PurePath(name).parent.name) for name in names]
     return Examples(file_images(root, names), folders if any(folders) else None)
+
+
+def _as_image(value: Any, place: int) -> PIL.Image.Image:
+    if isinstance(value, PIL.Image.Image):
+        return value
+    try:
+        return PIL.Image.fromarray(np.asarray(value))
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        what = "is neither a PIL image nor an array uint8 [H, W, 3]"
+        raise DataError(f"image {place}, {value!r:.40}, {what}") from error
 
 
 def _as_it_is(image: PIL.Image.Image) -> PIL.Image.Image:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from vlbench.catalog.sources import trusted_packages
 from vlbench.catalog.strict_yaml import scalar
 from vlbench.errors import UnknownNameError, require_known
-from vlbench.schema import Misfit, alternatives, read
+from vlbench.schema import Misfit, alternatives, plain, read
 
 if TYPE_CHECKING:  # `leaderboard build` looks up figures and computes nothing
     import torch
@@ -123,12 +123,14 @@ class Options:
     def of(cls, **words: Any) -> Options:
         """Return options from values as Python users write them: folders and `auto` as strings.
 
-        Raises UnknownNameError for an unknown option, with the nearest name.
+        Raises UnknownNameError for an unknown option, with the nearest name, and Misfit for values
+        of another type.
         """
         known = cls.__dataclass_fields__
         require_known("option", words, known)
+        read(Keywords, plain(words))
         for name in ("output", "cache_dir", "images", "questions"):
-            words[name] = words.get(name) and Path(words[name])
+            words[name] = Path(words[name]) if words.get(name) else None
         include, folders = words.get("include_path", ()), words.get("data_dir", {})
         one = isinstance(include, str | Path)
         words["include_path"] = [Path(folder) for folder in ([include] if one else include)]

@@ -310,9 +310,9 @@ def test_each_scorer_scores_the_favourites_and_the_captions_before(square):
 def test_each_judge_is_told_by_itself_and_the_models_own_is_named(square):
     assert not [score for score in square.scores if "of_others" in score.metric]
     assert {s.at["scorer"]: s.unit for s in square.scores if s.metric == "match_score"} == {
-        "nouns": "probability",
-        "short": "probability",
-        "same": "probability",
+        "nouns": "unstated",
+        "short": "unstated",
+        "same": "unstated",
         "long": "cosine",
     }
     own = [note for note in square.notes if "the model's own score" in note]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import vlbench
+from vlbench.errors import DataError
 from vlbench.metrics.ranking import all_equal, all_parallel
 from vlbench.metrics.representation_similarity import cka_debiased, mutual_knn
 from vlbench.probes.generalization.description_length import train_probe
@@ -14,7 +15,7 @@ from vlbench.probes.generalization.description_length import train_probe
 def test_arrays_pass_the_check_of_all_features(value):
     features = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
     features[7, 2] = value
-    with pytest.raises(ValueError, match="features gave NaN or infinite values for row"):
+    with pytest.raises(DataError, match="features gave NaN or infinite values for row"):
         vlbench.probe("transfer", features, [*range(4)] * 10)
 
 

@@ -183,7 +183,7 @@ def test_attention_of_the_wrong_shape_is_refused():
         def attend(self, pictures, texts):
             return [a._replace(boxes=a.boxes[:2]) for a in super().attend(pictures, texts)]
 
-    with pytest.raises(ValueError, match=r"attention has shape \[2, 3, 10, 4\]; it must"):
+    with pytest.raises(DataError, match=r"has shape \[2, 3, 10, 4\]; it must be"):
         probe(Misfit(), data_of(SCENES))
 
 

@@ -39,7 +39,7 @@ from vlbench.capabilities import (
     Reply,
     count_truncated,
 )
-from vlbench.data.names import spoken_names
+from vlbench.data.names import case_notes, normal_form, one_spelling, spoken_names
 from vlbench.data.records import Data, Split, TestRows, labels, require_classes, value_column
 from vlbench.engine import Engine
 from vlbench.engine.pass_checks import SMALLEST
@@ -151,8 +151,22 @@ def _zero_shot(
     metrics = [class_items(metric, [choice], test, names) for metric, choice in choices.items()]
     metrics += five_guesses(ranked["accuracy"][1], test, names)
     by = "similarity" if isinstance(model, DualEncoder) else "score"
-    counts = count_truncated(model, texts)
+    notes += _text_notes(names, prompts)
+    counts = count_truncated(model, texts) | _count_repeated(names, prompts)
     return Outcome(metrics=metrics, counts=counts, notes=notes, asked_by=by)
+
+
+def _text_notes(names: Sequence[str], prompts: list[str] | str) -> list[str]:
+    """Return notes on names of classes, and on prompts, that differ only in case."""
+    return case_notes("names of classes", names) + case_notes("prompts", _prompts(prompts))
+
+
+def _count_repeated(names: Sequence[str], prompts: list[str] | str) -> dict[str, int]:
+    """Return how many names of classes, and given prompts, equal an earlier one, if any do."""
+    given = prompts if isinstance(prompts, list) else []
+    several = {"repeated_class_names": names, "repeated_prompts": given}
+    counts = {what: len(own) - len({*map(normal_form, own)}) for what, own in several.items()}
+    return {what: count for what, count in counts.items() if count}
 
 
 def _vectors(
@@ -204,10 +218,11 @@ def _ask(
         name: judge(said, [names] * len(test), true, chooser.labels) for name, said in shown.items()
     }
     own = judged.pop("")
-    notes = chooser.notes_on(own) + chooser.notes
+    notes = chooser.notes_on(own) + chooser.notes + _text_notes(names, prompts)
     floors = {name: one.choice for name, one in judged.items()}
+    counts = {"unparsed": own.unparsed} | _count_repeated(names, prompts)
     items = class_items("accuracy", [own.choice], test, names, floors=floors)
-    outcome = outcome_of(gains(items), {"unparsed": own.unparsed}, notes)
+    outcome = outcome_of(gains(items), counts, notes)
     return replace(outcome, metrics=[items], asked_by=way)
 
 
@@ -322,7 +337,7 @@ def _prompts(given: list[str] | str) -> list[str]:
     if wrong or not prompts:
         what = f"prompt '{wrong[0]}' has no {{}} for the class's name" if wrong else "no prompts"
         raise ValueError(f"{what}; sets of prompts are {', '.join(PROMPT_SETS)}")
-    return prompts
+    return [*dict.fromkeys(one_spelling(prompts))]
 
 
 def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> list[str]:
@@ -333,7 +348,8 @@ def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> 
             f"{given} names ImageNet's classes in their order; the data do not have this order"
         )
     if not isinstance(given, str):
-        return spoken_names(names_of_classes({} if given is None else given, data))
+        named = names_of_classes({} if given is None else given, data)
+        return spoken_names([*map(normal_form, named)])
     names = _from_open_clip(NAME_SETS[given])
     if len(names) != len(data.classes):
         raise ValueError(

@@ -31,6 +31,7 @@ from vlbench.probes.grounding.measures import (
     geometry,
     measure,
     query_attention,
+    require_attention,
 )
 
 # Counts over the queries, in addition to the statistics of their targets.
@@ -67,7 +68,7 @@ def head_sums(
     """Return the sums over all queries of each image, one caption per row of a forward pass.
 
     A query is wrong if its image has no regions, or its word has no token. Raises CannotDo if no
-    image has regions, and ValueError for attention that does not match its spans and boxes.
+    image has regions, and DataError for attention that `require_attention` refuses.
     """
     key = {"what": "attention of heads, and their choices"} | vars(reader)
     attend = engine.checked(reader.model.attend)
@@ -121,7 +122,8 @@ class AttentionReader:
             parts, numbers = [], []
             texts = [queries[i]["texts"][j] for i, j in batch]
             attentions = attend([pictures[i] for i, _ in batch], texts)
-            for (i, j), attention in zip(batch, attentions, strict=True):
+            for (i, j), text, attention in zip(batch, texts, attentions, strict=True):
+                require_attention(attention, text)
                 if i not in geometries:
                     regions = pictures[i].regions
                     assert regions

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vlbench.capabilities import JointAttention, Regions
+from vlbench.capabilities import ROUNDING, ROUNDING_OF_SUM, JointAttention, Regions
 from vlbench.data.records import Data, Split
 from vlbench.data.words import last_token, word_spans
-from vlbench.errors import TooFewRows, counted
+from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.boxes import areas, centres_inside, covered_fractions, iou
 from vlbench.metrics.ranking import choose_any
 
@@ -221,7 +221,6 @@ def query_attention(
 
     The attention of a word is the attention of its last sub-word.
     """
-    _refuse_misfit(attention)
     named = [Query(*query) for query in queries]
     tokens = [last_token(attention.spans, query.start, query.stop) for query in named]
     read = [k for k, token in enumerate(tokens) if token is not None]
@@ -256,8 +255,22 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
-def _refuse_misfit(attention: JointAttention) -> None:
+def require_attention(attention: JointAttention, text: str) -> None:
+    """Raise DataError, naming the text, unless its attention has its shape and is a distribution.
+
+    Weights must be 0 or more, and the weights of a row must sum to at most 1, up to
+    ROUNDING_OF_SUM.
+    """
     shape = list(attention.weights.shape)
     wanted = [len(attention.spans), len(attention.boxes)]
+    what = f"the attention for {text!r:.80}"
     if len(shape) != 4 or shape[2:] != wanted:
-        raise ValueError(f"attention has shape {shape}; it must be [layers, heads, *{wanted}]")
+        raise DataError(f"{what} has shape {shape}; it must be [layers, heads, *{wanted}]")
+    if not attention.weights.numel():
+        return
+    least, most = attention.weights.min().item(), attention.weights.sum(3).max().item()
+    if not (least >= -ROUNDING and most <= 1 + ROUNDING_OF_SUM):
+        raise DataError(
+            f"{what} has a weight of {least:.3g} and a row that sums to {most:.3g}; weights must "
+            f"be at least 0 and sum to at most 1, up to {ROUNDING_OF_SUM}"
+        )

@@ -25,6 +25,7 @@ from vlbench.probes.grounding.measures import (
     Query,
     column_coverage,
     of_things,
+    require_attention,
 )
 from vlbench.probes.grounding.scores import Group
 
@@ -57,6 +58,7 @@ class ExampleReader:
         if picture.regions is None or not len(picture.regions.boxes):
             return None
         (attention,) = self.reader.model.attend([picture], [example["text"]])
+        require_attention(attention, example["text"])
         token = last_token(attention.spans, *example["span"])
         if token is None:
             return None

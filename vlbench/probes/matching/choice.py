@@ -43,7 +43,7 @@ from torch import Tensor
 
 from vlbench.asking.chooser import BY_SCORES, Chooser, LookedUp, look_up, way_of
 from vlbench.asking.pair_scores import rows_of_other_clusters
-from vlbench.asking.questions import ask_for_captions, refuse_equal
+from vlbench.asking.questions import ask_for_captions, first_case_notes, refuse_equal
 from vlbench.capabilities import (
     Answerer,
     AnswerScorer,
@@ -218,6 +218,7 @@ class Candidates:
         judged = self.rules.get("one_label") or self._chooser.judge(replies, asked, right)
         # If no reply names an option, the floors need not be asked.
         self.judged, self.notes = judged, self._chooser.notes_on(judged)
+        self.notes += first_case_notes("captions and foils", texts)
         self.said = self._chooser.reply_table(replies, asked, right, judged, self._examples.ids)
         self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
         tables = {name: rule(every) for name, rule in self._rules.items()}

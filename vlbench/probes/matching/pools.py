@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vlbench.data.names import one_spelling
 from vlbench.data.records import Split
 from vlbench.errors import DataError, TooFewRows, counted
 from vlbench.metrics.items import DIGITS, Examples
@@ -54,7 +55,8 @@ class Captions(NamedTuple):
 def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
     """Return the first `most` captions per image of a split, in a prompt.
 
-    Raises DataError for an image without captions.
+    Captions that are equal but for outer blanks and their Unicode form are one text. Raises
+    DataError for an image without captions.
     """
     shown = split["image"] if "image" in split.columns else split["picture"]
     several, examples = [list(own[:most]) for own in split["captions"]], shown.examples()
@@ -62,7 +64,8 @@ def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
         raise DataError(f"image {examples.ids[several.index([])]} has no caption; leave it out")
     sizes = torch.tensor([len(own) for own in several])
     captions = [*chain(*several)]
-    return Captions([prompt.replace("{}", x) for x in captions], captions, sizes, examples)
+    texts = [prompt.replace("{}", caption) for caption in one_spelling(captions)]
+    return Captions(texts, captions, sizes, examples)
 
 
 class Pool(NamedTuple):

@@ -45,6 +45,7 @@ from torch import Tensor
 
 from vlbench.asking.pair_scores import PairScorer
 from vlbench.capabilities import DualEncoder, ImageTextScorer, count_truncated
+from vlbench.data.names import case_notes
 from vlbench.data.records import Data, value_column
 from vlbench.engine import Engine
 from vlbench.metrics.intervals import Z95, Estimate, clustered_mean, wilson
@@ -416,4 +417,5 @@ def _outcome(
     }
     texts = [all_captions.texts[i] for pool in pools for i in pool.captions.tolist()]
     measured = [*chain(*(one.measure(k, at) for one in queries))]
+    notes = [*notes, *case_notes("captions", all_captions.captions)]
     return outcome_of(measured, counts | count_truncated(model, texts), notes)
