@@ -148,7 +148,7 @@ def test_columns_are_chosen_and_last_in_the_address(browser, page):
     tab = browser.open(page)
     label = "accuracy (categories held out, shots 1), %"
     assert label not in tab.texts(f"{FEW} thead th")
-    tab.js(f"document.querySelector('{FEW}').parentElement.previousElementSibling.open = true")
+    tab.js(f"document.querySelector('{FEW}').parentElement.nextElementSibling.open = true")
     settled(tab)
     tab.js(
         "[...document.querySelectorAll('.tools label')]"
@@ -280,7 +280,8 @@ def test_a_table_is_saved_as_a_file_of_what_is_seen(browser, page):
     tab.js(
         "URL.createObjectURL = blob => { blob.text().then(text => { window.saved = text });"
         "return 'blob:x' };"
-        f"document.querySelector('{FEW}').parentElement.nextElementSibling.firstElementChild.click()"
+        f"const tools = document.querySelector('{FEW}').parentElement.nextElementSibling;"
+        "tools.open = true; tools.querySelector('button').click()"
     )
     settled(tab)
     head, *rows = tab.js("window.saved").split("\r\n")

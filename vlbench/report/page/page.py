@@ -36,7 +36,6 @@ from vlbench.report.reproduction import grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import (
     APART,
-    STANDING,
     Entry,
     ScoreTable,
     cells,
@@ -148,7 +147,6 @@ def render(page: Page) -> bytes:
         page=page,
         cards={model.name: model.card for model in page.models},
         version=__version__,
-        standing=STANDING,
         notes=mark_notes(page.overview),
         data={"capabilities": page.capabilities, "models": len(page.models)},
     )
