@@ -267,6 +267,16 @@ def test_the_model_stays_while_its_table_is_scrolled(browser, page):
     assert tab.js(left) == before
 
 
+@pytest.mark.parametrize(("width", "is_open"), [(1280, False), (1920, True)])
+def test_the_contents_take_no_width_from_the_tables_of_a_laptop(browser, page, width, is_open):
+    tab = browser.open(page, width=width)
+    assert bool(tab.texts("nav li")) is is_open
+    wide = tab.js(f"document.querySelector('{FEW}').scrollWidth")
+    assert wide <= tab.js(f"document.querySelector('{FEW}').parentElement.clientWidth")
+    tab.js("document.querySelector('nav summary').click()")
+    assert bool(tab.texts("nav li")) is not is_open
+
+
 def test_print_shows_all_tables_and_no_controls(browser, page):
     tab = browser.open(page)
     tab.call("Emulation.setEmulatedMedia", {"media": "print"})

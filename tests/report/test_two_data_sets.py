@@ -199,6 +199,7 @@ def test_rows_of_a_published_set_have_its_name():
 
 def test_sets_of_the_same_data_are_named_by_their_first_models():
     rows = [planted(m, "1", "cars", key) for m, key in zip("abcd", "xxxy", strict=True)]
+    rows.append(replace(rows[0], model="blind", provenance={**rows[0].provenance, "control": True}))
     assert set_names(rows) == {"x": "cars: a, b and 1 more", "y": "cars: d"}
 
 

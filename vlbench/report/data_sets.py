@@ -73,7 +73,7 @@ def set_names(rows: Sequence[Result]) -> dict[str, str]:
 
 
 def _set_name(data: str, rows: Sequence[Result]) -> str:
-    models = [row.model for row in sorted(rows, key=lambda row: row.is_control)]
+    models = [row.model for row in rows if not row.is_control] or [row.model for row in rows]
     which = ", ".join(rows[0].task_params) or few(models, MOST_MODELS)
     return ": ".join(filter(None, (data, which)))
 

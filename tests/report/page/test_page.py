@@ -377,6 +377,11 @@ def test_the_head_of_standings_is_short_for_every_leader(tmp_path):
     assert f"against {leader}" not in heads
 
 
+def test_what_the_catalog_says_of_no_model_has_no_column(tmp_path):
+    assert page(tmp_path, board(result("hf:mine", score()))).facts == []
+    assert "parameters" in page(tmp_path, board(result("tiny-clip", score()))).facts
+
+
 def test_models_are_a_table_of_what_the_catalog_says(tmp_path):
     text = rendered(tmp_path, result("tiny-clip", score()))
     models = text[text.index('<section class="models"') :].partition("</section>")[0]

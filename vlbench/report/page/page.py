@@ -53,6 +53,9 @@ MOST_SCORES = 20_000
 # The largest number of columns that a table shows at first.
 MOST_VISIBLE = 16
 
+# The facts in the table of models.
+FACTS = ("parameters", "training images", "training data", "released", "weights", "capabilities")
+
 HERE = Path(__file__).parent
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
@@ -96,6 +99,11 @@ class Page(NamedTuple):
     def tags(self) -> list[str]:
         """All tags of the tasks."""
         return sorted({tag for one in self.sections if one.spec for tag in one.spec.tags})
+
+    @property
+    def facts(self) -> list[str]:
+        """The facts that the catalog contains about any of the models, for their table."""
+        return [fact for fact in FACTS if any(fact in model.facts for model in self.models)]
 
     @property
     def capabilities(self) -> dict[str, list[str]]:
