@@ -89,7 +89,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
 def _with_images(
     page: Page, catalog: Catalog, arguments: argparse.Namespace
 ) -> tuple[Page, list[str]]:
-    """Return the page with the images of its worst items, and why tasks have no images.
+    """Return the page with images and questions of its worst items, and why tasks have none.
 
     Only drawings are shown, if the data that made them are here, unless `--images` asks for all.
     """
