@@ -148,7 +148,7 @@ def test_columns_are_chosen_and_last_in_the_address(browser, page):
     tab = browser.open(page)
     label = "accuracy (categories held out, shots 1), %"
     assert label not in tab.texts(f"{FEW} thead th")
-    tab.js(f"document.querySelector('{FEW}').parentElement.previousElementSibling.open = true")
+    tab.js(f"document.querySelector('{FEW}').parentElement.nextElementSibling.open = true")
     settled(tab)
     tab.js(
         "[...document.querySelectorAll('.tools label')]"
@@ -267,6 +267,16 @@ def test_the_model_stays_while_its_table_is_scrolled(browser, page):
     assert tab.js(left) == before
 
 
+@pytest.mark.parametrize(("width", "is_open"), [(1280, False), (1920, True)])
+def test_the_contents_take_no_width_from_the_tables_of_a_laptop(browser, page, width, is_open):
+    tab = browser.open(page, width=width)
+    assert bool(tab.texts("nav li")) is is_open
+    wide = tab.js(f"document.querySelector('{FEW}').scrollWidth")
+    assert wide <= tab.js(f"document.querySelector('{FEW}').parentElement.clientWidth")
+    tab.js("document.querySelector('nav summary').click()")
+    assert bool(tab.texts("nav li")) is not is_open
+
+
 def test_print_shows_all_tables_and_no_controls(browser, page):
     tab = browser.open(page)
     tab.call("Emulation.setEmulatedMedia", {"media": "print"})
@@ -280,7 +290,8 @@ def test_a_table_is_saved_as_a_file_of_what_is_seen(browser, page):
     tab.js(
         "URL.createObjectURL = blob => { blob.text().then(text => { window.saved = text });"
         "return 'blob:x' };"
-        f"document.querySelector('{FEW}').parentElement.nextElementSibling.firstElementChild.click()"
+        f"const tools = document.querySelector('{FEW}').parentElement.nextElementSibling;"
+        "tools.open = true; tools.querySelector('button').click()"
     )
     settled(tab)
     head, *rows = tab.js("window.saved").split("\r\n")

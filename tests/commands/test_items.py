@@ -148,6 +148,21 @@ def test_what_was_said_and_why_it_is_unread_is_kept_and_shown(talked, capsys):
     assert data["examples"][1]["answers"][0]["replies"][0]["reply"] == "I can't tell"
 
 
+def test_the_page_shows_what_was_asked_and_said(talked):
+    assert main(["leaderboard", "page", "out", "--images", *talked]) == 0
+    (strip,) = re.findall(
+        '<figure class="strip">(.*?)</figure>', Path("out/index.html").read_text(), re.DOTALL
+    )
+    texts = re.sub("<[^>]*>", "|", strip)
+    assert [text for text in texts.split("|") if text.strip()] == [
+        "Items that models get wrong most often",
+        "what now ?",
+        "right: blue",
+        "Talks: ",
+        "I can&#39;t tell",
+    ]
+
+
 def test_the_replies_of_a_row_are_a_recording_that_scores_as_the_model_did(talked):
     (kept,) = Path("results").rglob("replies.parquet")
     words = ["-m", f"recorded:{kept}", "--name", "again", *talked]

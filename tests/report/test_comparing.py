@@ -71,7 +71,7 @@ def test_a_model_with_rows_in_two_sets_is_compared_in_the_set_that_is_shared(tmp
     rows = [result(m, score(0.5), comparable=key) for m, key in sets]
     rows[1:] = [measured(tmp_path, m, A, comparable="y") for m in "ab"]
     (found,) = compare_models(write(tmp_path, board(*rows)), ["a", "b"]).compared
-    assert (found.task, found.models) == ("t (y)", ("a", "b"))
+    assert (found.task, found.models) == ("t (a, b)", ("a", "b"))
 
 
 def test_on_a_named_task_the_reason_of_a_model_without_scores_is_said(tmp_path):

@@ -140,7 +140,7 @@ def words(tied=(), tested=("b", "c"), untested=()):
 
 
 def test_a_leader_told_apart_from_all_is_the_best():
-    assert words() == ["best", "behind", "behind"]
+    assert words() == ["clear leader", "behind", "behind"]
 
 
 def test_a_leader_that_is_not_told_apart_from_one_only_leads():
@@ -149,7 +149,7 @@ def test_a_leader_that_is_not_told_apart_from_one_only_leads():
 
 def test_a_leader_that_was_not_tested_against_one_only_leads():
     found = words(tested=["b"], untested=[("c", "its row has no items")])
-    assert found == ["leader", "behind", "untested"]
+    assert found == ["leader", "behind", "not tested"]
 
 
 def test_a_leader_without_a_rival_is_not_the_best():
@@ -158,7 +158,7 @@ def test_a_leader_without_a_rival_is_not_the_best():
 
 @pytest.mark.parametrize("why", UNPUBLISHED)
 def test_a_row_that_is_not_published_takes_nothing_from_the_best(why):
-    assert words(untested=[("random", why)]) == ["best", "behind", "behind"]
+    assert words(untested=[("random", why)]) == ["clear leader", "behind", "behind"]
 
 
 def test_without_a_comparison_nothing_is_known():

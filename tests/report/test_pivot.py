@@ -38,12 +38,37 @@ def test_models_are_rows_and_tasks_are_columns_under_their_titles(tmp_path):
 def test_a_score_without_a_direction_has_no_shade(tmp_path):
     write(
         tmp_path,
-        board(result("a", score(0.5, chance=0.0))),
-        board(result("a", score(0.5, chance=0.0, higher_is_better=None)), task="u"),
+        board(result("a", score(0.6, chance=0.0))),
+        board(result("a", score(0.6, chance=0.0, higher_is_better=None)), task="u"),
     )
     (table,) = tables(tmp_path, task(), task("u"))
     (cells,) = table.models.values()
-    assert [cells[column.key].shade for column in table.columns] == [5, 0]
+    assert [cells[column.key].shade for column in table.columns] == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("shown", "shade"),
+    [
+        (score(0.07, chance=0.0), 0),
+        (score(0.7, chance=0.5), 2),
+        (score(1.0, chance=0.5), 5),
+        (score(0.3, chance=0.5), 0),
+        (score(0.1, chance=0.5, higher_is_better=False), 4),
+        (score(0.8, chance=0.0, unit="correlation"), 4),
+        (score(9.0, chance=3.0, unit="words"), 0),
+        (score(1.0), 0),
+    ],
+)
+def test_the_best_model_of_a_column_is_dark_only_if_it_is_far_from_chance(tmp_path, shown, shade):
+    write(tmp_path, board(result("a", shown), result("b", score(0.0, chance=0.0))))
+    (table,) = tables(tmp_path, task())
+    assert table.models["a"]["t"].shade == shade
+
+
+def test_a_control_has_no_shade(tmp_path):
+    write(tmp_path, board(result("c", score(1.0, chance=0.0), **CONTROL)))
+    (table,) = tables(tmp_path, task())
+    assert table.controls["c"]["t"].shade == 0
 
 
 def test_controls_stand_below_chance(tmp_path):

@@ -29,8 +29,8 @@ def test_each_set_of_comparable_rows_has_its_place_and_its_leader():
     rows = [result(m, score(), comparable=c) for m, c in zip("acbd", "aabb", strict=True)]
     first, second = tables_of(board(*rows), {"b": Leaders("b", [], {}, {})})
     assert (first.place, second.place) == ((1, 2), (2, 2))
-    assert second.title == "t (version 1), on b; not comparable with a"
-    assert (first.heading, second.heading) == ("On a", "On b; not comparable with a")
+    assert second.title == "t (version 1), on b, d; not comparable with a, c"
+    assert (first.heading, second.heading) == ("On a, c", "On b, d; not comparable with a, c")
     assert [first.entries[0].standing, second.entries[0].standing] == ["", "leader"]
 
 

@@ -95,8 +95,8 @@ def test_a_partial_row_is_marked():
 def test_rows_that_may_not_be_compared_stand_in_two_tables():
     rows = [row(m, score(), comparable=c) for m, c in zip("abcd", "1122", strict=True)]
     first, second = shown(board(*rows))
-    assert "few_shot_x (version 3), on 1 " in rendered(first)
-    assert ("c" in rendered(second), "on 2; not comparable with 1" in rendered(second)) == (
+    assert "few_shot_x (version 3), on a, b " in rendered(first)
+    assert ("c" in rendered(second), "on c, d; not comparable with a, b" in rendered(second)) == (
         True,
     ) * 2
     assert len(shown(board(row("a", score()), row("b", score())))) == 1
@@ -142,7 +142,7 @@ def test_how_models_stand_to_the_leader_is_a_column():
     leaders = Leaders("a", [], {}, {"b": 0.0123})
     lines = rendered(scored(row("a", score(0.9)), row("b", score()), leaders=leaders)).splitlines()
     assert [line.split("-")[-1].strip() for line in lines if " 100 " in line] == [
-        "best",
+        "clear leader",
         "behind, p 0.012",
     ]
     untested = leaders._replace(p={})

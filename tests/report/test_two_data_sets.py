@@ -197,7 +197,13 @@ def test_rows_of_a_published_set_have_its_name():
     assert [*by_data([row])] == ["CIFAR-10"]
 
 
-def test_sets_of_the_same_data_are_told_apart_by_what_is_compared():
+def test_sets_of_the_same_data_are_named_by_their_first_models():
+    rows = [planted(m, "1", "cars", key) for m, key in zip("abcd", "xxxy", strict=True)]
+    rows.append(replace(rows[0], model="blind", provenance={**rows[0].provenance, "control": True}))
+    assert set_names(rows) == {"x": "cars: a, b and 1 more", "y": "cars: d"}
+
+
+def test_sets_of_the_same_models_are_told_apart_by_what_is_compared():
     rows = [planted("m", "1", "cars", key) for key in ("x", "y")]
     assert set_names([*rows, planted("m", "2", "dogs")]) == {
         "x": "cars x",

@@ -166,14 +166,22 @@ def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> 
     Raises as `score_items` and `read_items` do.
     """
     items = score_items(read_items(output, row), metric, at)
-    if REPLIES not in row.artifacts:
-        return items
-    said: dict[str, list[Said]] = {}
-    for line in read_table(output, row, REPLIES, REPLY_COLUMNS):
-        order = [int(place) for place in line["order"].split()]
-        shown = [line["options"][place] for place in order]
-        said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
+    said = replies_of(output, row)
     return [item._replace(replies=said.get(item.id, ())) for item in items]
+
+
+def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
+    """Return what the model said about each item, by id; empty if the row does not keep it.
+
+    Recorded rows may keep a table of counts under the same name, which has no replies.
+    """
+    said: dict[str, list[Said]] = {}
+    for line in read_table(output, row, REPLIES, ()) if REPLIES in row.artifacts else ():
+        if {*REPLY_COLUMNS} <= {*line}:
+            order = [int(place) for place in line["order"].split()]
+            shown = [line["options"][place] for place in order]
+            said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
+    return said
 
 
 def score_items(table: pa.Table, metric: str, at: Mapping[str, Any]) -> list[Item]:

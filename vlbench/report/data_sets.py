@@ -14,12 +14,15 @@ from vlbench.boards.board import board_file, read_board
 from vlbench.catalog.data_sets import data_sets
 from vlbench.errors import UnknownNameError, unknown
 from vlbench.report.rows import comparable_sets, publishable
-from vlbench.report.texts import one_line
+from vlbench.report.texts import few, one_line
 from vlbench.results import Result
 from vlbench.system.files import safe_name
 
 # Digits of a digest that distinguish two data sets with the same name.
 DIGITS = 6
+
+# The most models by which a set of comparable rows is named.
+MOST_MODELS = 2
 
 # Loader and name of the data of rows that record neither, such as rows of summaries.
 UNKNOWN = "unknown"
@@ -52,20 +55,27 @@ def data_names(rows: Sequence[Result]) -> dict[str, str]:
 def set_names(rows: Sequence[Result]) -> dict[str, str]:
     """Return the name of each set of comparable rows, by `comparable`; empty for a single set.
 
-    It is the name of the data, with the names of parameters that the run set, or a digest if
-    regions, companions or other parameters make several sets of the same data.
+    It is the name of the data, with the parameters that the run set, or the first models if
+    regions, companions or other parameters make several sets of the same data. Sets that would
+    still share a name are named by digests.
     """
-    names = data_names(rows)
-    often = Counter(names.values())
-    if len(names) < 2:
-        return dict.fromkeys(names, "")
-    given = {row.comparable: ", ".join(row.task_params) for row in rows}
-    return {
-        key: f"{name if name != UNKNOWN else ''} {given[key] or _short(key)}".strip()
-        if often[name] > 1
-        else name
-        for key, name in names.items()
+    data = data_names(rows)
+    if len(data) < 2:
+        return dict.fromkeys(data, "")
+    names = {
+        key: _set_name("" if data[key] == UNKNOWN else data[key], same)
+        if [*data.values()].count(data[key]) > 1
+        else data[key]
+        for key, same in comparable_sets(rows).items()
     }
+    often = Counter(names.values())
+    return {k: f"{data[k]} {_short(k)}" if often[name] > 1 else name for k, name in names.items()}
+
+
+def _set_name(data: str, rows: Sequence[Result]) -> str:
+    models = [row.model for row in rows if not row.is_control] or [row.model for row in rows]
+    which = ", ".join(rows[0].task_params) or few(models, MOST_MODELS)
+    return ": ".join(filter(None, (data, which)))
 
 
 def rows_of(rows: Sequence[Result], task: str, data: str = "") -> list[Result]:

@@ -21,9 +21,9 @@ from vlbench.report.rows import comparable_sets, cost, publishable
 from vlbench.report.texts import score_name
 from vlbench.results import Result, Score, matching
 
-# The best model differs from every other published model; a leader differs from some or none.
-BEST, LEADER = "best", "leader"
-TIED, BEHIND, UNTESTED = "tied", "behind", "untested"
+# A clear leader differs from every other published model; a leader differs from some or none.
+BEST, LEADER = "clear leader", "leader"
+TIED, BEHIND, UNTESTED = "tied", "behind", "not tested"
 # Below this level a difference from the leader counts, after the correction for all pairs.
 LEVEL = 0.05
 # Why unpublished rows are not tested.

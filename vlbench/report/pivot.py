@@ -32,7 +32,7 @@ NOTE_NOTE = "! the row has notes."
 TRAINED_NOTE = "^ the model was trained on the task's data set, or on part of it."
 CONTROL_NOTE = "Controls ignore their inputs."
 CHANCE = "chance"
-# The number of steps from chance to the best score of a column.
+# The number of steps from chance to a perfect score.
 SHADES = 5
 COLUMNS = ("paper", "task", "data", "title", "score", "model", "control", "value", "ci95_low",
            "ci95_high", "n", "unit", "chance", "verdict", "best", "apart", "trained_on",
@@ -64,15 +64,12 @@ class Column(NamedTuple):
 class Cell(NamedTuple):
     """A model's entry on a board, and whether it is outside its column's largest comparable set.
 
-    `shade` is the position of its score between chance and the best of the column's models, in
-    0..SHADES, and `trained_on` is the task's data set if the model was trained on it. `marks` are
-    shown beside the score; marks that all cells of the model share are shown beside its name
-    instead.
+    `trained_on` is the task's data set if the model was trained on it. `marks` are shown beside the
+    score; marks that all cells of the model share are shown beside its name instead.
     """
 
     entry: Entry
     is_apart: bool = False
-    shade: int = 0
     trained_on: str = ""
     marks: Sequence[str] = ()
 
@@ -85,6 +82,21 @@ class Cell(NamedTuple):
         best, apart = BEST_MARK * self.entry.is_best, APART_MARK * self.is_apart
         noted = NOTE_MARK * self.has_notes
         return f"{value(score)}{best}{apart}{noted}{''.join(self.marks)}"
+
+    @property
+    def shade(self) -> int:
+        """How far the score is on the way from chance to a perfect score, 0..SHADES.
+
+        It is 0 for controls, and for scores without a chance, a direction or a perfect score.
+        """
+        score = self.entry.primary
+        if score is None or score.chance is None or self.entry.row.is_control:
+            return 0
+        perfect = {True: score.limits[1], False: score.limits[0], None: None}
+        best = perfect[score.higher_is_better]
+        if best is None or best == score.chance:
+            return 0
+        return max(0, round(SHADES * (score.value - score.chance) / (best - score.chance)))
 
     @property
     def has_notes(self) -> bool:
@@ -268,12 +280,9 @@ class _Filled(NamedTuple):
 
 def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
     columns = [one.column._replace(head=within(one.column.title, title)) for one in filled]
-    all_cells = [(model, cell) for one in filled for model, cell in one.cells.items()]
-    controls = {model for model, cell in all_cells if cell.entry.row.is_control}
     rows: dict[str, dict[str, Cell]] = {}
     for column, cells, *_ in filled:
-        shaded = _shaded({model: cells[model] for model in cells if model not in controls})
-        for model, cell in (cells | shaded).items():
+        for model, cell in cells.items():
             rows.setdefault(model, {})[column.key] = cell
     return _marked(title, columns, {model: rows[model] for model in sorted(rows)})
 
@@ -333,20 +342,6 @@ def _cells(tables: Sequence[ScoreTable], trained: Mapping[str, str]) -> dict[str
             if not unpublished(entry.row):
                 cells.setdefault(model, cell)
     return cells
-
-
-def _shaded(cells: Mapping[str, Cell]) -> dict[str, Cell]:
-    """Return the cells whose scores have a chance and a direction, shaded, equal ones alike."""
-    gains = {
-        model: (score.value - score.chance) * (-1 if score.lower_is_better else 1)
-        for model, cell in cells.items()
-        if (score := cell.entry.primary)
-        and score.chance is not None
-        and score.higher_is_better is not None
-    }
-    most = max(gains.values(), default=0.0)
-    shades = {m: round(SHADES * gain / most) for m, gain in gains.items() if gain > 0}
-    return {model: cells[model]._replace(shade=shade) for model, shade in shades.items()}
 
 
 def _chance(tables: Sequence[ScoreTable]) -> str:

@@ -255,13 +255,13 @@ def row_texts(entry: Entry, heads: Sequence[str] = HEADS) -> list[str]:
 
 
 def _standing_text(entry: Entry, unit: str) -> str:
-    """Return how a model compares: behind with p, or tied with the detectable difference."""
+    """Return how a model compares: behind with p, or tied, and which difference would show."""
     if entry.is_apart:
         return APART
     if entry.standing == BEHIND and entry.p is not None:
         return f"{BEHIND}, {probability(entry.p)}"
     if entry.standing == TIED and entry.detectable:
-        return f"{TIED}, detectable {lead(entry.detectable, unit).removeprefix('+')}"
+        return f"{TIED}; {lead(entry.detectable, unit).removeprefix('+')} would show"
     return entry.standing
 
 

@@ -37,7 +37,7 @@ def test_what_cannot_be_told_apart_from_the_leader_is_marked(tmp_path):
     (table,) = answer(Namespace(output=tmp_path, tasks=["t"], include_path=[])).shown
     column = next(one for one in table.columns if str(one.header) == "against the leader")
     # One item of 30: (2.045 + 0.854) / 30 by Student's t, for the one pair that is tested.
-    told = ["leader", "tied, detectable 9.7 points", "untested"]
+    told = ["leader", "tied; 9.7 points would show", "not tested"]
     assert [str(cell) for cell in column.cells] == told
 
 

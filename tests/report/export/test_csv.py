@@ -46,7 +46,7 @@ def test_the_columns_are_always_the_same(tmp_path):
 
 def test_the_standing_is_that_of_the_primary_score(tmp_path):
     found = lines(comma_separated(compared(tmp_path, "a", "b", "c")))
-    assert [line["against_leader"] for line in found] == ["best", "behind", "behind"]
+    assert [line["against_leader"] for line in found] == ["clear leader", "behind", "behind"]
 
 
 def test_lines_end_as_the_standard_says(tmp_path):

@@ -27,7 +27,7 @@ def test_a_published_value_stands_beside_its_score(tmp_path):
 def test_rows_are_best_first_with_their_standing(tmp_path):
     rows = json.loads(text(compared(tmp_path, "a", "b", "c")))["rows"]
     found = [(row["model"], row["against_leader"]) for row in rows]
-    assert found == [("a", "best"), ("b", "behind"), ("c", "behind")]
+    assert found == [("a", "clear leader"), ("b", "behind"), ("c", "behind")]
 
 
 def test_names_come_back_as_they_were_from_a_text_in_ascii(tmp_path):

@@ -31,7 +31,7 @@ def test_rows_that_may_not_be_compared_are_sets_of_their_own(tmp_path):
     rows = [result(m, score(), comparable=c) for m, c in zip("abcd", "1122", strict=True)]
     first, second = selection(tmp_path, board(*rows)).tables["t"]
     assert (models(first), models(second)) == (["a", "b"], ["c", "d"])
-    assert second.title == "t (version 1), on 2; not comparable with 1"
+    assert second.title == "t (version 1), on c, d; not comparable with a, b"
 
 
 def test_skipped_failed_partial_and_random_rows_are_listed_apart(tmp_path):
@@ -108,7 +108,7 @@ def test_the_better_direction_is_that_of_the_score(tmp_path):
 
 def test_who_was_never_compared_is_not_the_best(tmp_path):
     _, entry = only(tmp_path, result("m", score()))
-    assert (entry.is_best, entry._replace(standing="best").is_best) == (False, True)
+    assert (entry.is_best, entry._replace(standing="clear leader").is_best) == (False, True)
 
 
 FORMATS = sorted(one.name for one in iter_modules(export.__path__))

@@ -153,7 +153,7 @@ def test_rows_that_may_not_be_compared_have_a_panel_for_each_set():
     panels = board_panels(board(*rows))
     assert [(panel.title, [*panel.models]) for panel in panels] == [
         ("a, shots 5", ["a"]),
-        ("other, shots 5", ["b"]),
+        ("b, shots 5", ["b"]),
     ]
 
 

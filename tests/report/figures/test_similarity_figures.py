@@ -19,15 +19,20 @@ LOOKS = looks("abcdef")
 MODELS = list(LOOKS.items())
 
 
-def test_two_models_or_more_have_three_figures_and_fewer_have_none(tmp_path, monkeypatch):
+def test_six_models_or_more_have_three_figures_fewer_no_map_and_none_nothing(
+    square, tmp_path, monkeypatch
+):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
-    files = draw_similarities(tmp_path, "rsa", "RSA", MODELS[:3], VALUES)
-    assert [file.name for file in files] == [
-        f"rsa_{figure}.{kind}"
-        for figure in ("correlations", "dendrogram", "map")
-        for kind in ("svg", "png", "pdf")
-    ]
-    assert sorted(tmp_path.iterdir()) == sorted(files)
+    for models, values, figures in (
+        (MODELS, 1 - square, ("correlations", "dendrogram", "map")),
+        (MODELS[:3], VALUES, ("correlations", "dendrogram")),
+    ):
+        files = draw_similarities(tmp_path, "rsa", "RSA", models, values)
+        kinds = ("svg", "png", "pdf")
+        assert [file.name for file in files] == [
+            f"rsa_{f}.{kind}" for f in figures for kind in kinds
+        ]
+        assert sorted(tmp_path.iterdir()) == sorted(files)
     assert draw_similarities(tmp_path, "rsa", "RSA", [], None) == []
     assert list(tmp_path.iterdir()) == []
 

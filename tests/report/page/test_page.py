@@ -369,12 +369,17 @@ def test_controls_stand_folded_below_the_models(tmp_path):
     assert "controls" in classes
 
 
-def test_the_head_of_standings_names_the_leader(tmp_path):
-    """A filter may hide the leader's row."""
-    write(tmp_path, board(*(measured(tmp_path, m, [v] * 9) for m, v in (("a", 1), ("b", 0)))))
-    texts = Elements(render(read_page(tmp_path, CATALOG)).decode()).texts
-    assert "against a" in texts
-    assert "against the leader" not in texts
+def test_the_head_of_standings_is_short_for_every_leader(tmp_path):
+    leader = "timm:resnet10t[weights=r10.pt]"
+    write(tmp_path, board(*(measured(tmp_path, m, [v] * 9) for m, v in ((leader, 1), ("b", 0)))))
+    heads = Elements(render(read_page(tmp_path, CATALOG)).decode()).texts
+    assert "against the leader" in heads
+    assert f"against {leader}" not in heads
+
+
+def test_what_the_catalog_says_of_no_model_has_no_column(tmp_path):
+    assert page(tmp_path, board(result("hf:mine", score()))).facts == []
+    assert "parameters" in page(tmp_path, board(result("tiny-clip", score()))).facts
 
 
 def test_models_are_a_table_of_what_the_catalog_says(tmp_path):

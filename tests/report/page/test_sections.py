@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import pytest
-from planted_boards import board, counts, result, score
+from planted_boards import board, counts, measured, result, score, write
 
+from vlbench.catalog.catalog import load_catalog
 from vlbench.catalog.specs import TaskSpec, load_tasks
 from vlbench.catalog.strict_yaml import Document
 from vlbench.report.leaders import Leaders
-from vlbench.report.page.page import badges, value_of
+from vlbench.report.page.page import badges, read_page, value_of
 from vlbench.report.page.sections import Section, all_notes_of, columns_of
 from vlbench.report.table import cells, tables_of
 from vlbench.report.texts import bare_number
@@ -156,3 +157,12 @@ def test_the_settings_name_no_folder_of_the_machine(tmp_path):
 def test_a_task_that_no_catalog_knows_has_neither():
     unknown = Section("t", board(), [], {}, None, "")
     assert (unknown.departures, unknown.settings, unknown.title) == ([], "", "T")
+
+
+def test_each_image_stands_once_in_the_strip_with_its_first_item(tmp_path):
+    write(tmp_path, board(*(measured(tmp_path, model, [0] * 9) for model in "ab")))
+    (section,) = read_page(tmp_path, load_catalog()).sections
+    assert section.strip == []
+    images = {f"{i}.png": address for i, address in enumerate("xxyzyuvwq")}
+    ids = [item.id for item in section._replace(thumbnails=images).strip]
+    assert ids == ["0.png", "2.png", "3.png", "5.png", "6.png", "7.png"]

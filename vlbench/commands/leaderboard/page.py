@@ -23,6 +23,7 @@ from vlbench.system.files import write_whole
 
 if TYPE_CHECKING:
     from vlbench.report.page.page import Page
+    from vlbench.report.page.sections import Section
 
 BUILD = "run vlbench leaderboard build"
 
@@ -88,33 +89,41 @@ def answer(arguments: argparse.Namespace) -> Answer:
 def _with_images(
     page: Page, catalog: Catalog, arguments: argparse.Namespace
 ) -> tuple[Page, list[str]]:
-    """Return the page with the images of its worst items, and why tasks have no images.
+    """Return the page with images and questions of its worst items, and why tasks have none.
 
     Only drawings are shown, if the data that made them are here, unless `--images` asks for all.
     """
     from vlbench.report.page.thumbnails import digests_of, thumbnail
 
     asked, arguments.images = arguments.images is not False, arguments.images or None
-    wanted, thumbnails, absent = {}, dict[str, dict[str, str]](), []
+    wanted, absent = [], []
+    illustrated: dict[str, Section] = {}
     for section in (one for one in page.sections if asked or one.is_embedded):
         try:
             if digests := digests_of(section, arguments.output):
-                wanted[section.name] = digests
+                wanted.append((section, digests))
         except VlbenchError as error:
             absent.append(f"{section.name}: no images: {error}")
     if not wanted:
         return page, absent
-    from vlbench.run.item_images import images_of
+    from vlbench.run.item_images import data_of, image_at, places_of, questions_of
 
     with set_up_for_data(arguments) as options:
-        for task, digests in wanted.items():
+        for section, digests in wanted:
             try:
-                images = images_of(catalog, task, [*digests.values()], options)
-                thumbnails[task] = {name: thumbnail(images[d]) for name, d in digests.items()}
+                data = data_of(catalog, section.name, options)
+                questions = questions_of(data)
+                places = places_of(section.name, data, [*digests.values()])
+                illustrated[section.name] = section._replace(
+                    thumbnails={
+                        name: thumbnail(image_at(*places[d])) for name, d in digests.items()
+                    },
+                    questions={name: questions.get((name, d), "") for name, d in digests.items()},
+                )
             except VlbenchError as error:
-                absent += [f"{task}: no images: {error}"] if asked else []
+                absent += [f"{section.name}: no images: {error}"] if asked else []
     groups = {
-        title: [one._replace(thumbnails=thumbnails.get(one.name, {})) for one in sections]
+        title: [illustrated.get(one.name, one) for one in sections]
         for title, sections in page.groups.items()
     }
     return page._replace(groups=groups), absent

@@ -1,7 +1,7 @@
 """Figures of similarity: correlations, dendrogram and map. arXiv:2104.08313, figures 7 to 9.
 
 The distance of two models is 1 - r. The dendrogram joins clusters by average linkage. The map is a
-t-SNE with the paper's perplexity of 3, or lower for fewer than six models. The paper's map is not
+t-SNE with the paper's perplexity of 3; fewer than six models have none. The paper's map is not
 seeded; ours is the best of ten seeded starts.
 """
 
@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 
 PERPLEXITY = 3.0
 
+# The fewest models of a map: the places of fewer points are arbitrary at this perplexity.
+FEWEST = 6
+
 # A single start often ends far from the best map of few models, so the best of several is drawn.
 STARTS = 10
 # The font size of names, in points.
@@ -46,13 +49,13 @@ def draw_similarities(
     values: Floats | None,
     measure: str = "correlation",
 ) -> list[Path]:
-    """Write three figures of models with correlations [K, K]; remove them if `values` is None.
+    """Write the figures of models with correlations [K, K]; remove them if `values` is None.
 
-    `measure` is the name of the correlations.
+    There is no map of fewer than six models. `measure` is the name of the correlations.
     """
+    for figure in FIGURES:
+        erase(folder / f"{group}_{figure}")
     if values is None:
-        for figure in FIGURES:
-            erase(folder / f"{group}_{figure}")
         return []
     distances = np.clip(1 - values, 0, None)
     np.fill_diagonal(distances, 0)
@@ -61,12 +64,13 @@ def draw_similarities(
     with styled():
         titles = [f"{title}: {figure} of models" for figure in FIGURES]
         names = [models[i][0] for i in order]
-        figures = (
+        figures = [
             correlation_figure(titles[0], values[np.ix_(order, order)], names, measure),
             dendrogram_figure(titles[1], tree, models, measure),
-            map_figure(titles[2], distances, models, measure),
-        )
-        files = [save(f, folder / f"{group}_{n}") for f, n in zip(figures, FIGURES, strict=True)]
+        ]
+        if len(models) >= FEWEST:
+            figures.append(map_figure(titles[2], distances, models, measure))
+        files = [save(f, folder / f"{group}_{n}") for f, n in zip(figures, FIGURES, strict=False)]
     return [file for pair in files for file in pair]
 
 
@@ -139,7 +143,7 @@ def map_figure(
 def _map(distances: Floats, seed: int) -> TSNE:
     """Return a t-SNE fitted from a random start."""
     map_ = TSNE(
-        perplexity=min(PERPLEXITY, len(distances) / 2),
+        perplexity=PERPLEXITY,
         metric="precomputed",
         init="random",
         method="exact",

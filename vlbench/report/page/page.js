@@ -80,21 +80,6 @@
 
   const firstColumns = (table) => new Set([...headersOf(table).keys()].slice(0, atFirst(table)));
 
-  function addColumnChoice(table) {
-    const headers = headersOf(table);
-    if (headers.length < 3) return;
-    const details = document.createElement("details");
-    details.className = "tools";
-    const summary = document.createElement("summary");
-    const more = headers.length - atFirst(table);
-    summary.textContent = more > 0 ? `Columns (${more} more)` : "Columns";
-    details.append(summary);
-    details.addEventListener("toggle", () => {
-      if (details.children.length === 1) details.append(boxesOf(table));
-    });
-    table.parentElement.before(details);
-  }
-
   // --- files of what is seen
 
   const cellsOf = (table) => [...table.rows].filter((row) => row.offsetParent).map((row) => (
@@ -104,9 +89,12 @@
   const markdown = ([head, ...rows]) => [head, head.map(() => "---"), ...rows]
     .map((row) => `| ${row.map((text) => text.replace(/[|\\]/g, "\\$&")).join(" | ")} |`).join("\n");
 
-  function addFiles(table, i) {
-    const tools = document.createElement("p");
-    tools.className = "tools";
+  function addTools(table, i) {
+    const details = document.createElement("details");
+    details.className = "tools";
+    const summary = document.createElement("summary");
+    summary.textContent = "Save";
+    details.append(summary);
     for (const [name, suffix, form] of [["Save as CSV", "csv", csv], ["Save as Markdown", "md", markdown]]) {
       const button = document.createElement("button");
       button.type = "button";
@@ -118,9 +106,14 @@
         link.click();
         URL.revokeObjectURL(link.href);
       });
-      tools.append(button, " ");
+      details.append(button, " ");
     }
-    table.parentElement.after(tools);
+    if (table.matches(".board") && headersOf(table).length > 2) {
+      const more = headersOf(table).length - atFirst(table);
+      summary.textContent = `Choose columns${more > 0 ? ` (${more} more)` : ""} or save`;
+      details.addEventListener("toggle", () => summary.after(boxesOf(table)), { once: true });
+    }
+    table.parentElement.after(details);
   }
 
   function boxesOf(table) {
@@ -307,8 +300,8 @@
   form.firstElementChild.open = !matchMedia("(max-width: 40rem)").matches;
   document.documentElement.classList.add("js");
   boards.forEach(addButtons);
-  boards.forEach(addColumnChoice);
-  [...boards, ...document.querySelectorAll(".overview table")].forEach(addFiles);
+  document.querySelector("nav details").open = matchMedia("(min-width: 100rem)").matches;
+  [...boards, ...document.querySelectorAll(".overview table")].forEach(addTools);
   if (location.hash.startsWith("#?")) apply(state());
   else status.textContent = `${counted(document.querySelectorAll(".task").length, "task")}, ${counted(data.models, "model")}`;
 })();

@@ -35,7 +35,6 @@ from vlbench.report.reproduction import grids, reproduce
 from vlbench.report.rows import is_random, ties_mark
 from vlbench.report.table import (
     APART,
-    STANDING,
     Entry,
     ScoreTable,
     cells,
@@ -53,6 +52,9 @@ MOST_SCORES = 20_000
 
 # The largest number of columns that a table shows at first.
 MOST_VISIBLE = 16
+
+# The facts in the table of models.
+FACTS = ("parameters", "training images", "training data", "released", "weights", "capabilities")
 
 HERE = Path(__file__).parent
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
@@ -97,6 +99,11 @@ class Page(NamedTuple):
     def tags(self) -> list[str]:
         """All tags of the tasks."""
         return sorted({tag for one in self.sections if one.spec for tag in one.spec.tags})
+
+    @property
+    def facts(self) -> list[str]:
+        """The facts that the catalog contains about any of the models, for their table."""
+        return [fact for fact in FACTS if any(fact in model.facts for model in self.models)]
 
     @property
     def capabilities(self) -> dict[str, list[str]]:
@@ -148,7 +155,6 @@ def render(page: Page) -> bytes:
         page=page,
         cards={model.name: model.card for model in page.models},
         version=__version__,
-        standing=STANDING,
         notes=mark_notes(page.overview),
         data={"capabilities": page.capabilities, "models": len(page.models)},
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import yaml
 
 from vlbench.boards.board import Board
-from vlbench.boards.items import WrongItem
+from vlbench.boards.items import Said, WrongItem, replies_of
 from vlbench.boards.privacy import cleaned, shown
 from vlbench.catalog.catalog import Catalog
 from vlbench.catalog.data_sets import data_sets
@@ -39,7 +39,10 @@ MOST_FIGURE = 4 << 20
 # The entries of a task's file that are shown elsewhere on the page.
 ELSEWHERE = ("title", "description", "paper", "tags", "version", "reference", "primary", "findings")
 # How many columns of other scores under the primary score's conditions are visible at first.
-VISIBLE_SCORES = 4
+VISIBLE_SCORES = 2
+
+# The largest number of images of items that models get wrong most often.
+MOST_IMAGES = 6
 
 # The largest number of names listed of models that are not tested.
 MOST_NAMES = 20
@@ -54,7 +57,8 @@ class Section(NamedTuple):
     since `build` drew its figures. `figures` are data addresses of pictures. `of_rows` are the
     first figures of single models, by name, and `row_figures` is their total number. `repeated` are
     the models with several rows. `trained` maps each model that was trained on the task's data set
-    to that data set. `thumbnails` are data addresses of pictures, by item.
+    to that data set. `thumbnails` are data addresses of pictures, `questions` what was asked, and
+    `replies` what the leader said, by item.
     """
 
     name: str
@@ -71,6 +75,8 @@ class Section(NamedTuple):
     repeated: Collection[str] = ()
     trained: Mapping[str, str] = {}
     thumbnails: Mapping[str, str] = {}
+    questions: Mapping[str, str] = {}
+    replies: Mapping[str, Sequence[Said]] = {}
 
     @property
     def id(self) -> str:
@@ -131,6 +137,23 @@ class Section(NamedTuple):
         """The items that the models of this table get wrong most often."""
         leaders = self.worst_of.leaders if self.worst_of else None
         return leaders.worst if leaders else ()
+
+    @property
+    def strip(self) -> list[WrongItem]:
+        """The worst items whose images are shown: the first of each image."""
+        by_image: dict[str, WrongItem] = {}
+        for item in self.worst:
+            if item.id in self.thumbnails:
+                by_image.setdefault(self.thumbnails[item.id], item)
+        return [*by_image.values()][:MOST_IMAGES]
+
+    @property
+    def leading_row(self) -> Result | None:
+        """The row of the leader of the table with the worst items; None if no table has any."""
+        table = self.worst_of
+        if table is None or table.leaders is None:
+            return None
+        return next(one.row for one in table.entries if one.row.model == table.leaders.leader)
 
     @property
     def has_several_data(self) -> bool:
@@ -197,8 +220,9 @@ def section_of(
         repeated={model for model, count in often.items() if count > 1},
         trained=trained_models(often, catalog.models, spec),
     )
-    files = _row_figures(output, section)
+    files, leading = _row_figures(output, section), section.leading_row
     return section._replace(
+        replies=replies_of(output, leading) if leading else {},
         figures=_figures(output, section),
         of_rows={file.stem: _address(file) for file in files[:MOST_OF_ROWS]},
         row_figures=len(files),

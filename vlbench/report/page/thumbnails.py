@@ -23,10 +23,9 @@ def digests_of(section: Section, output: Path) -> dict[str, str]:
 
     Raises DataError for items that cannot be read.
     """
-    names, of = {item.id for item in section.worst}, section.worst_of
-    if of is None or of.leaders is None:
+    names, row = {item.id for item in section.worst}, section.leading_row
+    if row is None:
         return {}
-    row = next(one.row for one in of.entries if one.row.model == of.leaders.leader)
     table = read_items(output, row)
     columns = [c for c in ("id", "digest", "image") if c in table.column_names]
     own = [one for one in table.select(columns).to_pylist() if one["id"] in names]
