@@ -45,7 +45,7 @@ ITEM_COLUMNS = (
 ITEMS = "items"
 
 # The artifact with what a model said, and its columns (made by `vlbench.metrics.replies`).
-REPLIES = "replies"
+ANSWERS = "answers"
 REPLY_COLUMNS = (
     *("item", "id", "options", "order", "target", "reply", "characters", "unread", "labels"),
 )

@@ -1,10 +1,8 @@
 import numpy as np
-import pyarrow as pa
 import pytest
-from planted_boards import result, score
+from planted_boards import score
 
-from vlbench.boards.board import save_artifacts
-from vlbench.boards.items import MOST, Item, answered, replies_of, score_items, worst, worst_items
+from vlbench.boards.items import MOST, Item, answered, score_items, worst, worst_items
 from vlbench.boards.joins import items_of
 from vlbench.errors import UnknownNameError
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
@@ -106,9 +104,3 @@ def test_where_lower_is_better_the_most_credit_is_worst():
 def test_a_score_without_items_is_named_with_those_that_have_some():
     with pytest.raises(UnknownNameError, match=r'no items of m at {}; there are .*"shots": 1'):
         score_items(TABLE, "m", {})
-
-
-def test_a_table_of_counts_under_the_name_of_replies_has_no_replies(tmp_path):
-    said = pa.table({"said": [1], "right": [2], "replies": [3]})
-    row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"replies": said}))
-    assert replies_of(tmp_path, row) == {}

@@ -164,7 +164,9 @@ def test_the_page_shows_what_was_asked_and_said(talked):
 
 
 def test_the_replies_of_a_row_are_a_recording_that_scores_as_the_model_did(talked):
-    (kept,) = Path("results").rglob("replies.parquet")
+    (kept,) = Path("results").rglob("answers.parquet")
+    # The counts of replies, which a figure draws, are another table.
+    assert kept.with_name("replies.parquet").is_file()
     words = ["-m", f"recorded:{kept}", "--name", "again", *talked]
     assert main([*words, "--output", "again"]) == 0
     rows = [Path(folder, "questions_table.json").read_text() for folder in ("results", "again")]

@@ -18,7 +18,7 @@ from vlbench.boards.artifacts import read_items, read_table
 from vlbench.boards.joins import Items, Placed
 from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import at_text
-from vlbench.results import REPLIES, REPLY_COLUMNS, Result
+from vlbench.results import ANSWERS, REPLY_COLUMNS, Result
 
 # Suffix of the name of a mean over categories, whose items have weights.
 WEIGHTED = "_macro"
@@ -171,16 +171,13 @@ def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> 
 
 
 def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
-    """Return what the model said about each item, by id; empty if the row does not keep it.
-
-    Recorded rows may keep a table of counts under the same name, which has no replies.
-    """
+    """Return what the model said about each item, by id; empty if the row does not keep it."""
     said: dict[str, list[Said]] = {}
-    for line in read_table(output, row, REPLIES, ()) if REPLIES in row.artifacts else ():
-        if {*REPLY_COLUMNS} <= {*line}:
-            order = [int(place) for place in line["order"].split()]
-            shown = [line["options"][place] for place in order]
-            said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
+    is_kept = ANSWERS in row.artifacts
+    for line in read_table(output, row, ANSWERS, REPLY_COLUMNS) if is_kept else ():
+        order = [int(place) for place in line["order"].split()]
+        shown = [line["options"][place] for place in order]
+        said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
     return said
 
 

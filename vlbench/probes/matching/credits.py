@@ -30,7 +30,7 @@ from vlbench.metrics.ranking import Choice, tie_margin, without_answer
 from vlbench.metrics.replies import Judged, Rule
 from vlbench.metrics.scores import by_category, macro, measure_items, score_of, subset
 from vlbench.probes.matching.bias import MOST_CATEGORIES, above_bias
-from vlbench.results import REPLIES, At, Outcome, Score
+from vlbench.results import ANSWERS, At, Outcome, Score
 from vlbench.system.digests import digest
 
 # A floor nearer to 1 than to chance gets a note.
@@ -213,7 +213,7 @@ def report(
         **counts_by_rule,
     }
     artifacts |= {"categories": _by_category([one.score for one in table])} if table else {}
-    artifacts |= {REPLIES: read.table} if read.table is not None else {}
+    artifacts |= {ANSWERS: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
     by_place = judged.by_place if judged else ()
