@@ -11,9 +11,10 @@ import vlbench
 from vlbench import api
 from vlbench.catalog.catalog import load_catalog
 from vlbench.engine import devices
-from vlbench.errors import CannotDo, SpecError, TooFewRows, UnknownNameError
+from vlbench.errors import CannotDo, DataError, SpecError, TooFewRows, UnknownNameError
 from vlbench.probes.generalization.linear import LinearTraining
 from vlbench.results import Outcome, Score
+from vlbench.run.extraction import Features
 from vlbench.run.item_images import data_of
 from vlbench.run.options import Options
 
@@ -70,8 +71,14 @@ def test_features_of_images_in_memory_are_those_of_the_same_files(tmp_path):
     assert memory.labels == ["a", "b", "a"]
 
 
+@pytest.mark.parametrize("chosen", [{"split": "val"}, {"column": "caption"}, {"limit": 2}])
+def test_a_choice_of_rows_is_refused_for_a_folder(chosen, tmp_path):
+    with pytest.raises(UnknownNameError, match=r"choose rows of a task, and .* is a folder"):
+        vlbench.features("raw-pixels", tmp_path, cache_dir=None, **chosen)
+
+
 def test_texts_have_features_too():
-    found = vlbench.features("tiny-clip", texts=["a dog", "a cat"], cache_dir=None)
+    found = vlbench.features("tiny-clip", texts=np.array(["a dog", "a cat"]), cache_dir=None)
     assert found.vectors.shape[0] == 2
     assert found.labels is None
 
@@ -87,6 +94,12 @@ def test_texts_have_features_too():
             "raw-pixels does not implement TextEncoder: it has no encode_texts",
         ),
         ({"source": TASK, "column": "label"}, CannotDo, "a column of values has no features"),
+        ({"source": TASK, "split": "tset"}, UnknownNameError, "no split is named 'tset'; did you"),
+        ({"source": TASK, "labels": ["a"]}, UnknownNameError, "`labels` are for images in memory"),
+        ({"source": []}, DataError, "the list of images is empty"),
+        ({"texts": []}, DataError, "the list of texts is empty"),
+        ({"source": ["a.png"]}, DataError, r"image 0, 'a\.png', is a path; open it with PIL"),
+        ({"source": __file__}, UnknownNameError, r"test_api\.py is a file; name a folder of"),
     ],
 )
 def test_what_has_no_features_says_why(asked, error, message):
@@ -117,12 +130,29 @@ def test_a_probe_takes_a_test_set_of_ones_own():
         (("zero_shot", {}), CannotDo, "zero_shot needs more than features"),
         (("few_shots", {}), UnknownNameError, "no probe is named 'few_shots'"),
         (("few_shot", {"test": [[1.0]]}), UnknownNameError, "give the labels of `test`"),
+        (
+            ("knn", {"test": [[1.0, 2.0]], "test_labels": ["a"]}),
+            SpecError,
+            "`test` has 2 features a row, and `features` 1",
+        ),
     ],
 )
 def test_a_probe_that_cannot_run_on_arrays_says_why(asked, error, message):
     name, more = asked
     with pytest.raises(error, match=message):
         vlbench.probe(name, [[1.0], [2.0]], ["a", "b"], **more)
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), [1, 0]])
+def test_a_label_that_is_neither_a_text_nor_a_number_is_refused(label):
+    with pytest.raises(DataError, match=r"label 1 is .*; a label is a text or a number"):
+        vlbench.probe("clustering", [[1.0], [2.0]], ["a", label])
+
+
+def test_features_with_their_ids_are_no_array():
+    extracted = Features(["x", "y"], np.eye(2, dtype=np.float32))
+    with pytest.raises(SpecError, match="give the `vectors`"):
+        vlbench.probe("clustering", extracted, ["a", "b"])
 
 
 def test_a_probes_parameters_are_built_as_those_of_a_task():

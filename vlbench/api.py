@@ -47,6 +47,7 @@ from vlbench.report.data_sets import data_names, row_of
 from vlbench.report.notes import notes_of
 from vlbench.report.page.thumbnails import thumbnail
 from vlbench.report.page.viewer import SIDE, render_viewer
+from vlbench.report.rows import lent
 from vlbench.report.table import score_columns
 from vlbench.report.texts import score_name, value
 from vlbench.results import Outcome, Result, Score, matching
@@ -214,6 +215,8 @@ def features(
     """
     if (source is None) == (texts is None):
         raise UnknownNameError("give images, a folder or a task's name, or `texts`")
+    if labels is not None and (source is None or isinstance(source, str | Path)):
+        raise UnknownNameError("`labels` are for images in memory; a folder and a task have theirs")
     examples: Any = of_texts(texts) if texts is not None else source
     if not isinstance(examples, str | Path) and texts is None:
         examples = of_images(examples, labels)
@@ -394,6 +397,8 @@ def probe(
         raise UnknownNameError("give the labels of `test` as `test_labels`")
     else:
         of_test, test_names = labelled_vectors(test, test_labels)
+        if (width := of_test.shape[1]) != vectors.shape[1]:
+            raise SpecError(f"`test` has {width} features a row, and `features` {vectors.shape[1]}")
     classes = sorted({*names.tolist(), *test_names.tolist()})
     splits = {
         "train": vector_split(vectors, names, classes),
@@ -569,6 +574,8 @@ def compare(a: str, b: str, task: str = "", *, output: str | Path = "results") -
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
     report = compare_models(Path(output), [a, b], [task] if task else [])
+    for name in report.lent:
+        LOGGER.warning("%s", lent(name))
     if not report.compared:
         lacking_items = [f"{name} has no items of {of}" for name, of in report.lacking.items()]
         raise UnknownNameError("; ".join([*report.refused, *report.no_means, *lacking_items]))

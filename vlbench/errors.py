@@ -132,6 +132,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     names = sorted(known)
     near = get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"there are {listed(names)}"
+    if not near and len(names) > MOST_NAMES and kind.startswith("task"):
+        hint = "`vlbench ls tasks` lists the tasks"
     return UnknownNameError(f"no {kind} is named '{name}'; {hint}")
 
 

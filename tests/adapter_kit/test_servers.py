@@ -277,7 +277,9 @@ def test_a_redirect_is_not_followed(planted, status):
 @pytest.mark.parametrize("content", [b"<html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_is_no_json_is_refused(planted, content):
     planted.answers["/x"] = content
-    with pytest.raises(ServerError, match=r"^x: the answer is not JSON"):
+    with pytest.raises(
+        ServerError, match=r"^x: the answer is not JSON, but: .*; check the address"
+    ):
         server(planted).post("x", {})
 
 

@@ -126,6 +126,12 @@ def test_a_link_to_a_folder_that_holds_it_is_named(tmp_path):
         image_folder(root=tmp_path)
 
 
+def test_without_test_images_halves_of_train_are_offered(tmp_path):
+    put(tmp_path, "train/cat/a.jpg", "val/cat/b.jpg")
+    with pytest.raises(DataError, match="name the test images 'test', or give the folder 'train'"):
+        image_folder(root=tmp_path, halves=0)
+
+
 def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
     put(tmp_path / "one", "test/cat/a.jpg", "test/dog/b.png")
     put(tmp_path / "two", "test/cat/c.jpg", "test/dog/d.png")
@@ -137,7 +143,7 @@ def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
 @pytest.mark.parametrize(
     ("names", "empty", "message"),
     [
-        ("train/cat val/cat", ".", r"no folder 'test' .*, but \['train', 'val'\]"),
+        ("train/cat val/cat", ".", r"no folder 'test' .*\['train', 'val'\]; .*`halves: 0`"),
         (
             "train/cat test/cat test/yak",
             ".",

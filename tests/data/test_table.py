@@ -85,6 +85,9 @@ def test_a_value_that_cannot_be_is_named_with_table_and_row(root, name, values, 
     ("name", "content", "message"),
     [
         ("test.csv", b"image,label\n", r"^test\.csv has no rows"),
+        ("test.csv", b"", r"^test\.csv is empty; its first line must name the columns"),
+        ("test.csv", b"image;label\na;b\n", r"separated by ';'; save it with ','"),
+        ("test.tsv", b"image,label\na,b\n", r"separated by ','; save it with '\\t'"),
         (
             "test.csv",
             b"image,label\na.png\n",

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,9 +220,16 @@ def test_a_model_that_the_output_lacks_is_one_of_the_shipped_boards(output):
 
 
 @pytest.mark.usefixtures("shipped")
-def test_two_shipped_models_are_compared_where_there_is_no_output(tmp_path):
-    found = compare_models(tmp_path / "absent", ["a", "d"])
+def test_two_shipped_models_are_compared_where_there_is_no_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = compare_models(Path("results"), ["a", "d"])
     assert ([one.task for one in found.compared], found.lent) == (["t"], ["a", "d"])
+
+
+@pytest.mark.usefixtures("shipped")
+def test_a_named_folder_that_is_not_there_is_not_replaced_by_the_shipped_boards(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"no board at all in .*absent"):
+        compare_models(tmp_path / "absent", ["a", "d"])
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"device": "gpu"}, VlbenchError, "no device 'gpu' here"),
+        ({"device": "gpu"}, VlbenchError, "no device 'gpu' here: give auto, cpu, cuda"),
         ({"dtype": "int8"}, VlbenchError, "no dtype is named 'int8'"),
         ({"limt": 5}, UnknownNameError, "no option is named 'limt'; did you mean limit"),
         ({"limit": 0}, UnknownNameError, "limit must be 1 or more, not 0"),

@@ -232,7 +232,11 @@ class Server:
         answer = _parse(content)
         if status < 300 and not (isinstance(answer, dict) and answer.get("error")):
             if answer is None:
-                raise ServerError(f"{path}: the answer is not JSON")
+                text = self.shorten(_message_of(None, content)) or "empty"
+                raise ServerError(
+                    f"{path}: the answer is not JSON, but: {text}; check the address, which "
+                    "usually ends in /v1"
+                )
             return answer
         says = self.shorten(_message_of(answer, content))
         why = f"the server answered {status}{says and f': {says}'}"

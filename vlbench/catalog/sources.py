@@ -17,6 +17,9 @@ ENTRY_POINTS = "vlbench.sources"
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
+# The folders of boards that are read if a user names none.
+RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
+
 # Folders of a source with Python files, besides files at its top.
 FOLDERS = ("tasks", "probes", "data", "model_adapters")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlbench import commands
 from vlbench._version import __version__
-from vlbench.catalog.sources import shipped_boards
+from vlbench.catalog.sources import PUBLISHED, RESULTS, shipped_boards
 from vlbench.commands.hints import HintingParser
 from vlbench.errors import UnknownNameError
 
@@ -40,9 +40,6 @@ FIRST_LINE = re.compile(r'"""`vlbench [\w ]+`: (.+?)\.(?:""")?\n')
 
 # The most digits of a number on the command line.
 MOST_DIGITS = 18
-
-# The folder where a run writes its boards, and the folder of published boards.
-RESULTS, PUBLISHED = Path("results"), Path("leaderboards")
 
 
 class Command(NamedTuple):

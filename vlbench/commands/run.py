@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import read_catalog
 from vlbench.catalog.library_names import split_names
+from vlbench.catalog.sources import PUBLISHED, RESULTS
 from vlbench.catalog.specs import IMAGES
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
-    PUBLISHED,
-    RESULTS,
     add_cache,
     add_data,
     add_dtype,

@@ -80,8 +80,8 @@ def image_folder(
     else:
         if not (root / test).is_dir():
             raise DataError(
-                f"no folder '{test}' of test images, but {visible_folders(root)}; for a folder "
-                "per class, add `halves: 0` under data to split each class"
+                f"{root.name} has no folder '{test}' of test images, but {visible_folders(root)}; "
+                + _way_out(test, train if halves is not None else "")
             )
         folders = {"train": train, "test": test} if (root / train).is_dir() else {"test": test}
         classes = visible_folders(root / next(iter(folders.values())))
@@ -90,6 +90,13 @@ def image_folder(
     order = OUTPUT_NUMBERS if class_numbers_are_outputs else ""
     data = data_of_rows(options, columns, splits, classes=classes, class_order=order)
     return replace(data, notes=[*data.notes, *notes], dropped={**data.dropped, **dropped})
+
+
+def _way_out(test: str, train: str) -> str:
+    """Return what to do without test images; `train` is empty if no halves are drawn."""
+    if not train:
+        return "for a folder per class, add `halves: 0` under data to split each class"
+    return f"name the test images '{test}', or give the folder '{train}', to split each class"
 
 
 def _in_halves(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vlbench.errors import DataError, counted
 
@@ -31,6 +31,19 @@ def composed(text: str) -> str:
 def normal_form(name: str) -> str:
     """Return a name in its form for comparison: composed, without blanks at its ends."""
     return composed(name).strip()
+
+
+def label_names(labels: Sequence[Any]) -> list[str]:
+    """Return labels, texts or numbers, as names. Raises DataError for any other label.
+
+    Example:
+        >>> label_names(["cat", 7])
+        ['cat', '7']
+    """
+    for row, label in enumerate(labels):
+        if not isinstance(label, str | int | float) or label != label:  # noqa: PLR0124 - NaN
+            raise DataError(f"label {row} is {label!r:.40}; a label is a text or a number")
+    return [plain_name(str(label), "the label") for label in labels]
 
 
 def one_spelling(texts: Iterable[str]) -> list[str]:

@@ -205,7 +205,9 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             delimiter = _delimiter(name)
             reader = csv.DictReader(_lines(file, lines), delimiter=delimiter, strict=True)
-            own = own_columns(columns, reader.fieldnames or [], name)
+            header = reader.fieldnames or []
+            _refuse_other_delimiter(header, name, delimiter)
+            own = own_columns(columns, header, name)
             line = reader.line_num + 1
             lines.clear()
             for row in reader:
@@ -221,6 +223,17 @@ def _read_csv(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:
 
 def _delimiter(name: str) -> str:
     return "\t" if name.lower().endswith(".tsv") else ","
+
+
+def _refuse_other_delimiter(header: Sequence[str], name: str, delimiter: str) -> None:
+    """Raise DataError for an empty file, and if another character separates the columns."""
+    if not header:
+        raise DataError(f"{name} is empty; its first line must name the columns")
+    for other in {",", ";", "\t"} - {delimiter}:
+        if len(header) == 1 and other in header[0]:
+            raise DataError(
+                f"{name}: its columns are separated by {other!r}; save it with {delimiter!r}"
+            )
 
 
 def _read_xlsx(path: Path, name: str, columns: Columns) -> dict[str, list[Any]]:

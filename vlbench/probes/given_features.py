@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vlbench.data.names import plain_name
+from vlbench.data.names import label_names
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
@@ -49,6 +49,8 @@ def as_vectors(features: Any) -> Tensor:
 
     Raises SpecError for anything except real numbers.
     """
+    if hasattr(features, "vectors"):
+        raise SpecError("features must be an array; give the `vectors` of what features() returned")
     if isinstance(features, Tensor):
         values = features
     else:
@@ -67,14 +69,15 @@ def as_vectors(features: Any) -> Tensor:
 def labelled_vectors(features: Any, labels: Any) -> tuple[Tensor, np.ndarray[Any, Any]]:
     """Return features float32 [N, D], and the names of their classes [N].
 
-    Raises SpecError for other shapes, and DataError for a name with a control character.
+    Raises SpecError for other shapes, and DataError for labels that are
+    neither texts nor numbers, and for a name with a control character.
     """
     vectors, several = as_vectors(features), plain(labels)
     if not isinstance(several, list) or vectors.ndim != 2 or len(vectors) != len(several):
         shape, given = list(vectors.shape), f"{labels!r:.40}"
         count = f"{len(several)} labels" if isinstance(several, list) else f"the labels {given}"
         raise SpecError(f"features {shape} for {count}; they must be [N, D] and [N]")
-    return vectors, np.array([plain_name(str(one), "the label") for one in several])
+    return vectors, np.array(label_names(several))
 
 
 def vector_split(vectors: Tensor, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlbench.boards.board import Board, board_file, read_board
-from vlbench.catalog.sources import shipped_boards
+from vlbench.catalog.sources import PUBLISHED, RESULTS, shipped_boards
 from vlbench.catalog.specs import TaskSpec
 from vlbench.errors import SpecError, UnknownNameError, counted, unknown
 from vlbench.metrics.matrix_kinds import KINDS
@@ -144,9 +144,10 @@ def named_boards(output: Path, names: Sequence[str]) -> list[Board]:
 def folder_of(output: Path, model: str, task: str = "") -> Path:
     """Return the folder from which a model's rows, of all tasks or of one, are read.
 
-    It is the output, or vlbench's shipped boards if only these have such rows. Raises SpecError.
+    It is the output, or vlbench's shipped boards if only these have such rows; never these for a
+    folder that a user named and that is not there. Raises SpecError.
     """
-    shipped = shipped_boards()
+    shipped = shipped_boards() if output.is_dir() or output in {RESULTS, PUBLISHED} else None
     is_lent = shipped and not _has_row(output, model, task) and _has_row(shipped, model, task)
     return shipped if shipped and is_lent else output
 

@@ -22,12 +22,12 @@ from vlbench.data.images import (
     image_column,
     pixels_digest,
 )
-from vlbench.data.names import normal_form
+from vlbench.data.names import label_names, normal_form
 from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine, NoProgress, Progress
 from vlbench.engine.layers import IMAGES, TEXTS, Layers, layers_of
 from vlbench.engine.store import Store
-from vlbench.errors import CannotDo, DataError, counted, unknown
+from vlbench.errors import CannotDo, DataError, UnknownNameError, counted, unknown
 from vlbench.run.datasets import DataSets
 from vlbench.run.live_models import LiveModels
 from vlbench.run.model import Model
@@ -116,16 +116,20 @@ def of_images(images: Sequence[Any], labels: Sequence[str] | None = None) -> Exa
     if not isinstance(images, Iterable):
         raise DataError(f"the images are {images!r:.40}, not a list of images")
     stored = [_as_image(one, place).convert("RGB") for place, one in enumerate(images)]
+    if not stored:
+        raise DataError("the list of images is empty")
     names = None if labels is None else plain(labels)
     if names is not None and not (isinstance(names, list) and len(names) == len(stored)):
         raise DataError(f"{counted(len(stored), 'image')} need a list of as many labels")
     decoded = DecodedImages(stored, _as_it_is)
     column = image_column(decoded, [pixels_digest(one) for one in stored])
-    return Examples(column, None if names is None else list(map(str, names)))
+    return Examples(column, None if names is None else label_names(names))
 
 
 def of_texts(texts: Sequence[str]) -> Examples:
-    """Return texts as examples."""
+    """Return texts as examples. Raises DataError if there are none."""
+    if not len(texts):  # an array has no truth
+        raise DataError("the list of texts is empty")
     return Examples(value_column(texts, "text"))
 
 
@@ -141,6 +145,11 @@ def of_folder(root: Path) -> Examples:
 def _as_image(value: Any, place: int) -> PIL.Image.Image:
     if isinstance(value, PIL.Image.Image):
         return value
+    if isinstance(value, str | PurePath):
+        raise DataError(
+            f"image {place}, {str(value)!r:.40}, is a path; open it with PIL.Image.open, or give "
+            "the folder of the images"
+        )
     try:
         return PIL.Image.fromarray(np.asarray(value))
     except (TypeError, ValueError, IndexError, AttributeError) as error:
@@ -160,13 +169,23 @@ def find_examples(
     require_read(catalog, [*{str(source)} & {*catalog.tasks}], options)
     if str(source) not in catalog.tasks:
         if not Path(source).is_dir():
+            if Path(source).is_file():
+                raise UnknownNameError(f"{source} is a file; name a folder of images, or a task")
             raise unknown("task or folder", str(source), catalog.tasks)
+        chosen = (split, column, options.limit)
+        if chosen != ("test", "image", None):
+            raise UnknownNameError(
+                f"split, column and limit choose rows of a task, and {source} is a folder; "
+                "name the folder of the images that you want"
+            )
         return of_folder(Path(source))
     task = resolve_task(catalog, str(source), named=True, options=options)
     arguments = dict(task.loader_arguments)
     if "wanted_splits" in arguments:
         arguments["wanted_splits"] = [split]
     data = DataSets(options.limit).load(replace(task, loader_arguments=arguments), model)
+    if split not in data.splits:
+        raise unknown("split", split, data.splits)
     rows: Split = data.splits[split]
     labels = None
     if "label" in rows.columns and data.classes:

@@ -180,5 +180,7 @@ class Options:
             torch.zeros(1, device=device).item()
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             why = str(error).partition("\n")[0]
+            if why.startswith("Expected one of"):  # PyTorch does not know the name
+                why = "give auto, cpu, cuda, cuda:1 or mps"
             raise UnknownNameError(f"no device '{self.device}' here: {why}") from error
         return device
