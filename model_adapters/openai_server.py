@@ -17,7 +17,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.answers import Answers
+from vlbench.adapter_kit.answers import DISTRIBUTION, Answers, are_log_probabilities
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import (
     ABSENT,
@@ -29,8 +29,6 @@ from vlbench.adapter_kit.servers import (
     require_reachable,
 )
 from vlbench.capabilities import (
-    ROUNDING,
-    ROUNDING_OF_SUM,
     ImageTextScorer,
     NoAnswer,
     Picture,
@@ -53,10 +51,6 @@ NO_LOGS = "the server lists no log-probabilities of tokens, so it can answer onl
 
 # The message if there are log-probabilities, but not as they should be.
 NO_FORM = f"{CHAT}: the answer has no log-probabilities of that form"
-DISTRIBUTION = (
-    f"log-probabilities must be at most 0, up to {ROUNDING}, and their probabilities must sum to "
-    f"at most 1, up to {ROUNDING_OF_SUM}"
-)
 
 # The most characters of an answer, and of a token in a message.
 MOST_TEXT, MOST_TOKEN = 100_000, 40
@@ -374,16 +368,13 @@ def _list_tokens(answer: Any, whose: str) -> list[tuple[str, float]]:
 
 
 def _is_listing(kept: Any) -> bool:
-    """Return whether plain values are tokens with log-probabilities, at least one.
-
-    See DISTRIBUTION.
-    """
+    """Return whether plain values are tokens with log-probabilities, at least one."""
     try:
-        fits = [isinstance(token, str) and -1e4 <= log <= ROUNDING for token, log in kept]
+        fits = [isinstance(token, str) and log >= -1e4 for token, log in kept]
+        logs = [float(log) for _, log in kept]
     except (TypeError, ValueError):
         return False
-    is_whole = bool(fits) and all(fits)
-    return is_whole and sum(math.exp(log) for _, log in kept) <= 1 + ROUNDING_OF_SUM
+    return bool(fits) and all(fits) and are_log_probabilities(logs)
 
 
 def _is_reply(kept: Any) -> bool:

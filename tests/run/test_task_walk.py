@@ -53,10 +53,10 @@ def test_a_task_is_resolved_in_a_straight_walk(monkeypatch):
         tasks[NAME] = load_tasks(file, source)[0]
         resolve_task(Catalog(tasks, {}), NAME, named=True, options=options)
 
-    walked = files_walked(resolve)
-    assert walked.count("files.py") == 2, walked  # is the file's name one, and what is its text
+    walked, files = files_walked(resolve), "system/files.py"
+    assert walked.count(files) == 2, walked  # is the file's name one, and what is its text
     # What reads, changes and yields plain values calls back for each of them.
-    rest = [file for file in walked[walked.index("files.py", 3) + 1 :] if file != "schema.py"]
+    rest = [file for file in walked[walked.index(files, 3) + 1 :] if file != "schema.py"]
     from_text = [file for file, _ in groupby(rest)]
     assert from_text[0] == "catalog/strict_yaml.py"
     assert from_text[-1] == "run/task.py"

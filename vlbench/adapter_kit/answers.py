@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vlbench.capabilities import ROUNDING, ROUNDING_OF_SUM
 from vlbench.errors import OutputError, counted
 from vlbench.system.digests import digest
 
 LOGGER = logging.getLogger(__name__)
 
+# What log-probabilities of several tokens must be, in a message.
+DISTRIBUTION = (
+    f"log-probabilities must be at most 0, up to {ROUNDING}, and their probabilities must sum to "
+    f"at most 1, up to {ROUNDING_OF_SUM}"
+)
+
 # States whether plain values are a valid answer.
 Check = Callable[[Any], bool]
+
+
+def are_log_probabilities(logs: Sequence[float]) -> bool:
+    """Return whether numbers can be the log-probabilities of different tokens, see DISTRIBUTION."""
+    is_each = all(log <= ROUNDING for log in logs)
+    return is_each and sum(map(math.exp, logs)) <= 1 + ROUNDING_OF_SUM
 
 
 class Answers:
