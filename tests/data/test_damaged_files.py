@@ -30,7 +30,7 @@ SAID = {
     "cub": "is not UTF-8: byte 0|, line|does not contain image",
     "imagenet": "is not UTF-8: byte 0|has [06]+8? wnids, not 1,000",
     "tar shards": "is not UTF-8: byte 0|is damaged|is not a number of shards|line 1, is not",
-    "table": "cannot be read as CSV|: no column is named 'image'",
+    "table": "cannot be read as CSV|: no column is named 'image'|is empty; its first line",
     "table, parquet": "cannot be read as parquet",
     "items": "is not a table",
     "save_to_disk": "is not UTF-8: byte 0|was not written by save_to_disk|cannot be read as Arrow",
