@@ -237,3 +237,9 @@ def test_a_difference_has_twice_the_range():
 def test_a_range_that_is_not_finite_is_refused():
     with pytest.raises(ValueError, match="not finite"):
         Score("accuracy", 0.5, 4, range=(0.0, INF))
+
+
+@pytest.mark.parametrize("given", [None, "trials", ["trials"], 3])
+def test_parameters_that_are_no_mapping_mark_no_row(given):
+    row = result(provenance={"task_params": given})
+    assert (row.task_params, row.label) == ({}, "m")

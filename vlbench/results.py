@@ -320,8 +320,8 @@ class Result:
     @property
     def task_params(self) -> Mapping[str, Any]:
         """The parameters that the run set instead of the values in the task's file."""
-        given: Mapping[str, Any] = self.provenance.get("task_params", {})
-        return given
+        given = self.provenance.get("task_params")
+        return given if isinstance(given, dict) else {}
 
     @property
     def is_recorded(self) -> bool:

@@ -1,10 +1,12 @@
 import numpy as np
+import pyarrow as pa
 import pytest
-from planted_boards import score
+from planted_boards import result, score
 
-from vlbench.boards.items import MOST, Item, answered, score_items, worst, worst_items
+from vlbench.boards.board import save_artifacts
+from vlbench.boards.items import MOST, Item, answered, replies_of, score_items, worst, worst_items
 from vlbench.boards.joins import items_of
-from vlbench.errors import UnknownNameError
+from vlbench.errors import DataError, UnknownNameError
 from vlbench.metrics.items import Answers, Examples, item_table, join_items
 
 EXAMPLES = Examples(["x", "y", "z"], ["1", "2", "3"])
@@ -104,3 +106,13 @@ def test_where_lower_is_better_the_most_credit_is_worst():
 def test_a_score_without_items_is_named_with_those_that_have_some():
     with pytest.raises(UnknownNameError, match=r'no items of m at {}; there are .*"shots": 1'):
         score_items(TABLE, "m", {})
+
+
+@pytest.mark.parametrize("change", [{"order": "1 x"}, {"order": "9"}, {"options": None}])
+def test_a_table_of_replies_that_vlbench_did_not_write_is_refused_by_name(tmp_path, change):
+    line = {"item": 0, "id": "a", "options": ["x", "y"], "order": "1 0", "target": "x"}
+    line |= {"reply": "A", "characters": 1, "unread": "", "labels": "letters", **change}
+    table = pa.Table.from_pylist([line])
+    row = result("m", artifacts=save_artifacts(tmp_path, "t", "m", {"answers": table}))
+    with pytest.raises(DataError, match=r"answers\.parquet is not a table of replies"):
+        replies_of(tmp_path, row)

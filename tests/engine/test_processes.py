@@ -294,6 +294,26 @@ def shared(processes, folder, apart):
     return features, counts
 
 
+class PadsToTheLongest:
+    """Rounds a text's vector by the longest text of its batch, as padding does."""
+
+    def encode_texts(self, texts):
+        longest = max(map(len, texts))
+        return torch.tensor([[1.0 + len(text) / 64, 1.0] for text in texts]) + 1e-6 * longest
+
+
+def selected(processes):
+    """Return the features of every seventh of 2,560 texts of several lengths."""
+    texts = value_column(["x" * (n % 50 + 1) for n in range(2560)], "text")
+    engine = Engine(ComputeSettings(torch.device("cpu")), processes=processes)
+    return engine.features(PadsToTheLongest().encode_texts, texts.select(range(0, 2560, 7)))
+
+
+def test_texts_that_are_padded_have_the_same_bytes_on_one_process_and_on_two(pair):
+    alone = selected(Processes(cpu=True))
+    assert all(torch.equal(features, alone) for features in pair(selected))
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_batches_of_few_shards_are_shared_and_stored_once(pair, tmp_path, apart):
     alone, _ = shared(Processes(cpu=True), tmp_path / "alone", apart)

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from foil_fakes import foil_rows, presence
@@ -22,6 +23,7 @@ from vlbench.errors import DataError, SpecError
 from vlbench.metrics.parsing import read_reply
 from vlbench.probes.matching.choice import choice
 from vlbench.probes.matching.questions import questions
+from vlbench.results import REPLY_COLUMNS
 
 REAL = Path(os.environ.get("VLBENCH_DATA", "absent"), "sugar_crepe")
 
@@ -391,3 +393,10 @@ def test_a_table_that_names_no_items_is_refused_with_what_is_needed(tmp_path, na
     why = "has the columns x, answer; a log needs question, A, B .*; a table of answers needs"
     with pytest.raises(DataError, match=why):
         Recorded(path=put(tmp_path, text, name))
+
+
+def test_replies_of_a_row_with_labels_of_no_kind_are_refused_by_name(tmp_path):
+    line = dict.fromkeys(REPLY_COLUMNS, "0") | {"labels": "__class__"}
+    pq.write_table(pa.Table.from_pylist([line]), tmp_path / "answers.parquet")
+    with pytest.raises(DataError, match=r"answers\.parquet: labels are '__class__'; letters, "):
+        Recorded(path=tmp_path / "answers.parquet")

@@ -171,13 +171,20 @@ def row_items(output: Path, row: Result, metric: str, at: Mapping[str, Any]) -> 
 
 
 def replies_of(output: Path, row: Result) -> dict[str, list[Said]]:
-    """Return what the model said about each item, by id; empty if the row does not keep it."""
+    """Return what the model said about each item, by id; empty if the row does not keep it.
+
+    Raises DataError for a table that `reply_table` did not make.
+    """
     said: dict[str, list[Said]] = {}
     is_kept = ANSWERS in row.artifacts
     for line in read_table(output, row, ANSWERS, REPLY_COLUMNS) if is_kept else ():
-        order = [int(place) for place in line["order"].split()]
-        shown = [line["options"][place] for place in order]
-        said.setdefault(line["id"], []).append(Said(line["reply"], line["unread"], shown))
+        try:
+            shown = [str(line["options"][int(place)]) for place in line["order"].split()]
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            file = row.artifacts[ANSWERS]["file"]
+            raise DataError(f"{file} is not a table of replies: {error}") from error
+        reply = Said(str(line["reply"]), str(line["unread"]), shown)
+        said.setdefault(str(line["id"]), []).append(reply)
     return said
 
 

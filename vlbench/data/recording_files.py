@@ -25,6 +25,7 @@ from vlbench.data.formats.archives import DAMAGED, open_zip
 from vlbench.data.names import normal_form
 from vlbench.errors import DataError, SpecError, counted, unknown
 from vlbench.metrics.parsing import LETTERS, MOST_TEXT
+from vlbench.metrics.replies import LABELS
 from vlbench.results import REPLY_COLUMNS
 from vlbench.system.files import MOST_ANNOTATIONS
 
@@ -285,12 +286,17 @@ def _blink(file: Path, entries: Sequence[Any]) -> Iterator[Record]:
 
 
 def labels_of(path: Path) -> str:
-    """Return how options are named in the replies that a row keeps; empty for other files."""
+    """Return how options are named in the replies that a row keeps; empty for other files.
+
+    Raises DataError for another word than those in LABELS.
+    """
     from vlbench.data.table import column_names, read_cells  # noqa: PLC0415 - imports pyarrow
 
     if path.suffix != ".parquet" or not {*REPLY_COLUMNS} <= {*column_names(path, path.name)}:
         return ""
     ((first, *_),) = read_cells(path, path.name, {"labels": ["labels"]}).values()
+    if first not in LABELS:
+        raise DataError(f"{path.name}: labels are {first!r:.40}; {', '.join(LABELS)} are known")
     return str(first)
 
 

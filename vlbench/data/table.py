@@ -229,8 +229,8 @@ def _refuse_other_delimiter(header: Sequence[str], name: str, delimiter: str) ->
     """Raise DataError for an empty file, and if another character separates the columns."""
     if not header:
         raise DataError(f"{name} is empty; its first line must name the columns")
-    for other in {",", ";", "\t"} - {delimiter}:
-        if len(header) == 1 and other in header[0]:
+    for other in (",", ";", "\t"):
+        if len(header) == 1 and other != delimiter and other in header[0]:
             raise DataError(
                 f"{name}: its columns are separated by {other!r}; save it with {delimiter!r}"
             )

@@ -493,7 +493,7 @@ class Engine:
         there = self._processes.attempt(lambda: set(own))
         missing = asked.difference(*there)
         lacking = [sorted(missing.intersection(some)) for some in wanted.values()]
-        dealt = [*batches(lacking, parts.batch_size, across=parts.compute.fills_up)]
+        dealt = [*batches(lacking, parts.batch_size, across=parts.compute.spans_shards)]
         mine = dealt[self._processes.rank :: self._processes.size]
         shown = 0
 

@@ -37,10 +37,10 @@ class Batches(Protocol):
 class Compute(Protocol):
     """Turns batches of row numbers into outputs, one per row.
 
-    If it `fills_up` batches, so that all have one shape, the rows of a batch may be of any shards.
+    The rows of a batch may be of any shards if it `spans_shards`: if all batches have one shape.
     """
 
-    fills_up: bool
+    spans_shards: bool
 
     def __call__(self, batches: Batches) -> Iterator[tuple[list[int], Sequence[Any]]]:
         """Yield each batch's rows with their outputs."""
@@ -55,8 +55,6 @@ class Encode:
     are asked for together. Pixels of several sizes are not filled up.
     """
 
-    fills_up = True
-
     def __init__(
         self, encode: Callable[[Any], Tensor], column: Column, settings: ComputeSettings
     ) -> None:
@@ -65,7 +63,11 @@ class Encode:
         self._encode = encode
         self._settings = settings
         self._full = min(settings.rows_per_batch, SHARD)
-        prepare = self.adapter.preprocess if column.kind == "image" else None
+        # A text may be padded to the longest of its batch: its batch must not depend on the number
+        # of processes, which have whole shards each.
+        is_image = column.kind == "image"
+        self.spans_shards = is_image and not getattr(self.adapter, "ragged", False)
+        prepare = self.adapter.preprocess if is_image else None
         self._rows = _Preprocessed(column, prepare)
 
     @torch.no_grad()
@@ -140,7 +142,7 @@ def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
 class Apply:
     """Passes rows of several columns through a function that returns one output per row."""
 
-    fills_up = False
+    spans_shards = False
 
     def __init__(
         self,

@@ -214,7 +214,7 @@ class _Work:
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield batches of the missing rows of shards that no other run has locked."""
-        across = self._parts.compute.fills_up
+        across = self._parts.compute.spans_shards
         return batches(self._missing(), self._parts.batch_size, across=across)
 
     def _missing(self) -> Iterator[list[int]]:
