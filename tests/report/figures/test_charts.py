@@ -78,6 +78,16 @@ def test_without_a_number_models_are_dots_the_best_of_the_first_panel_on_top():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["other", "low", "high"]
 
 
+def test_of_very_many_models_the_best_are_drawn_and_the_title_says_so():
+    many = {f"m{place:03}": place / 1_000 for place in range(150)}
+    first, second = dots(**many), dots(m000=0.5)
+    figure = chart("Title", [first, second], looks(many))
+    assert figure.get_suptitle() == "Title, the best 60 of 150 models"
+    (axes,) = [axes for axes in figure.axes if axes.get_yticklabels()]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [f"m{place:03}" for place in range(90, 150)]
+
+
 def test_a_large_figure_has_no_more_pixels_than_browsers_show(tmp_path):
     _, file, _ = save(Figure((600, 1)), tmp_path / "wide")
     with Image.open(file) as image:

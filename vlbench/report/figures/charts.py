@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +59,8 @@ SUFFIXES = (".svg", ".png", ".pdf")
 LONGEST, LARGEST = 32_000, 40_000_000
 # Up to this many numbers, each number has its own tick.
 FEW_TICKS = 6
+# A figure has at most this many models: more rows do not fit a page.
+MOST = 60
 
 
 class Point(NamedTuple):
@@ -131,9 +133,15 @@ def chart(title: str, panels: Sequence[Panel], looks: Mapping[str, Look]) -> Fig
     """Return a figure of the panels, with chance and the hardest floors named in its legend.
 
     Panels of one kind and unit share the axis of scores. Models that are drawn as dots have the
-    same order in all panels: the order of the first panel, the best on top.
+    same order in all panels: the order of the first panel, the best on top. Of more than `MOST`
+    models only the best are drawn, and the title says so.
     """
     names = ranked(panels)
+    if len(names) > MOST:
+        title = f"{title}, the best {MOST} of {len(names):,} models"
+        names = names[-MOST:]
+        best = [{n: panel.models[n] for n in names if n in panel.models} for panel in panels]
+        panels = [replace(p, models=m) for p, m in zip(panels, best, strict=True) if m]
     alike = len({(bool(panel.x), panel.unit) for panel in panels}) == 1
     lines = any(panel.x for panel in panels)
     margin = 0.0 if all(panel.x for panel in panels) else max(text_width(n, 8) for n in names)
