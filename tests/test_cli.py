@@ -277,6 +277,8 @@ def test_of_two_folders_of_boards_results_are_read_and_it_is_said(source, tmp_pa
     write_boards(tmp_path / "leaderboards", board(result("m", score())))
     assert main(["leaderboard", "show", "t"]) == 0
     assert "boards of" not in capsys.readouterr().err
+    (tmp_path / "results").mkdir()  # as a run without rows leaves it
+    assert main(["leaderboard", "show", "t"]) == 0
     run(source)
     capsys.readouterr()
     assert main(["leaderboard", "show", "few_shot_colours"]) == 0

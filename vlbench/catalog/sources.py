@@ -31,6 +31,11 @@ def shipped_source() -> Path:
     return PACKAGE if (PACKAGE / "tasks").is_dir() else PACKAGE.parent
 
 
+def has_boards(folder: Path) -> bool:
+    """Return whether a folder has boards; a run without rows leaves one that has none."""
+    return any(folder.glob("*.json"))
+
+
 def shipped_boards() -> Path | None:
     """Return the folder of vlbench's shipped boards; None if it was installed without them."""
     boards = shipped_source() / "leaderboards"

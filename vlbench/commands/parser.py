@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vlbench import commands
 from vlbench._version import __version__
-from vlbench.catalog.sources import PUBLISHED, RESULTS, shipped_boards
+from vlbench.catalog.sources import PUBLISHED, RESULTS, has_boards, shipped_boards
 from vlbench.commands.hints import HintingParser
 from vlbench.errors import UnknownNameError
 
@@ -127,7 +127,7 @@ def add_output(
     With `of_run`, it is the folder where a run writes. With `or_shipped`, a command reads the
     boards that vlbench ships if there are none here.
     """
-    known = RESULTS if of_run or RESULTS.is_dir() else PUBLISHED
+    known = RESULTS if of_run or has_boards(RESULTS) else PUBLISHED
     default = "./results" if of_run else "./results if it is there, else ./leaderboards"
     if or_shipped:
         known = known if known.is_dir() else shipped_boards() or known
@@ -150,7 +150,7 @@ def which_boards(arguments: argparse.Namespace, words: Sequence[str]) -> str:
     output = None if is_told else getattr(arguments, "output", None)
     if output is not None and output == shipped_boards():
         return "boards that vlbench ships; there are none here"
-    reads = output == RESULTS and PUBLISHED.is_dir()
+    reads = output == RESULTS and has_boards(PUBLISHED)
     return f"boards of {RESULTS}, not of {PUBLISHED}" if reads else ""
 
 

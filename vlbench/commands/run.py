@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlbench.catalog.catalog import read_catalog
 from vlbench.catalog.library_names import split_names
-from vlbench.catalog.sources import PUBLISHED, RESULTS
+from vlbench.catalog.sources import PUBLISHED, RESULTS, has_boards
 from vlbench.catalog.specs import IMAGES
 from vlbench.commands import FAILED, USAGE, Answer
 from vlbench.commands.parser import (
@@ -186,7 +186,7 @@ def _describe_unread(output: Path) -> list[str]:
     from vlbench.report.rows import models_of_ones_own
     from vlbench.report.texts import few
 
-    own = models_of_ones_own(PUBLISHED) if output == RESULTS and RESULTS.is_dir() else []
+    own = models_of_ones_own(PUBLISHED) if output == RESULTS and has_boards(RESULTS) else []
     way = f"pass --output {PUBLISHED} for the rows of {few(own)}"
     return [f"vlbench: commands now read ./{RESULTS}; {way}"] if own else []
 
