@@ -356,7 +356,7 @@ def _list_tokens(answer: Any, whose: str) -> list[tuple[str, float]]:
         logs = answer["choices"][0].get("logprobs")
         tokens = logs["content"][0]["top_logprobs"] if logs and logs["content"] else []
         # A log-probability of minus infinity is a probability of 0.
-        listed = [(one["token"], max(float(one["logprob"]), -1e4)) for one in tokens]
+        listed = [(token["token"], max(float(token["logprob"]), -1e4)) for token in tokens]
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
         raise ServerError(f"{NO_FORM}: {whose}") from None
     if not listed:
@@ -421,9 +421,9 @@ def _embeddings(answer: Any, count: int) -> list[list[float]]:
     asked = f"embeddings: {count} requested"
     try:
         rows = answer["data"]
-        if not any("index" in one for one in rows):
+        if not any("index" in row for row in rows):
             rows = [{**one, "index": i} for i, one in enumerate(rows)]
-        vectors = {one["index"]: one["embedding"] for one in rows}
+        vectors = {row["index"]: row["embedding"] for row in rows}
         lengths = {len(vector) for vector in vectors.values()}
         numbers = [value for vector in vectors.values() for value in vector]
         whole = len(answer["data"]) == count

@@ -155,7 +155,7 @@ def with_donors(score_pairs: Scoring[Model]) -> Scoring[Model]:
         if isinstance(cut, Tape) or not (cut.heads and cut.donors):
             return score_pairs(model, pictures, texts)
         tapes = []
-        for others in zip(*(_donors_of(one, cut.donors) for one in pictures), strict=True):
+        for others in zip(*(_donors_of(picture, cut.donors) for picture in pictures), strict=True):
             tapes.append(Tape(cut, [], plays=False))
             score_pairs(_with_cut(model, tapes[-1]), others, texts)
         by_call = zip(*(tape.outputs for tape in tapes), strict=True)

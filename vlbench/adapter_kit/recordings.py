@@ -171,7 +171,7 @@ def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | Non
     if isinstance(records[0].about, tuple):
         return _by_names(records, items)
     # Categories are compared only if the recording and the data share names of them.
-    names = {one.says.category for one in records} & {one.category for one in items}
+    names = {record.says.category for record in records} & {one.category for one in items}
     if not names - {""}:
         items = [item._replace(category="") for item in items]
     if records[0].about is not None:
@@ -223,12 +223,12 @@ def _by_description(
     several for one record.
     """
     of_item = (
-        _first_key([one.question for one in items]),
+        _first_key([item.question for item in items]),
         _first_key([_stem(o.image) for o in items]),
     )
     by_question, by_image = ({k: v for k, v in one.items() if k} for one in of_item)
     # A question such as "Is there a person in the image?" may be asked about hundreds of images.
-    by_both = _first_key([f"{_stem(one.image)}\n{one.question}" for one in items])
+    by_both = _first_key([f"{_stem(item.image)}\n{item.question}" for item in items])
     places = list[int | None]()
     for record in records:
         near = by_both.get(_said(f"{_stem(record.says.image)}\n{record.says.question}"))

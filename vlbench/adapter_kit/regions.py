@@ -60,7 +60,7 @@ def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) 
         vectors.append(one.vectors.float())
         corners.append(one.boxes.float() / torch.tensor([*one.size, *one.size]).to(one.boxes))
     (padded, mask), (places, _) = pad(vectors, device), pad(corners, device)
-    return RegionBatch(padded, places, mask, [len(one) for one in vectors])
+    return RegionBatch(padded, places, mask, [len(vector) for vector in vectors])
 
 
 def pad(blocks: Sequence[Tensor], device: Any) -> tuple[Tensor, Tensor]:

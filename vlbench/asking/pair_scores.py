@@ -239,7 +239,7 @@ def pictures_of(
     """Return the picture of each of some rows, each opened once; None has no picture."""
     column = rows[picture if picture in rows.columns else image]
     pictures: dict[int | None, Picture] = {None: Picture(None, None)}
-    for row in dict.fromkeys(one for one in places if one is not None):
+    for row in dict.fromkeys(place for place in places if place is not None):
         pictures[row] = as_picture(column[row])
     return [pictures[row] for row in places]
 

@@ -132,7 +132,7 @@ class Item(NamedTuple):
     @property
     def plain(self) -> dict[str, Any]:
         """The item as plain values; items without replies have no `replies`."""
-        replies = {"replies": [one._asdict() for one in self.replies]} if self.replies else {}
+        replies = {"replies": [reply._asdict() for reply in self.replies]} if self.replies else {}
         values = self._asdict()
         del values["replies"]
         return {**values, **replies}

@@ -164,7 +164,7 @@ def _place_rows(table: pa.Table, model: str) -> Placed:
         table[name].take(rows).cast(pa.string()).to_pylist()
         for name in ("digest", "target", "cluster")
     )
-    ids, digests = [names[i] for i in order], [one and one[:DIGITS] for one in digests]
+    ids, digests = [names[i] for i in order], [digest and digest[:DIGITS] for digest in digests]
     return Placed(table.select(PLACING), ids, digests, targets, clusters, places, trials)
 
 

@@ -273,8 +273,8 @@ class Finding:
     def of(self, model: str) -> Finding:
         """Return a finding that ranges over models as a finding about one of them."""
         comparisons = [
-            replace(one, sides=[_in_turn(side, model) for side in one.sides])
-            for one in self.comparisons
+            replace(comparison, sides=[_in_turn(side, model) for side in comparison.sides])
+            for comparison in self.comparisons
         ]
         return replace(self, comparisons=comparisons, range=None)
 

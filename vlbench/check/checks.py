@@ -97,7 +97,7 @@ def token_layers(adapter: Any, samples: Samples) -> str:
     def last() -> tuple[Mapping[str, Tensor], Tensor]:
         given = adapter.encode_tokens_at(samples.texts, [OUTPUT])
         joined = {name: torch.cat([one.vectors for one in each]) for name, each in given.items()}
-        return joined, torch.cat([one.vectors for one in adapter.encode_tokens(samples.texts)])
+        return joined, torch.cat([token.vectors for token in adapter.encode_tokens(samples.texts)])
 
     return _wrong_layers(adapter.text_layers(), last, samples)
 

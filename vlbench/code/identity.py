@@ -79,7 +79,7 @@ def source_digest(thing: Any) -> str | None:
 def library_versions(things: Iterable[Any]) -> dict[str, str]:
     """Return the version of each installed library that things reach, and of torch."""
     reaches = [reached(thing) for thing in things]
-    return _versions(set().union(*(one[1] for one in reaches if one)))
+    return _versions(set().union(*(reach[1] for reach in reaches if reach)))
 
 
 def reached(thing: Any) -> Reached | None:

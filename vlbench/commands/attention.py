@@ -48,7 +48,7 @@ def _heads(text: str) -> tuple[tuple[int, int], ...]:
         raise argparse.ArgumentTypeError(
             f"must be LAYER-HEAD,... such as 2-0,3-1, not '{text:.40}'"
         )
-    return tuple((int(one[1]), int(one[2])) for one in pairs if one)
+    return tuple((int(pair[1]), int(pair[2])) for pair in pairs if pair)
 
 
 def answer(arguments: argparse.Namespace) -> Answer:

@@ -37,7 +37,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
     console = open_console()
     for line in lines_of(checks):
         say(console, line)
-    return Answer(code=0 if checks and all(one.ok for one in checks) else FAILED)
+    return Answer(code=0 if checks and all(check.ok for check in checks) else FAILED)
 
 
 def check_model(name: str, options: Options) -> list[PromiseCheck]:

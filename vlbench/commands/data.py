@@ -150,7 +150,7 @@ def describe(data: Data) -> dict[str, Any]:
             "overlap": {other: count for (one, other), count in shared.items() if one == name},
             "per_class": _per_class(data, split),
             "sizes": _sizes(split),
-            "columns": {one: _show_value(split[one]) for one in sorted(split.columns)},
+            "columns": {column: _show_value(split[column]) for column in sorted(split.columns)},
             "examples": [_example(data, split, i) for i in range(min(EXAMPLES, len(split)))],
         }
     facts = {"data": data.digest(), "classes": len(data.classes), "dropped": dict(data.dropped)}

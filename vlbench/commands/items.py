@@ -189,7 +189,7 @@ def _prediction(item: Item) -> str:
 
 def _reply(item: Item) -> str:
     """Return the start of a reply, an unread one if there is any, and why it is unread."""
-    unread = [one for one in item.replies if one.unread]
+    unread = [reply for reply in item.replies if reply.unread]
     for one in (unread or item.replies)[:1]:
         text = " ".join(one.reply.split())
         start = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

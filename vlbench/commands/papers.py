@@ -47,17 +47,17 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """Return the cost of papers' rows, or run the rows and compare them with the papers."""
     catalog = load_catalog(arguments.include_path)
     findings = load_all_findings(catalog, arguments.include_path)
-    papers = [one for one in find_papers(findings, arguments.paper) if one.experiments]
+    papers = [paper for paper in find_papers(findings, arguments.paper) if paper.experiments]
     if arguments.dry_run:
         rows = [
             row
-            for one in papers
-            for row in rows_of(one, catalog, arguments.output)[: arguments.rows]
+            for paper in papers
+            for row in rows_of(paper, catalog, arguments.output)[: arguments.rows]
         ]
         whole = f"all papers: {total(rows)}"
-        shown = [part for one in papers for part in _describe(one, catalog, arguments)]
+        shown = [part for paper in papers for part in _describe(paper, catalog, arguments)]
         return Answer([*([whole] if len(papers) > 1 else []), *shown, NOTE])
-    problems = [*dict.fromkeys(why for one in papers for why in _run(one, catalog, arguments))]
+    problems = [*dict.fromkeys(why for paper in papers for why in _run(paper, catalog, arguments))]
     named = [arguments.paper] if arguments.paper else []
     words = ["leaderboard", "reproduce", *named, "--output", str(arguments.output)]
     words += [f"--include-path={one}" for one in arguments.include_path]

@@ -244,7 +244,7 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
             typed = data_dirs(given[name])
             texts = [word.partition("=")[2] for word in given_words]
             given_words = [
-                f"--data-dir={one}" for one in texts if not {*data_dirs([one])} & {*typed}
+                f"--data-dir={text}" for text in texts if not {*data_dirs([text])} & {*typed}
             ]
         words += given_words
     return words

@@ -46,11 +46,11 @@ def answer(arguments: argparse.Namespace) -> Answer:
             progress=bar,
         )
     if arguments.json:
-        return Answer([json.dumps([score_row(one) for one in scores], indent=1)])
+        return Answer([json.dumps([score_row(score) for score in scores], indent=1)])
     title = f"{arguments.model} and {arguments.companion} on {arguments.source}, n {scores[0].n:,}"
     columns = ["score", "value", "95 % interval", "chance"]
     rows = []
-    for one in scores:
-        value, chance = (number(each, one.unit) for each in (one.value, one.chance))
-        rows.append([score_name(one.metric, one.at), value, interval(one), chance])
+    for score in scores:
+        value, chance = (number(each, score.unit) for each in (score.value, score.chance))
+        rows.append([score_name(score.metric, score.at), value, interval(score), chance])
     return Answer([plain_table(columns, rows, title, numbers=True)])

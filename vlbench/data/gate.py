@@ -326,7 +326,7 @@ def _split(rows: Rows, columns: Columns, known: _Classes, regions: Path | None) 
 def _read(rows: Rows, kind: str, columns: Sequence[str], known: _Classes) -> list[Any]:
     """Return the rows' values in columns of a kind. Raises DataError with the row."""
     values = []
-    for row, cells in enumerate(zip(*(rows.cells[one] for one in columns), strict=True)):
+    for row, cells in enumerate(zip(*(rows.cells[column] for column in columns), strict=True)):
         try:
             _refuse_surrogates(columns, cells)
             values.append(_texts(kind, cells) if kind in TEXTS else _value(kind, cells[0], known))
@@ -387,7 +387,7 @@ def _named_answer(options: Mapping[str, str | None], answer: str) -> str:
     text = options[letter[1].upper()]
     if not text or not text.strip():
         raise ValueError(f"is {answer!r:.20}, but that option is empty")
-    others = [one for one in options.values() if one and one != text]
+    others = [option for option in options.values() if option and option != text]
     if any(normal_form(one).casefold() == normal_form(answer).casefold() for one in others):
         raise ValueError(f"{answer!r:.20} is the letter of one option and the text of another")
     return text

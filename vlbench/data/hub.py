@@ -130,9 +130,9 @@ def _read_file_names(root: Path, name: str, names: Callable[[Any], list[Any]]) -
         files = [str(one) for one in names(json.loads(read_text(root / name, name)))]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DataError(f"{name} was not written by save_to_disk ({error!r:.200})") from error
-    for one in files:
-        if not is_file_name(one):
-            raise DataError(f"{name} names {one!r:.200}, which is not in the same folder")
+    for file in files:
+        if not is_file_name(file):
+            raise DataError(f"{name} names {file!r:.200}, which is not in the same folder")
     return files
 
 

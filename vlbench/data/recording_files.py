@@ -122,8 +122,8 @@ def answer_files(path: Path) -> list[Path]:
     found = [path] if path.is_file() else sorted(path.rglob("*"))
     files = [one for one in found if one.is_file() and one.suffix.lower() in KINDS]
     if path.is_dir():
-        files = [one for one in files if all(map(is_visible, one.relative_to(path).parts))]
-        files = [one for one in files if not SUMMARY.search(one.name)]
+        files = [file for file in files if all(map(is_visible, file.relative_to(path).parts))]
+        files = [file for file in files if not SUMMARY.search(file.name)]
         _refuse_two_runs(path, files)
     if not files:
         kinds = ", ".join(sorted(KINDS))

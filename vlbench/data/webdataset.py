@@ -275,14 +275,14 @@ def _rows(root: Path, folder: str, columns: Columns) -> Rows:
     for number, shard in enumerate(shards):
         held = _remembered(root, shard, suffixes)
         left_out += held.left_out
-        for one in held.examples:
-            if one.key in rows:
-                other = shards[places[3 * rows[one.key]]]
-                raise DataError(f"{shard}: the key {one.key} is also in {other}")
-            rows[one.key] = len(rows)
-            texts.append(one.texts)
-            places.extend((number, one.start, one.size))
-            digests.append(one.digest)
+        for example in held.examples:
+            if example.key in rows:
+                other = shards[places[3 * rows[example.key]]]
+                raise DataError(f"{shard}: the key {example.key} is also in {other}")
+            rows[example.key] = len(rows)
+            texts.append(example.texts)
+            places.extend((number, example.start, example.size))
+            digests.append(example.digest)
     if not rows:
         raise DataError(f"{folder}: no shard contains an image ({', '.join(IMAGES)})")
     keys = list(rows)

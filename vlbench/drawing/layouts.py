@@ -53,8 +53,8 @@ def grid(count: int, panel: tuple[float, float], margin: float = 0.0) -> tuple[F
         for band, n in zip(bands, rows, strict=True)
         for one in band.subplots(1, n, squeeze=False).flat
     ]
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 

@@ -111,7 +111,7 @@ def first_outside(rows: Tensor) -> tuple[int, str] | None:
 def tensors(method: str, outputs: Sequence[Any]) -> list[Tensor]:
     """Return the compared tensor of each output of an adapter's method."""
     part = PARTS.get(method)
-    return [getattr(one, part) if part else one for one in outputs]
+    return [getattr(output, part) if part else output for output in outputs]
 
 
 def difference(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> str:
@@ -194,7 +194,7 @@ class Repeating:
                 how = "in reverse" if len(batch) > 1 else "alone"
                 among = f"in a batch of {count} than for {len(batch)} of its examples {how}"
                 self._compare(among, [together[place] for place in batch], repeated)
-            self._first = [_select(one, places) for one in values], whole
+            self._first = [_select(value, places) for value in values], whole
         return outputs
 
     def _look_again(self, values: Sequence[Any]) -> Any:
@@ -206,7 +206,7 @@ class Repeating:
         # Both together are no larger than the batch, which may already fill the memory.
         room = max(0, len(values[0]) - len(expected))
         places = _places(len(values[0]))[: min(room, len(expected))]
-        some = [_select(one, places) for one in values]
+        some = [_select(value, places) for value in values]
         pairs = list(zip(known, some, strict=True))
         is_mixed = all(_are_alike(*pair) for pair in pairs)
         repeated = self._pass([_join(*pair) for pair in pairs] if is_mixed else known)
@@ -224,7 +224,7 @@ class Repeating:
         return self._copy(self._method(*values))
 
     def _repeat(self, batch: Sequence[int], values: Sequence[Any]) -> list[Tensor]:
-        again = [_select(one, batch) for one in values]
+        again = [_select(value, batch) for value in values]
         outputs = self._pass(again)
         before = values[0]
         if isinstance(before, Tensor) and not torch.equal(again[0], before[list(batch)]):
@@ -234,10 +234,10 @@ class Repeating:
     def _copy(self, outputs: Sequence[Any]) -> list[Tensor]:
         """Return copies, because an adapter may reuse its memory; empty if one is not finite."""
         originals = tensors(self.__name__, outputs) if _count(outputs) else []
-        if not all(isinstance(one, Tensor) for one in originals):
+        if not all(isinstance(original, Tensor) for original in originals):
             return []
-        copies = [one.cpu().detach().to(torch.float32, copy=True) for one in originals]
-        return copies if all(one.isfinite().all() for one in copies) else []
+        copies = [original.cpu().detach().to(torch.float32, copy=True) for original in originals]
+        return copies if all(copy.isfinite().all() for copy in copies) else []
 
     def _compare(self, among: str, whole: Sequence[Tensor], repeated: Sequence[Tensor]) -> None:
         if len(repeated) == len(whole):
@@ -263,7 +263,7 @@ def _count(outputs: Any) -> int:
 def _is_finite(output: Any) -> bool:
     """Return whether all tensors of an output, such as boxes and their vectors, are finite."""
     parts = output if isinstance(output, tuple) else (output,)
-    return all(bool(one.isfinite().all()) for one in parts if isinstance(one, Tensor))
+    return all(bool(part.isfinite().all()) for part in parts if isinstance(part, Tensor))
 
 
 def _is_power(number: int, base: int) -> bool:
@@ -280,7 +280,7 @@ def _places(count: int) -> list[int]:
 
 def _shortest(values: Sequence[Any]) -> tuple[int, ...]:
     """Return the place of the shortest text of a batch; empty if its values are not texts."""
-    if not all(isinstance(one, str) for one in values):
+    if not all(isinstance(value, str) for value in values):
         return ()
     return (min(range(len(values)), key=lambda i: len(values[i])),)
 

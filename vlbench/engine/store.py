@@ -162,8 +162,8 @@ def _parts(place: bytes, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return the checksum and the body of a file."""
     parts = list(value.values())
     # safetensors refuses tensors that share memory.
-    if all(isinstance(one, torch.Tensor) and one.dtype in PLAIN for one in parts) and len(
-        {one.data_ptr() for one in parts}
+    if all(isinstance(part, torch.Tensor) and part.dtype in PLAIN for part in parts) and len(
+        {part.data_ptr() for part in parts}
     ) == len(parts):
         # It stores the memory of a lazily negated tensor, not its values.
         plain = {name: one.resolve_neg().contiguous() for name, one in value.items()}

@@ -305,8 +305,8 @@ def score_table(scores: Sequence[Score], columns: Mapping[str, ArrayLike | pa.Ar
         >>> score_table([score], {"layer": [3]}).to_pylist()
         [{'metric': 'accuracy', 'layer': 3, 'value': 0.5, 'low': 0.25, 'high': 0.75}]
     """
-    low, high = ([one.ci95 and float(one.ci95[end]) for one in scores] for end in (0, 1))
-    metrics, values = [one.metric for one in scores], [float(one.value) for one in scores]
+    low, high = ([score.ci95 and float(score.ci95[end]) for score in scores] for end in (0, 1))
+    metrics, values = [score.metric for score in scores], [float(score.value) for score in scores]
     return pa.table({"metric": metrics, **columns, "value": values, "low": low, "high": high})
 
 

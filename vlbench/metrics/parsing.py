@@ -158,8 +158,8 @@ def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> R
         return Reading(None, EMPTY)
     find = _texts if in_words else _labels
     mentions = find(answer, [_plain(label).strip() for label in labels])
-    out = {one.place for one in mentions if _is_ruled_out(answer, one)}
-    named = {one.place for one in mentions if not _is_ruled_out(answer, one)}
+    out = {mention.place for mention in mentions if _is_ruled_out(answer, mention)}
+    named = {mention.place for mention in mentions if not _is_ruled_out(answer, mention)}
     if len(named) != 1:
         return Reading(None, SEVERAL if named else RULED_OUT if out else NO_OPTION)
     return Reading(None, CONTRADICTION) if named <= out else Reading(named.pop())

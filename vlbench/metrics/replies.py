@@ -352,7 +352,7 @@ def _labelled(
         order = shown if by_text else [*reply.order]
         label.append(order.index(number) if number >= 0 else -1)
         is_right[i, [order.index(one) for one in right[row]]] = True
-    texts = [sets[tuple(sorted(one))] if by_text else 0 for one in options]
+    texts = [sets[tuple(sorted(option))] if by_text else 0 for option in options]
     items, sizes = [row for row, _ in flat], [*map(len, options)]
     arrays = (np.array(one, np.intp) for one in (items, label, sizes, texts))
     item, labels_said, count, of_texts = arrays

@@ -38,7 +38,7 @@ def scored(outcome: Outcome) -> Outcome:
     """
     if not outcome.metrics:
         return outcome
-    several = [part for one in outcome.metrics for part in _with_categories(one)]
+    several = [part for metric in outcome.metrics for part in _with_categories(metric)]
     found = outcome_of([measure_items(one) for one in [*several, *_macro_of(outcome.metrics[0])]])
     return replace(
         outcome,
@@ -236,7 +236,7 @@ def _chance(items: Items) -> float | None:
 
 
 def _counts(metrics: Any) -> Mapping[str, int]:
-    first = [one for one in metrics if one.metric == metrics[0].metric]
+    first = [metric for metric in metrics if metric.metric == metrics[0].metric]
     n = metrics[0].choice.credit.shape[-1]
     choices = sum(one.choice.tied.numel() for one in first)
     counts = {"n": n, "ties": sum(int(one.choice.tied.sum()) for one in first)}

@@ -234,9 +234,9 @@ def _by_halves(outcomes: ByLayer) -> Outcome:
         if not _has_best(of_layers[0], score) or score.range or not score.higher_is_better:
             continue
         metric, at = f"{score.metric}_{BEST}", score.at
-        earned = [credit_of(one.items, score.metric, at) for one in of_layers]
+        earned = [credit_of(layer.items, score.metric, at) for layer in of_layers]
         examples, groups = earned[0][0], groups_of(earned[0][0])
-        is_joint = any(one.scores[i].halves for one in of_layers)
+        is_joint = any(layer.scores[i].halves for layer in of_layers)
         if is_joint or groups.max() < 1 or any(one.ids != examples.ids for one, _ in earned):
             notes.append(f"no {metric}: its items have no independent halves")
             continue

@@ -175,7 +175,7 @@ def _named(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[st
     """Return models, globs replaced by the models that they match on the boards of the tasks."""
     boards = [board for name, board in folder_boards(output).items() if not tasks or name in tasks]
     known = sorted({row.model for board in boards for row in _ok(board)})
-    several = [fnmatch.filter(known, one) if {*one} & {*"*?"} else [one] for one in models]
+    several = [fnmatch.filter(known, model) if {*model} & {*"*?"} else [model] for model in models]
     return [*chain.from_iterable(several)]
 
 

@@ -78,7 +78,7 @@ class Evidence(NamedTuple):
 def is_drawn(spec: TaskSpec, catalog: Catalog) -> bool:
     """Return whether a task, or a task of a group, uses synthetic images of vlbench."""
     members = [catalog.tasks[name] for name in spec.group] or [spec]
-    return any(is_drawn_by(str(one.data.get("loader", ""))) for one in members)
+    return any(is_drawn_by(str(member.data.get("loader", ""))) for member in members)
 
 
 def counted_row(board: Board | None, spec: TaskSpec, model: str) -> Result | Lack:

@@ -76,7 +76,7 @@ def cells(row: Row) -> list[str]:
     own = row.published - row.elsewhere
     published = f"{own or '-'}" + (f", {row.elsewhere} elsewhere" if row.elsewhere else "")
     costs = (row.data_gigabytes, row.weights_gigabytes, row.hours)
-    texts = ["-" if one is None else f"{one:.2f}" for one in costs]
+    texts = ["-" if cost is None else f"{cost:.2f}" for cost in costs]
     return [row.task, row.model, published, row.data, *texts]
 
 

@@ -74,8 +74,8 @@ class Reproduction(NamedTuple):
     def by_source(self) -> dict[str, list[Reference]]:
         """The published values by source, the paper's values first."""
         sources: dict[str, list[Reference]] = {self.paper.paper: []}
-        for one in self.references:
-            sources.setdefault(one.source, []).append(one)
+        for reference in self.references:
+            sources.setdefault(reference.source, []).append(reference)
         return sources
 
 
@@ -98,7 +98,7 @@ def reproduce(paper: FindingsSpec, catalog: Catalog, output: Path) -> Reproducti
     specs = tasks_of_paper(paper, catalog)
     boards = read_boards(output, specs)
     evidence = Evidence(boards, catalog, output)
-    judged = [(one, verdicts(one, evidence)) for one in paper.findings]
+    judged = [(finding, verdicts(finding, evidence)) for finding in paper.findings]
     return Reproduction(paper, _references(paper, specs, boards), judged)
 
 
@@ -107,7 +107,7 @@ def tasks_of_paper(paper: FindingsSpec, catalog: Catalog) -> list[TaskSpec]:
 
     The first are the tasks of the paper itself and of its experiments.
     """
-    run = {one.task for one in paper.experiments}
+    run = {experiment.task for experiment in paper.experiments}
     cited = [
         spec.name
         for spec in catalog.tasks.values()
@@ -143,8 +143,8 @@ def summary_of_source(references: Sequence[Reference]) -> str:
 
 def count_values(references: Iterable[Reference]) -> tuple[int, int]:
     """Return the number of published values, each counted once, and of those measured."""
-    ours = {one.key for one in references if isinstance(one.ours, Score)}
-    return len({one.key for one in references}), len(ours)
+    ours = {reference.key for reference in references if isinstance(reference.ours, Score)}
+    return len({reference.key for reference in references}), len(ours)
 
 
 class Line(NamedTuple):
@@ -161,11 +161,11 @@ class Line(NamedTuple):
 
 def lines(found: Reproduction) -> Iterator[Line]:
     """Yield a line for each published value, and for each finding and model."""
-    for one in found.references:
-        own = one.source == found.paper.paper
-        title = f"{found.title if own else one.source}: numbers"
-        cells = _value_cells(one) if isinstance(one.ours, Score) else ()
-        yield Line(title, VALUES, cells, _value_numbers(one))
+    for reference in found.references:
+        own = reference.source == found.paper.paper
+        title = f"{found.title if own else reference.source}: numbers"
+        cells = _value_cells(reference) if isinstance(reference.ours, Score) else ()
+        yield Line(title, VALUES, cells, _value_numbers(reference))
     for finding, by_model in found.judged:
         about = {"paper": found.paper.paper or found.paper.name, "finding": finding.text}
         about |= {"where": finding.where, "task": " ".join(finding.tasks)}
@@ -241,7 +241,7 @@ def _verdict_numbers(judgement: Judgement) -> dict[str, Any]:
 
 def _references(paper: FindingsSpec, specs: Sequence[TaskSpec], boards: Boards) -> list[Reference]:
     """Return the published values of a paper's tasks and experiments beside our scores."""
-    run = {one.task for one in paper.experiments}
+    run = {experiment.task for experiment in paper.experiments}
     return [
         Reference(spec, given, source_of(given, spec, paper), _ours(spec, given, boards))
         for spec in specs

@@ -44,7 +44,7 @@ class DataSets:
         """
         own = model.spec.regions.get("kind")
         companions = [one for several in task.companions.values() for one in several]
-        kinds = {one.key: one.spec.regions.get("kind") for one in companions}
+        kinds = {companion.key: companion.spec.regions.get("kind") for companion in companions}
         others = [one for one in companions if task.regions and kinds[one.key] not in {None, own}]
         return {one.key: self.load(task, one) for one in others}
 

@@ -176,7 +176,7 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
     """
     without = model.spec.without
     gap = lacking(model.adapter, annotation, without)
-    wanted = [element(one) for one in alternatives(annotation)]
+    wanted = [element(alternative) for alternative in alternatives(annotation)]
     if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
         return model, gap
     adapter = load_object(OF_REGIONS[model.encode_by], [shipped_source() / "model_adapters"])

@@ -311,7 +311,7 @@ def _read_params(
         for key, value in arguments.items()
     }
     metrics = [one for value in arguments.values() for one in metrics_of_others(value)]
-    foreign = [one for one in metrics if not _is_own_script(one, spec)]
+    foreign = [metric for metric in metrics if not _is_own_script(metric, spec)]
     if foreign and not options.trust:
         code = "runs other people's code; allow it with --trust"
         lines.append(f"{where('params')}: {', '.join(foreign)} {code}")
@@ -319,7 +319,7 @@ def _read_params(
 
 
 def _takes_models(annotation: Any) -> bool:
-    return any(parts(element(one)) for one in alternatives(annotation))
+    return any(parts(element(alternative)) for alternative in alternatives(annotation))
 
 
 def _primary_problems(

@@ -60,13 +60,13 @@ def answer(arguments: argparse.Namespace) -> Answer:
     """
     tasks = arguments.tasks.split(",") if arguments.tasks else []
     boards = {file.stem for file in arguments.output.glob("*.json")}
-    for name in (one for one in arguments.models if one in boards):
+    for name in (model for model in arguments.models if model in boards):
         raise UnknownNameError(f"{name} is a task; to compare on it, pass --tasks {name}")
     report = compare_models(
         arguments.output, arguments.models, tasks, all_scores=arguments.all_scores
     )
     remarks = [*map(lent, report.lent), *report.refused, *report.no_means, *_lacking(report)]
-    problems = [printed(one) for one in remarks]
+    problems = [printed(remark) for remark in remarks]
     code = 2 if report.refused else 0 if report.compared else 1
     if arguments.format in ("csv", "json"):
         lines = [numbers_of(one) for one in report.compared]
@@ -75,7 +75,7 @@ def answer(arguments: argparse.Namespace) -> Answer:
         return Answer([json.dumps(lines, indent=1, allow_nan=False)], problems, code)
     pairs = dict.fromkeys(one.models for one in report.compared)
     of_pairs = [[one for one in report.compared if one.models == pair] for pair in pairs]
-    notes = [*_notes(report), *_boards_say(report), *(f"note: {one}" for one in report.notes)]
+    notes = [*_notes(report), *_boards_say(report), *(f"note: {note}" for note in report.notes)]
     if len({*chain.from_iterable(pairs)}) > MOST_MODELS and not arguments.format:
         notes = [f"{len(pairs)} pairs of models: --format csv lists them", *notes]
         of_pairs = []

@@ -30,7 +30,7 @@ def add_options(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--format",
         required=True,
-        choices=sorted(one.name for one in iter_modules(formats.__path__)),
+        choices=sorted(module.name for module in iter_modules(formats.__path__)),
         help="hf: .eval_results of the Hugging Face hub",
     )
     export.add_argument(
@@ -87,9 +87,9 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
         known = ", ".join(PIVOTS)
         raise UnknownNameError(f"--pivot has the formats {known}, not {arguments.format}")
     text = PIVOTS[arguments.format](tables)
-    scored = [column.task for one in tables for column in one.columns]
+    scored = [column.task for table in tables for column in table.columns]
     problems = [f"{one.task}: no model has scores" for one in boards if one.task not in scored]
-    code = 0 if any(one.rows for one in tables) else FAILED
+    code = 0 if any(table.rows for table in tables) else FAILED
     if arguments.to is None:
         return Answer([text.removesuffix("\n").removesuffix("\r")], problems, code)
     write_whole(arguments.to, text.encode())

@@ -77,9 +77,9 @@ def answer(arguments: argparse.Namespace) -> Answer:
     file = (arguments.folder or arguments.output / "page") / "index.html"
     write_whole(file, content)
     problems = [
-        f"{one.name}: its figure is left out because the board has changed; {BUILD}"
-        for one in page.sections
-        if one.is_outdated
+        f"{section.name}: its figure is left out because the board has changed; {BUILD}"
+        for section in page.sections
+        if section.is_outdated
     ]
     wrote = [f"built {counted(len(built), 'file')} in {arguments.output}"] if built else []
     wrote.append(f"wrote {file} ({len(content) / 1e6:.1f} MB); open it in a browser")

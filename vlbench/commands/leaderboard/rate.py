@@ -119,7 +119,7 @@ def _read(folder: Path) -> Answer:
     write_whole(folder / RATINGS, f"{content}\n".encode())
     raters, images, systems = next(iter(ratings.answers.values())).shape
     columns = ["sheet", "system", "mean rating (1 to 5)", "difference from human"]
-    table = plain_table(columns, [_cells(one) for one in mean_ratings(ratings)])
+    table = plain_table(columns, [_cells(rating) for rating in mean_ratings(ratings)])
     key = ratings.key
     title = f"{key.model} on {key.task}: {raters} raters, {images} images, {systems} systems"
     agreed = [

@@ -46,16 +46,16 @@ def answer(arguments: argparse.Namespace) -> Answer:
     papers = find_papers(load_all_findings(catalog, arguments.include_path), arguments.paper)
     reproductions = [reproduce(paper, catalog, arguments.output) for paper in papers]
     if arguments.format == "csv":
-        rows = [line.numbers for one in reproductions for line in lines(one)]
+        rows = [line.numbers for reproduction in reproductions for line in lines(reproduction)]
         return Answer([csv.lines(COLUMNS, rows).removesuffix("\r\n")])
     if arguments.format:
         form: Any = import_module(f"vlbench.report.export.{arguments.format}")
-        tables = [form.grid(grid) for one in reproductions for grid in grids(one)]
+        tables = [form.grid(grid) for reproduction in reproductions for grid in grids(reproduction)]
         return Answer([table.removesuffix("\n") for table in tables])
     shown: list[str | Table] = []
-    for one in reproductions:
-        shown.append("\n".join(summary(one)))
-        shown += [plain_table(grid.head, grid.rows) for grid in grids(one)]
+    for reproduction in reproductions:
+        shown.append("\n".join(summary(reproduction)))
+        shown += [plain_table(grid.head, grid.rows) for grid in grids(reproduction)]
     if not arguments.paper:
         others = of_other_tasks(papers, catalog, arguments.output).values()
         shown += ["\n".join([OTHERS, *map(summary_of_source, others)])] if others else []

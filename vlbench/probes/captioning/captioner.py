@@ -129,11 +129,11 @@ def _pool_regions(split: Split, engine: Engine, pool: Pool) -> Tensor:
 
 
 def _sums(regions: Sequence[Regions]) -> list[Tensor]:
-    return [_vectors(one).sum(0) for one in regions]
+    return [_vectors(region).sum(0) for region in regions]
 
 
 def _means(regions: Sequence[Regions]) -> list[Tensor]:
-    return [_vectors(one).mean(0) for one in regions]
+    return [_vectors(region).mean(0) for region in regions]
 
 
 def _vectors(regions: Regions) -> Tensor:

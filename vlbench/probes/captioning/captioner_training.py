@@ -195,7 +195,7 @@ class CrossEntropyTraining(CaptionerTraining):
         device: torch.device,
     ) -> None:
         """Begin with these weights."""
-        (width, features), (words, hidden) = (weights[f"{one}.weight"].shape for one in ENDS)
+        (width, features), (words, hidden) = (weights[f"{end}.weight"].shape for end in ENDS)
         network = restore_captioner(weights, Sizes(features, words - 1, width, hidden))
         count, images = len(lesson.features), plan.images
         super().__init__(

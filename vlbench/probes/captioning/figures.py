@@ -260,8 +260,8 @@ def captions(row: Result, read_table: ReadTable) -> Image | None:
     """Return a sheet of captions of a row; None if it has no examples with images."""
     examples = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
     shown = [
-        CaptionedImage(decode_image(one["image"], f"an example of {row.task}"), _lines(one))
-        for one in examples[:MOST_IMAGES]
+        CaptionedImage(decode_image(example["image"], f"an example of {row.task}"), _lines(example))
+        for example in examples[:MOST_IMAGES]
     ]
     return image_sheet(shown) if shown else None
 

@@ -178,7 +178,7 @@ def mine(captions: Sequence[Tagged]) -> Pattern:
     prefix = _prefix(words)
     if not prefix:
         raise ValueError("no caption has a word, so there is no pattern")
-    places = [_after(one, prefix) for one in words]
+    places = [_after(word, prefix) for word in words]
     rests = [letters(one[k:]) for one, k in zip(words, places, strict=True) if k is not None]
     groups = [some for n in range(len(BEFORE) + 1) for some in combinations(BEFORE, n)]
     described = {some: _count(_group(some), rests) for some in groups}
@@ -293,7 +293,7 @@ def own_ratios(
     order = np.random.default_rng(seed).permutation(len(examples.ids)).tolist()
     half, rest = order[: len(order) // 2], sorted(order[len(order) // 2 :])
     searched = [[of_seed[i] for i in half] for of_seed in kinds[FAVOURITES]]
-    if not all(any(without_punctuation(one) for one in captions) for captions in searched):
+    if not all(any(without_punctuation(caption) for caption in captions) for captions in searched):
         return [], []
     patterns = [mine(captions) for captions in searched]
     judged = examples.select(rest)

@@ -190,4 +190,4 @@ def _normal(name: str) -> str:
 def _numbers(names: Sequence[str]) -> list[int]:
     """Return the values of names that are all whole numbers; otherwise an empty list."""
     digits = [name.strip() for name in names]
-    return [int(one) for one in digits] if all(map(str.isdecimal, digits)) else []
+    return [int(digit) for digit in digits] if all(map(str.isdecimal, digits)) else []

@@ -148,8 +148,8 @@ def description_length(
         warnings.simplefilter("always", ConvergenceWarning)
         measured = _measure(problem, data, ends, types, seeds)
     ties = [one for one in measured if one.score.metric == "accuracy"]
-    tied = sum(int((np.asarray(one.answers.chosen) < 0).sum()) for one in ties if one.answers)
-    counts = {"ties": tied, "choices": sum(np.asarray(one.credit).size for one in ties)}
+    tied = sum(int((np.asarray(tie.answers.chosen) < 0).sum()) for tie in ties if tie.answers)
+    counts = {"ties": tied, "choices": sum(np.asarray(tie.credit).size for tie in ties)}
     notes = [EQUAL_FEATURES_NOTE] if all_equal(test) else []
     slow = sum(issubclass(one.category, ConvergenceWarning) for one in caught)
     if slow:

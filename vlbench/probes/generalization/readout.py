@@ -444,7 +444,7 @@ def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
 
 
 def _pixels(images: Sequence[Image]) -> list[Tensor]:
-    small = (one.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for one in images)
+    small = (image.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for image in images)
     return [torch.from_numpy(np.asarray(one, np.float32).copy()).flatten() for one in small]
 
 
@@ -491,8 +491,8 @@ def _lost(
 def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iterator[Items]:
     """Yield the choices of `knn` at each layer as `read_knn`."""
     for layer, at in network.engines.items():
-        for one in knn(model, data, at, k=[k]).metrics:
-            yield one._replace(metric="read_knn", at={"layer": layer, **one.at})
+        for metric in knn(model, data, at, k=[k]).metrics:
+            yield metric._replace(metric="read_knn", at={"layer": layer, **metric.at})
 
 
 def _with_verdict(gap: Measured, beyond: Measured) -> list[Measured]:

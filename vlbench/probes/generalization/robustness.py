@@ -133,7 +133,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
         after = predictions[one if one.epsilon else None]
         scores += _successes(one, after, clean, test, data.classes)
     notes = victim.notes + ([] if has_gradient else [BLIND_NOTE.format(len(first))])
-    tied = [one.tied for one in predictions.values()]
+    tied = [prediction.tied for prediction in predictions.values()]
     counts = {
         "n": len(test),
         "ties": sum(int(one.sum()) for one in tied),

@@ -190,7 +190,7 @@ def _rdm_correlation(x: Tensor, y: Tensor, blocks: int, seed: int) -> Score:
     rows, block = _draw(len(x), blocks, seed)
     names = [str(row) for row in rows]
     matrices = (rdm_of_vectors(one[torch.from_numpy(rows)], names, "euclidean") for one in (x, y))
-    table = standardised((one.numpy() for one in matrices), 2)
+    table = standardised((matrix.numpy() for matrix in matrices), 2)
     whole = correlations(table)[:1]
     around = jackknife(whole, next(left_out(table, block))[:, :1])
     low, high = (ends[0][1] for ends in around.ci95)

@@ -155,7 +155,7 @@ def transfer(
         return train_linear_probe(epochs, label, size, one, engine.device)
 
     seeds = each_seed(training)
-    probes = [fit(one, train_label) for one in seeds]
+    probes = [fit(seed, train_label) for seed in seeds]
     choices = [classify(probe, test, test_label) for probe in probes]
     blind = {
         name: _blind_accuracy(column, data, engine, seeds)
@@ -167,7 +167,7 @@ def transfer(
     if train is not None:
         fitted = [classify(probe, train, train_label) for probe in probes]
         # A probe memorises, so that chance is no reference for accuracy on its training images.
-        orders = [np.random.default_rng(one.seed).permutation(len(train_label)) for one in seeds]
+        orders = [np.random.default_rng(seed.seed).permutation(len(train_label)) for seed in seeds]
         shuffled = [train_label[order] for order in orders]
         remembered = [
             classify(fit(one, label), train, label).credit.mean()
@@ -191,7 +191,7 @@ def _blind_accuracy(
     features = blind_features(splits, column, engine)
     train, test = train_and_test_labels(data)
     size = (len(data.classes), features["train"].shape[1])
-    hard = (one._replace(learning_rate=BLIND_RATE) for one in seeds)
+    hard = (seed._replace(learning_rate=BLIND_RATE) for seed in seeds)
     probes = (train_linear_probe_once(engine, features["train"], train, size, one) for one in hard)
     credit = [classify(probe, features["test"], test).credit.mean() for probe in probes]
     return float(torch.stack(credit).mean())

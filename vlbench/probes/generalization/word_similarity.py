@@ -192,8 +192,8 @@ def _unit_vectors(
 
         vectors = engine.map(of_words, texts)
     width = max(map(len, vectors))
-    known = np.array([len(one) > 0 for one in vectors])
-    filled = [one if len(one) else torch.zeros(width) for one in vectors]
+    known = np.array([len(vector) > 0 for vector in vectors])
+    filled = [vector if len(vector) else torch.zeros(width) for vector in vectors]
     return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), known
 
 

@@ -154,7 +154,7 @@ def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:
         "tokens": found.tokens,
         "vocabulary": len(found.words),
         "visual_words": len(visual.words),
-        "visual_words_in_corpus": sum(count[one] > 0 for one in visual.words),
+        "visual_words_in_corpus": sum(count[word] > 0 for word in visual.words),
     }
 
 

@@ -117,8 +117,8 @@ def zero_shot(
         for name, column in (floors or {}).items()
     }
     scores = [
-        replace(one, floors={**one.floors, **(blind if one.metric == "accuracy" else {})})
-        for one in outcome.scores
+        replace(score, floors={**score.floors, **(blind if score.metric == "accuracy" else {})})
+        for score in outcome.scores
     ]
     return replace(outcome, scores=scores)
 

@@ -188,7 +188,7 @@ def _choose(
     # A training is small, so that it is not split over processes.
     columns = [value_column(drawn), value_column(list(vectors))]
     choices = engine.map(projections, *columns, key=key, one_by_one=True)
-    return torch.stack([one[0] for one in choices]), torch.stack([one[1] for one in choices])
+    return torch.stack([choice[0] for choice in choices]), torch.stack([one[1] for one in choices])
 
 
 def _trial(

@@ -205,7 +205,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     parts = _parts(model.parts(), each, windows, best)
     tests = _tests(model.parts().heads, each, best, draws, seed)
     random = [Cut(some) for test in tests for drawn in test.random for some in drawn]
-    cuts = [*dict.fromkeys([*(one.cut for one in parts), *random])]
+    cuts = [*dict.fromkeys([*(part.cut for part in parts), *random])]
     cost = f"{len(cuts) + 1} passes over {counted(len(rows), 'item')}, one of the whole model"
     others = data.splits["test"].select(order[len(rows) :].tolist())
     donors = _donors(rows, others, AVERAGED[by]) if by in AVERAGED else None
@@ -217,7 +217,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     whole = choose(model)
     watched = engine.watched(cost, cuts, len(cuts))
     credit = {cut: choose(engine.cut(model, cut._replace(donors=donors))).credit for cut in watched}
-    of_parts = [gain("drop", whole.credit, credit[one.cut], examples, one.at) for one in parts]
+    of_parts = [gain("drop", whole.credit, credit[part.cut], examples, part.at) for part in parts]
 
     def largest(sets: Sequence[Heads]) -> float:
         return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
@@ -225,11 +225,11 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
     p_values = _p_scores(ranked, examples)
     of_parts = _with_verdicts(of_parts, ranked)
-    drops = [one.score for one in of_parts]
+    drops = [part.score for part in of_parts]
     ties, passes = int(whole.tied.sum()), len(cuts) + 1
     counts = {"passes": passes, "ties": ties, "choices": len(rows), "clusters": clusters}
     if len(of_parts) >= MOST_SCORES:  # the table has all
-        of_parts = [one for one in of_parts if "layer" not in one.score.at]
+        of_parts = [part for part in of_parts if "layer" not in part.score.at]
     outcome = outcome_of(
         [measure_items(_accuracy(whole, asks)), *of_parts],
         counts | count_truncated(model, [*chain(*(one.options for one in asks.asked))]),
@@ -399,7 +399,7 @@ def _with_verdicts(drops: Sequence[Measured], ranked: Sequence[Ranked]) -> list[
     def tell(score: Score) -> Score:
         return replace(score, higher_is_better=None, verdict=told.get(score.at["cut"], ""))
 
-    return [one._replace(score=tell(one.score)) for one in drops]
+    return [drop._replace(score=tell(drop.score)) for drop in drops]
 
 
 def verdicts(ranked: Sequence[Ranked]) -> list[str]:
@@ -425,8 +425,8 @@ def verdicts(ranked: Sequence[Ranked]) -> list[str]:
 def _curves(drops: Sequence[Score]) -> list[str]:
     """Return a note of the drops of each kind of layer or window, and what they do not show."""
     notes = []
-    for cut in dict.fromkeys(one.at["cut"] for one in drops if "layer" in one.at):
-        own = [one for one in drops if one.at["cut"] == cut and "head" not in one.at]
+    for cut in dict.fromkeys(drop.at["cut"] for drop in drops if "layer" in drop.at):
+        own = [drop for drop in drops if drop.at["cut"] == cut and "head" not in drop.at]
         told = [
             f"{one.at['layer']}: {100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, "
             f"{100 * one.ci95[1]:.1f}]"
@@ -436,7 +436,7 @@ def _curves(drops: Sequence[Score]) -> list[str]:
         notes += (
             [f"{cut}, drop in points by (first) layer from 0: {', '.join(told)}"] if told else []
         )
-    return [*notes, CURVE] if any("layer" in one.at for one in drops) else []
+    return [*notes, CURVE] if any("layer" in drop.at for drop in drops) else []
 
 
 def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
@@ -495,8 +495,8 @@ def _table(scores: Sequence[Score]) -> Artifact:
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
     columns = {
-        "cut": [str(one.at["cut"]) for one in scores],
-        "layer": pa.array([one.at.get("layer") for one in scores], pa.int64()),
-        "head": pa.array([one.at.get("head") for one in scores], pa.int64()),
+        "cut": [str(score.at["cut"]) for score in scores],
+        "layer": pa.array([score.at.get("layer") for score in scores], pa.int64()),
+        "head": pa.array([score.at.get("head") for score in scores], pa.int64()),
     }
     return score_table(scores, columns)

@@ -40,10 +40,10 @@ def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[st
 
 def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
     """Return the drop of each head: rows are layers, the first at the bottom; columns are heads."""
-    shape = (1 + max(one["layer"] for one in drops), 1 + max(one["head"] for one in drops))
+    shape = (1 + max(drop["layer"] for drop in drops), 1 + max(drop["head"] for drop in drops))
     values = np.full(shape, np.nan)
-    for one in drops:
-        values[one["layer"], one["head"]] = one["value"]
+    for drop in drops:
+        values[drop["layer"], drop["head"]] = drop["value"]
     most = max(float(np.nanmax(np.abs(values))), 0.01)
     figure = Figure((max(4.0, 0.3 * shape[1] + 1.8), 0.3 * shape[0] + 1.2), layout="constrained")
     panel = figure.subplots()
@@ -65,13 +65,13 @@ def _curves(drops: Sequence[Drop], title: str, look: Look, *, told: bool) -> Fig
 
     If `told`, the layer with the largest drop has a ring.
     """
-    kinds = list(dict.fromkeys(one["cut"] for one in drops))
+    kinds = list(dict.fromkeys(drop["cut"] for drop in drops))
     figure, panels = grid(len(kinds), (3.6, 2.6))
     legend: dict[str, Any] = {}
     for panel, kind in zip(panels, kinds, strict=True):
         if panel is not panels[0]:
             panel.sharey(panels[0])
-        own = [one for one in drops if one["cut"] == kind]
+        own = [drop for drop in drops if drop["cut"] == kind]
         places, values = ([one[name] for one in own] for name in ("layer", "value"))
         panel.plot(places, values, label="drop, with its 95 % interval", lw=1.2, **style(look))
         low, high = ([one[end] for one in own] for end in ("low", "high"))

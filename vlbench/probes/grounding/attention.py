@@ -202,7 +202,7 @@ def _group_sums(rows: Tensor, groups: Tensor, n: int) -> Tensor:
 
 def _first_queries(queries: Sequence[ImageQueries]) -> list[list[int]]:
     """Return the number of the first query of each text of each image, then the total."""
-    sizes = [[len(of_text) for of_text in one["queries"]] for one in queries]
+    sizes = [[len(of_text) for of_text in query["queries"]] for query in queries]
     starts, total = [], 0
     for of_image in sizes:
         starts.append(list(accumulate(of_image, initial=total)))

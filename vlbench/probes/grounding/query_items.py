@@ -42,7 +42,7 @@ def with_queries(
             # Attention on gold and pointing do not choose a region.
             answers = _answers(said if measure == 0 else [""] * len(said), targets)
             known[metric, at_text(group.at)] = examples, own, answers
-    return [Measured(one, *known.get((one.metric, at_text(one.at)), ())) for one in scores]
+    return [Measured(score, *known.get((score.metric, at_text(score.at)), ())) for score in scores]
 
 
 def _collect(queries: Column, group: int) -> list[tuple[tuple[int, int], str]]:
@@ -78,7 +78,7 @@ def _answers(said: Sequence[str], targets: Sequence[str]) -> Answers:
     """Return the predictions, "" for none, and the targets."""
     place = {name: i for i, name in enumerate(dict.fromkeys([*filter(None, said), *targets]))}
     return Answers(
-        [*place], [place[one] if one else -1 for one in said], [place[one] for one in targets]
+        [*place], [place[one] if one else -1 for one in said], [place[target] for target in targets]
     )
 
 

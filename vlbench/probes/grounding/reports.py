@@ -53,7 +53,7 @@ def report(
 
     Raises TooFewRows if fewer than two images have a query.
     """
-    images = sum(any(one["queries"]) for one in queries.images)
+    images = sum(any(image["queries"]) for image in queries.images)
     if images < 2:
         raise TooFewRows(f"{counted(images, 'image')} with a word to ask for; two halves need two")
     sums = head_sums(reader, pictures, queries.images, engine)
@@ -61,8 +61,8 @@ def report(
     picture = example_picture(
         reader, pictures, queries.images, engine, groups=groups, examples=examples
     )
-    texts = [text for one in queries.images for text in one["texts"]]
-    among = [AMONG_THINGS] if any("things" in one for one in queries.images) else []
+    texts = [text for image in queries.images for text in image["texts"]]
+    among = [AMONG_THINGS] if any("things" in image for image in queries.images) else []
     counts = _counts(groups) | {"clusters": images} | dict(queries.counts)
     return outcome_of(
         with_queries(scores_of(groups), pictures, queries.images, sums, groups),

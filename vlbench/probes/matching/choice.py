@@ -133,7 +133,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     counts |= {"repeated_foils": candidates.repeated} if candidates.repeated else {}
     judged, is_asked = candidates.judged, way not in BY_SCORES
     counts |= {"unparsed": judged.unparsed} if judged and judged.labelled else {}
-    more = [gained for one in asks for gained in gains(one)] if is_asked else []
+    more = [gained for ask in asks for gained in gains(ask)] if is_asked else []
     same = candidates.same_words
     read = Read(judged, candidates.rules, table=candidates.said)
     outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
@@ -239,7 +239,7 @@ class Candidates:
         rows, count = range(len(self._captions)), len(image_suffixes(self._rows))
 
         def of_captions(captions: Sequence[str]) -> Choice:
-            table = self._chooser.table(rows, [[one] for one in captions], self._question)
+            table = self._chooser.table(rows, [[caption] for caption in captions], self._question)
             sizes, log_odds = [count] * len(rows), self._chooser.log_odds
             return choose_first(table.flatten(), sizes, log_odds=log_odds)
 
@@ -337,7 +337,7 @@ def _both(choices: Choice) -> Choice:
 def _of_both(examples: Examples) -> Examples:
     """Return the examples of both sides of twins; both sides are in one cluster."""
     ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
-    digests = [one for one in examples.digests for _ in range(2)]
+    digests = [digest for digest in examples.digests for _ in range(2)]
     clusters, categories = (
         [one for one in column for _ in range(2)]
         for column in (examples.clusters, examples.categories)

@@ -258,7 +258,7 @@ def _by_rules(
         each = ", ".join(f"{rule} {value:.1%}" for rule, value in values.items())
         notes = [f"{base} depends on the rule by which replies are read: {each}"]
     # The items of each rule would be as many as those of the main score.
-    return [*(Measured(score_of(one)) for one in parts), share._replace(examples=None)], notes
+    return [*(Measured(score_of(part)) for part in parts), share._replace(examples=None)], notes
 
 
 def _of_same_words(asked: Items, same: Sequence[bool]) -> list[Items]:
@@ -393,5 +393,5 @@ def mean_credit(
 
 
 def _by_category(scores: Sequence[Score]) -> pa.Table:
-    names, sizes = [str(one.at["category"]) for one in scores], [one.n for one in scores]
+    names, sizes = [str(score.at["category"]) for score in scores], [score.n for score in scores]
     return score_table(scores, {"category": names, "n": sizes})

@@ -386,7 +386,7 @@ def _answers(
     Candidates with the same name are one candidate.
     """
     candidates = torch.cat([*pools])
-    sizes = torch.tensor([len(one) for one in pools])
+    sizes = torch.tensor([len(pool) for pool in pools])
     starts = (sizes.cumsum(0) - sizes).repeat_interleave(queries)
     distinct, place = _distinct(names)
     chosen, right = (
@@ -406,7 +406,7 @@ def _outcome(
 ) -> Outcome:
     queries = by_image_and_by_caption(all_captions, pools, ranks)
     at: dict[str, Number] = {} if pool is None else {"pool": pool}
-    image_queries, caption_queries = (len(one.images) for one in queries)
+    image_queries, caption_queries = (len(query.images) for query in queries)
     counts = {
         "captions": caption_queries,
         "clusters": image_queries,
@@ -416,6 +416,6 @@ def _outcome(
         "left_out": len(all_captions.sizes) - image_queries,
     }
     texts = [all_captions.texts[i] for pool in pools for i in pool.captions.tolist()]
-    measured = [*chain(*(one.measure(k, at) for one in queries))]
+    measured = [*chain(*(query.measure(k, at) for query in queries))]
     notes = [*notes, *case_notes("captions", all_captions.captions)]
     return outcome_of(measured, counts | count_truncated(model, texts), notes)

@@ -74,7 +74,7 @@ def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[
     Steps are a transformer with random weights, and steps 1, 2 and 3; with random weights and after
     step 1, W has its initial values.
     """
-    cosines = {RANDOM: [_random_cosines(one, shown) for one in trainings]}
+    cosines = {RANDOM: [_random_cosines(training, shown) for training in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
             cosines[step.name] = [

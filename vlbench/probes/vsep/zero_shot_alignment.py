@@ -166,9 +166,9 @@ def _align(
     counts = {
         "images_1": len(train.named),
         "clusters": next(iter(images.values())),
-        "unseen_not_one": sum(int((one.unseen.sum(1) != 1).sum()) for one in errors.values()),
-        "ties": sum(int(one.sum()) for one in ties),
-        "choices": sum(one.numel() for one in ties),
+        "unseen_not_one": sum(int((error.unseen.sum(1) != 1).sum()) for error in errors.values()),
+        "ties": sum(int(tie.sum()) for tie in ties),
+        "choices": sum(tie.numel() for tie in ties),
     }
     notes = [note, sets.names.note, ONE_TRAINING * (training.seeds == 1)]
     # Not `Outcome.metrics`: the row's `n` is that of the primary, `accuracy_unseen`.
@@ -211,12 +211,12 @@ def _exclusivity(errors: Sequence[Errors], objects: int | str) -> list[Score]:
 
     Labels of all networks are pooled; empty if a network makes no errors.
     """
-    wrong = torch.cat([one.wrong.sum(-1) for one in errors], 1)
+    wrong = torch.cat([error.wrong.sum(-1) for error in errors], 1)
     if not wrong.sum(1).all():
         return []
-    unseen = torch.cat([(one.wrong * one.unseen).sum(-1) for one in errors], 1)
+    unseen = torch.cat([(error.wrong * error.unseen).sum(-1) for error in errors], 1)
     # A guess among n words is wrong with probability 1 - 1 / n, whatever the object.
-    guessed = [(1 - 1 / one.unseen.shape[1], one.unseen) for one in errors]
+    guessed = [(1 - 1 / error.unseen.shape[1], error.unseen) for error in errors]
     chance = sum(p * float(u.sum()) for p, u in guessed) / sum(p * u.numel() for p, u in guessed)
     score = Score(
         metric="mutual_exclusivity",

@@ -84,7 +84,7 @@ def select(
         good = replace(board, results=[row for row, why in reasons if not why])
         leaders, spec = leaders_of(output, board), catalog.tasks.get(board.task)
         tables.setdefault(board.task, []).extend(tables_of(good, leaders, spec))
-        left_out += [one for one in reasons if one.why]
+        left_out += [reason for reason in reasons if reason.why]
     return Selection(tables, left_out, output, catalog.models)
 
 

@@ -25,7 +25,7 @@ OF_PAPER = ("published", "published_where", "difference", "difference_in_stderr"
 
 def text(selection: Selection) -> str:
     """Return the header and a line for each score, each ended by carriage return and line feed."""
-    rows = (_line(one, i) for one in selection.entries for i in range(len(one.row.scores)))
+    rows = (_line(entry, i) for entry in selection.entries for i in range(len(entry.row.scores)))
     return lines(COLUMNS, ({name: _text(fact) for name, fact in row.items()} for row in rows))
 
 

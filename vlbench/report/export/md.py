@@ -62,12 +62,12 @@ def _block(task: str, tables: Sequence[ScoreTable]) -> str:
 def grid(given: Grid) -> str:
     """Return a table below its title, and its notes."""
     head, *rows = [[escaped(cell) for cell in row] for row in (given.head, *given.rows)]
-    rule = [RULES[one] for one in given.columns]
+    rule = [RULES[column] for column in given.columns]
     for i in given.best:
         rows[i][:2] = [f"**{cell}**" for cell in rows[i][:2]]
     lines = [f"| {' | '.join(row)} |" for row in (head, rule, *rows)]
     below = ["", given.note] if given.note else []
-    below += ["", *(f"- {escaped(one)}" for one in given.notes)] if given.notes else []
+    below += ["", *(f"- {escaped(note)}" for note in given.notes)] if given.notes else []
     return "\n".join([f"**{escaped(given.title)}**", "", *lines, *below, ""])
 
 

@@ -63,7 +63,7 @@ def grid(given: Grid) -> str:
             row[i] = _number(row[i])
     for i in given.best:
         rows[i][:2] = [rf"\textbf{{{cell}}}" for cell in rows[i][:2]]
-    below = [f"{given.title}.", given.note, *(f"{one}." for one in given.notes)]
+    below = [f"{given.title}.", given.note, *(f"{note}." for note in given.notes)]
     frame = DataFrame(rows, columns=[escaped(one) for one in given.head])
     table = frame.style.hide(axis="index").to_latex(
         caption=" ".join(escaped(one) for one in below if one),

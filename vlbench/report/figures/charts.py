@@ -245,13 +245,13 @@ def _draw_marks(axes: Axes, marks: Sequence[_Mark], bars: str, width: float | No
 
     There is one artist per colour and per shape: one per model takes three times as long to draw.
     """
-    for colour in sorted({one.look.colour for one in marks if one.point.interval}):
-        own = [one for one in marks if one.look.colour == colour and one.point.interval]
+    for colour in sorted({mark.look.colour for mark in marks if mark.point.interval}):
+        own = [mark for mark in marks if mark.look.colour == colour and mark.point.interval]
         x, y = [one.x for one in own], [one.y for one in own]
         sizes: Any = {bars: _bars([one.point for one in own]), "elinewidth": width}
         axes.errorbar(x, y, fmt="none", ecolor=colour, capsize=2, **sizes)
-    for shape in sorted({one.look.mark for one in marks}):
-        own = [one for one in marks if one.look.mark == shape]
+    for shape in sorted({mark.look.mark for mark in marks}):
+        own = [mark for mark in marks if mark.look.mark == shape]
         x, y = [one.x for one in own], [one.y for one in own]
         edges = [one.look.colour for one in own]
         faces = [style(one.look)["markerfacecolor"] for one in own]
@@ -276,7 +276,7 @@ def _draw_dots(axes: Axes, panel: Panel, names: Sequence[str], looks: Mapping[st
     ]
     _draw_marks(axes, marks, "xerr", None)
     for level, line in ((chance, CHANCE), (floor, FLOOR)):
-        known = [(value, one.y) for one in marks if (value := level(one.point)) is not None]
+        known = [(value, mark.y) for mark in marks if (value := level(mark.point)) is not None]
         ends = [[(value, y - 0.5), (value, y + 0.5)] for value, y in known]
         axes.add_collection(LineCollection(ends, zorder=2, **line))
     axes.autoscale_view()  # before Matplotlib 3.11 a collection leaves the limits as they are

@@ -108,7 +108,7 @@ class Page(NamedTuple):
     @property
     def capabilities(self) -> dict[str, list[str]]:
         """The capabilities of each model in the catalog."""
-        return {one.name: one.capabilities for one in self.models if one.capabilities}
+        return {model.name: model.capabilities for model in self.models if model.capabilities}
 
 
 def read_page(
@@ -134,9 +134,9 @@ def read_page(
         groups={name: groups[name] for name in order},
         models=models_of(sections, catalog),
         overview=[
-            one._replace(controls={})
-            for one in pivots([*read.values()], catalog, leaders)
-            if len(one.columns) > 1
+            pivot._replace(controls={})
+            for pivot in pivots([*read.values()], catalog, leaders)
+            if len(pivot.columns) > 1
         ],
         findings=[g for paper in known.values() for g in grids(reproduce(paper, catalog, output))],
         date=max((str(row.run.get("finished", ""))[:10] for row in rows), default=""),

@@ -130,7 +130,7 @@ class Section(NamedTuple):
     @property
     def worst_of(self) -> ScoreTable | None:
         """The first table with items that its models get wrong most often; None if none has."""
-        return next((one for one in self.tables if one.leaders and one.leaders.worst), None)
+        return next((table for table in self.tables if table.leaders and table.leaders.worst), None)
 
     @property
     def worst(self) -> Sequence[WrongItem]:
@@ -153,7 +153,7 @@ class Section(NamedTuple):
         table = self.worst_of
         if table is None or table.leaders is None:
             return None
-        return next(one.row for one in table.entries if one.row.model == table.leaders.leader)
+        return next(entry.row for entry in table.entries if entry.row.model == table.leaders.leader)
 
     @property
     def has_several_data(self) -> bool:

@@ -36,7 +36,7 @@ def render_viewer(
             "images": [{"place": places[digest], "text": text} for digest, text in card.images],
             "answers": [
                 {key: getattr(item, key) for key in ("prediction", "said", "trials", "credit")}
-                | {"replies": [one._asdict() for one in item.replies]}
+                | {"replies": [reply._asdict() for reply in item.replies]}
                 for item in items
             ],
         }

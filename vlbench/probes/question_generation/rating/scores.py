@@ -209,13 +209,13 @@ def as_json(ratings: Ratings) -> Mapping[str, Any]:
         "agreement": {name: agreement(answers) for name, answers in ratings.answers.items()},
         "means": [
             {
-                "sheet": one.sheet,
-                "system": one.system,
-                **_plain(one.mean),
-                "difference_from_human": one.difference_from_human
-                and _plain(one.difference_from_human),
+                "sheet": rating.sheet,
+                "system": rating.system,
+                **_plain(rating.mean),
+                "difference_from_human": rating.difference_from_human
+                and _plain(rating.difference_from_human),
             }
-            for one in mean_ratings(ratings)
+            for rating in mean_ratings(ratings)
         ],
     }
 
