@@ -254,12 +254,26 @@ def test_a_late_answer_is_none(planted):
     assert len(planted.requests) == 2
 
 
-def test_where_nobody_listens_there_is_no_answer():
+def test_where_nobody_listens_nothing_is_asked_again_and_the_way_out_is_said(slept):
     with planted_server() as gone:
         pass
-    with pytest.raises(ServerError, match=r"^x: no answer: ConnectionRefused.*, 1 time$") as caught:
-        server(gone, retries=0).post("x", {})
+    said = (
+        r"^x: nothing answers there \(.*Connection refused\); start the server, or check the addr"
+    )
+    with pytest.raises(ServerError, match=said) as caught:
+        server(gone, retries=3).post("x", {})
     assert "127.0.0.1" not in str(caught.value)
+    assert slept == []
+
+
+def test_a_server_that_has_answered_may_be_gone_for_a_while(slept):
+    with planted_server() as gone:
+        gone.answers["/x"] = {}
+        asking = server(gone, retries=1)
+        asking.post("x", {})
+    with pytest.raises(ServerError, match=r"^x: no answer: ConnectionRefused.*, 2 times$"):
+        asking.post("x", {})
+    assert len(slept) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

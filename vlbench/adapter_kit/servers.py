@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import socket
 import time
 import urllib.request
 from collections import deque
@@ -57,6 +58,9 @@ FILTERED = re.compile(
 
 # The longest pause before a retry, and the longest that is not logged, in seconds.
 LONGEST_PAUSE, UNLOGGED_PAUSE = 120.0, 10.0
+
+# What is raised if nothing listens at an address, or its host has no number.
+UNREACHED = (ConnectionRefusedError, socket.gaierror)
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -126,9 +130,9 @@ class Server:
     A request may take `timeout` seconds. If there is no answer, the answer is an error, or its
     status is 408, 409, 429 or 5xx except 501, the request is retried up to `retries` times. The
     first pause is `pause` seconds and each later pause twice as long, or what Retry-After states,
-    but at most LONGEST_PAUSE. No request starts later than `run_timeout` seconds
-    after the first request. Redirects are not followed. A server on this machine is reached
-    without a proxy.
+    but at most LONGEST_PAUSE. There is no retry if nothing listens at an address that has never
+    answered. No request starts later than `run_timeout` seconds after the first request. Redirects
+    are not followed. A server on this machine is reached without a proxy.
     """
 
     def __init__(
@@ -153,6 +157,7 @@ class Server:
         proxies = [urllib.request.ProxyHandler({})] if is_here else []
         self._opener = urllib.request.build_opener(_AnyStatus, *proxies)
         self._announced: set[str] = set()
+        self._has_answered = False
         self._waits_until = 0.0
 
     def announce(self, *, images: int = 0, texts: int = 0) -> None:
@@ -223,9 +228,14 @@ class Server:
             status, retry_after, content = future.result(self._timeout)
         except (OSError, HTTPException) as error:
             cause = getattr(error, "reason", error)
+            if isinstance(cause, UNREACHED) and not self._has_answered:
+                why = self._without_address(f"{cause}")
+                way = "start the server, or check the address"
+                raise ServerError(f"{path}: nothing answers there ({why}); {way}") from None
             late = isinstance(cause, TimeoutError)
             why = f"no answer within {self._timeout:g} s" if late else f"no answer: {cause!r}"
             raise _RetryableError(self._without_address(why)) from None
+        self._has_answered = True
         if 300 <= status < 400:
             why = f"the server answered {status}, a redirect, which vlbench does not follow"
             raise RefusedError(f"{path}: {why}", status)
