@@ -164,7 +164,7 @@ def test_a_task_ends_after_five_failures_in_a_row(planted, answer):
 def test_a_server_that_cannot_be_reached_ends_the_task():
     with planted_server() as gone:
         pass
-    with pytest.raises(ServerError, match="no answer: ConnectionRefused"):
+    with pytest.raises(ServerError, match=r"nothing answers there .*Connection refused"):
         made(gone, retries=0).answer(PICTURES * 8, TEXTS)
 
 
