@@ -20,6 +20,7 @@ from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, DataError, SpecError
 
 CPU = torch.device("cpu")
+MANY = labelled_images(300, 300).splits["train"]["image"]
 
 
 class Counting(PlantedFeatures):
@@ -38,38 +39,32 @@ def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
 
 
 def test_features_come_in_the_order_of_the_column():
-    data = labelled_images(300, 300)
-    planted = torch.randn(1200, 5)
-    features = Engine.for_tests().features(
-        PlantedFeatures(planted).encode_images, data.splits["test"].select([7, 599, 0, 7])["image"]
-    )
-    assert torch.equal(features, planted[600:][[7, 599, 0, 7]])
+    planted, rows = torch.randn(1200, 5), [7, 599, 0, 7]
+    encode = PlantedFeatures(planted).encode_images
+    assert torch.equal(Engine.for_tests().features(encode, MANY.select(rows)), planted[rows])
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 1000])
 def test_every_batch_size_gives_the_same_features(batch_size):
-    column = labelled_images(300, 300).splits["train"]["image"]
     planted = torch.randn(1200, 5)
     engine = Engine(ComputeSettings(CPU, batch_size=batch_size))
-    features = engine.features(PlantedFeatures(planted).encode_images, column)
+    features = engine.features(PlantedFeatures(planted).encode_images, MANY)
     assert torch.equal(features, planted[:600])
 
 
 def test_a_stored_image_never_passes_through_the_model_again(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    first = engine_for(model, tmp_path).features(model.encode_images, MANY)
     passed = model.passed
-    second = engine_for(model, tmp_path).features(model.encode_images, column)
+    second = engine_for(model, tmp_path).features(model.encode_images, MANY)
     assert model.passed == passed
     assert torch.equal(first, second)
 
 
 def test_only_rows_that_the_store_lacks_are_computed(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    engine_for(model, tmp_path).features(model.encode_images, column.select(range(100, 400)))
-    engine_for(model, tmp_path).features(model.encode_images, column)
+    engine_for(model, tmp_path).features(model.encode_images, MANY.select(range(100, 400)))
+    engine_for(model, tmp_path).features(model.encode_images, MANY)
     # Each engine passes some of its first batch again, and some of others, and fills up the last.
     assert 600 < model.passed < 600 + 2 * REPEATED * 10 + 2 * 32
 
@@ -87,9 +82,8 @@ class SeesTheBatch(PlantedFeatures):
 @pytest.mark.parametrize("size", [7, 32, 1000])
 @pytest.mark.parametrize("others", [range(1), range(100, 400), range(0, 600, 7)])
 def test_features_do_not_depend_on_the_rows_that_another_task_has_stored(tmp_path, size, others):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model, texts = SeesTheBatch(torch.randn(1200, 5)), value_column([*map(str, range(600))], "text")
-    for encode, rows in ((model.encode_images, column), (model.encode_texts, texts)):
+    for encode, rows in ((model.encode_images, MANY), (model.encode_texts, texts)):
         alone = engine_for(model, tmp_path / "alone", size).features(encode, rows)
         first = engine_for(model, tmp_path / "both", size).features(encode, rows.select(others))
         after = engine_for(model, tmp_path / "both", size).features(encode, rows)
@@ -98,12 +92,11 @@ def test_features_do_not_depend_on_the_rows_that_another_task_has_stored(tmp_pat
 
 
 def test_a_damaged_shard_is_computed_again(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    first = engine_for(model, tmp_path).features(model.encode_images, MANY)
     shard = min(tmp_path.rglob("*.pt"))
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, column), first)
+    assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, MANY), first)
     assert 600 + SHARD < model.passed < 600 + SHARD + 2 * REPEATED * 10
 
 
@@ -115,10 +108,8 @@ def test_a_model_without_an_identity_is_never_stored(tmp_path):
 
 
 def test_texts_need_no_preprocessing():
-    lengths = Engine.for_tests().features(
-        Lengths().encode_texts, value_column(["a", "bcd"], "text")
-    )
-    assert lengths.tolist() == [[1.0], [3.0]]
+    texts = value_column(["a", "bcd"], "text")
+    assert Engine.for_tests().features(Lengths().encode_texts, texts).tolist() == [[1.0], [3.0]]
 
 
 def test_an_empty_column_has_no_features():
@@ -148,16 +139,14 @@ def pictures_of_two_sizes() -> Column:
 
 
 def test_a_ragged_adapter_gets_batches_of_one_size_and_keeps_the_order():
-    features = Engine.for_tests().features(
-        RaggedMeanColour().encode_images, pictures_of_two_sizes()
-    )
+    encode = RaggedMeanColour().encode_images
+    features = Engine.for_tests().features(encode, pictures_of_two_sizes())
     assert torch.allclose(features[:, 0] * 255, torch.tensor([0.0, 50, 100, 150, 200]))
 
 
 def test_sizes_that_differ_without_ragged_are_an_error_that_says_so():
-    with pytest.raises(
-        SpecError, match=r"^test_engine.py:\d+: preprocess gave sizes .* ragged = True"
-    ):
+    why = r"^test_engine.py:\d+: preprocess gave sizes .* ragged = True"
+    with pytest.raises(SpecError, match=why):
         Engine.for_tests().features(MeanColour().encode_images, pictures_of_two_sizes())
 
 
@@ -199,14 +188,14 @@ def test_map_loads_images_and_pictures_in_workers_beside_other_columns(workers):
     pictures = [Picture(planted_image(i, i), regions(i)) for i in range(5)]
     picture = Column("pictures", "picture", pictures, range(5))
     number = value_column(range(10, 15))
-    seen = Engine(ComputeSettings(CPU, batch_size=2, workers=workers)).map(
-        lambda p, n: [
-            (x.image.getpixel((0, 0))[0], x.regions.boxes.sum().item(), y)
-            for x, y in zip(p, n, strict=True)
-        ],
-        picture,
-        number,
-    )
+
+    def look(pictures, numbers):
+        reds = [one.image.getpixel((0, 0))[0] for one in pictures]
+        sums = [one.regions.boxes.sum().item() for one in pictures]
+        return [*zip(reds, sums, numbers, strict=True)]
+
+    engine = Engine(ComputeSettings(CPU, batch_size=2, workers=workers))
+    seen = engine.map(look, picture, number)
     assert seen == [(i, 4.0 * i, 10 + i) for i in range(5)]
 
 
@@ -309,9 +298,8 @@ def test_features_of_random_weights_are_stored_under_an_identity_of_their_own(tm
         engine = Engine(ComputeSettings(CPU), **options)
         with engine.untrained(model, 1) as network:
             assert engine.name_of(network) == "a-name with random weights, draw 1"
-            assert [
-                float(engine.features(one.encode_images, column).mean()) for one in (model, network)
-            ] == [1, 0]
+            features = [engine.features(one.encode_images, column) for one in (model, network)]
+            assert [float(own.mean()) for own in features] == [1, 0]
 
 
 def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwards(tmp_path):
@@ -332,11 +320,8 @@ def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwar
 
 
 def test_a_model_of_no_line_has_no_network_with_random_weights():
-    with (
-        pytest.raises(CannotDo, match=r"models\.yaml"),
-        Engine.for_tests().untrained(ConstantModel(), 1),
-    ):
-        pass
+    with pytest.raises(CannotDo, match=r"models\.yaml"):
+        Engine.for_tests().untrained(ConstantModel(), 1).__enter__()
 
 
 def rolled(self, pixels: Tensor) -> Tensor:
@@ -348,26 +333,23 @@ Rolls = type("Rolls", (PlantedFeatures,), {"encode_images": rolled})
 
 def test_features_that_depend_on_their_batch_are_refused_before_anything_is_stored(tmp_path):
     model, column = Rolls(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
-    with pytest.raises(
-        SpecError, match=r"Rolls\.rolled gives different outputs in a batch of 32 than"
-    ):
+    why = r"Rolls\.rolled gives different outputs in a batch of 32 than"
+    with pytest.raises(SpecError, match=why):
         engine_for(model, tmp_path).features(model.encode_images, column)
     assert not list(tmp_path.rglob("*.pt"))
 
 
-def test_a_method_is_tried_at_first_in_the_life_of_an_engine_and_with_batch_4_16_and_so_on():
+def test_a_method_is_tried_first_in_the_life_of_an_engine_and_with_batch_4_16_and_so_on(tmp_path):
     model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
     engine = Engine.for_tests()
     for _ in range(5):
         engine.features(model.encode_images, column)
     assert model.passed == 5 * 32 + REPEATED + 2 * SOME
-
-
-def test_what_is_stored_is_not_passed_again_either(tmp_path):
-    model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
+    # What is stored is not passed again either.
+    stored = Counting(torch.randn(12, 5))
     for _ in range(2):
-        engine_for(model, tmp_path).features(model.encode_images, column)
-    assert model.passed == 32 + REPEATED
+        engine_for(stored, tmp_path).features(stored.encode_images, column)
+    assert stored.passed == 32 + REPEATED
 
 
 @pytest.mark.parametrize(
@@ -394,6 +376,7 @@ def one_row(value):
 
 
 FAR = {1e38: "1e[+]38", 3e15: "3e[+]15", -1e20: "1e[+]20", 1e-38: "1e-38", 1e-45: "1.4e-45"}
+UP = "values of up to"
 TO = r".* into 1e-15 to 1e\+15$"
 REFUSED = [
     (one_row(torch.nan), "encode_images gave NaN or infinite values for row 1"),
@@ -401,10 +384,7 @@ REFUSED = [
     (torch.zeros(8, 0), "wanted float32"),
     (torch.zeros(8, 2, dtype=torch.int64), "wanted float32"),
     # Float32 does not hold their squares.
-    *(
-        (one_row(x), rf"^encode_images gave row 1 values of up to {far}, {TO}")
-        for x, far in FAR.items()
-    ),
+    *((one_row(x), rf"^encode_images gave row 1 {UP} {far}, {TO}") for x, far in FAR.items()),
 ]
 
 
@@ -443,12 +423,8 @@ STORED = "class Stored:\n    def __getitem__(self, i):\n        return i\n"
 
 def test_features_are_kept_apart_by_model_method_and_column():
     other = labelled_images(3).splits["train"]["image"]
-    keys = {
-        features_key("a", compute, "encode_images", IMAGES),
-        features_key("b", compute, "encode_images", IMAGES),
-        features_key("a", compute, "encode_texts", IMAGES),
-        features_key("a", compute, "encode_images", other),
-    }
+    given = [("a", "f", IMAGES), ("b", "f", IMAGES), ("a", "g", IMAGES), ("a", "f", other)]
+    keys = {features_key(model, compute, method, column) for model, method, column in given}
     assert len(keys) == 4
 
 
@@ -459,11 +435,8 @@ def test_features_are_shared_by_selections_of_a_column_and_outputs_of_functions_
 
 
 def test_the_code_that_makes_a_columns_values_counts(tmp_path):
-    columns = [
-        made_by(tmp_path / "a", STORED),
-        made_by(tmp_path / "b", STORED),
-        made_by(tmp_path / "c", STORED.replace("return i", "return -i")),
-    ]
+    texts = {"a": STORED, "b": STORED, "c": STORED.replace("return i", "return -i")}
+    columns = [made_by(tmp_path / name, text) for name, text in texts.items()]
     keys = [features_key("a", compute, "f", column) for column in columns]
     assert keys[0] == keys[1] != keys[2]
 
@@ -490,9 +463,6 @@ def test_tensors_and_plain_values_count_by_content():
     }
     assert len(keys) == 4
     assert once_key(compute, {"x": torch.ones(2)}, {}) in keys
-
-
-def test_columns_of_plain_values_have_a_key():
     assert map_key([compute], [value_column(["a"], "text")], {"k": 1}, {})
 
 
@@ -517,9 +487,8 @@ def test_regions_get_the_vectors_of_an_encoder_and_are_encoded_once(tmp_path):
     split, encoder = Split({"picture": column}), Areas()
     seen = engine_for(encoder, tmp_path).encode_regions(encoder, split)
     assert [one.vectors.tolist() for one in seen["regions"]] == [[[1, 2], [3, 1]], [[7, 9]]]
-    assert [one.boxes.tolist() for one in seen["regions"]] == [
-        one.regions.boxes.tolist() for one in pictures
-    ]
+    boxes = [one.regions.boxes.tolist() for one in pictures]
+    assert [one.boxes.tolist() for one in seen["regions"]] == boxes
     assert seen["regions"].examples().ids == ["a.png", "b.png"]
     calls = encoder.calls
     again = engine_for(encoder, tmp_path).encode_regions(encoder, split)

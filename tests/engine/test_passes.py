@@ -107,9 +107,8 @@ def test_pixels_that_differ_from_one_look_to_the_next_are_refused(workers):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8))
     column = replace(IMAGES, stored=[noise] * 3)
     encode = Encode(Flips().encode_images, column, CPU._replace(workers=workers))
-    with pytest.raises(
-        SpecError, match="preprocess gave different pixels for the same image; draw nothing"
-    ):
+    why = "preprocess gave different pixels for the same image; draw nothing"
+    with pytest.raises(SpecError, match=why):
         list(encode([[0, 1]]))
 
 

@@ -56,13 +56,10 @@ def install(monkeypatch):
 
     def make(found, references=()):
         given = {}
-
-        def compute(**texts):
-            given.update(texts)
-            return found
-
         metric = SimpleNamespace(
-            name="bright", features={"references": references}, compute=compute
+            name="bright",
+            features={"references": references},
+            compute=lambda **texts: given.update(texts) or found,
         )
         module = SimpleNamespace(load=lambda _name, keep_in_memory: keep_in_memory and metric)
         monkeypatch.setitem(sys.modules, "evaluate", module)
@@ -122,7 +119,6 @@ def test_a_metric_that_cannot_be_loaded_is_named(monkeypatch):
         raise FileNotFoundError("no such metric\nand much more")
 
     monkeypatch.setitem(sys.modules, "evaluate", SimpleNamespace(load=load))
-    with pytest.raises(
-        DataError, match=r"^evaluate:x cannot be loaded \(FileNotFoundError: no such metric\)$"
-    ):
+    why = r"^evaluate:x cannot be loaded \(FileNotFoundError: no such metric\)$"
+    with pytest.raises(DataError, match=why):
         CaptionMetrics(["evaluate:x"])

@@ -60,23 +60,12 @@ def test_cka_is_the_textbooks_for_any_widths(widths):
     assert cka_debiased(x + 3, y - 2) == pytest.approx(textbook_cka(x, y), abs=1e-10)
 
 
-def test_products_of_dimensions_and_of_examples_give_the_same():
-    x, y = related(40, (30, 35))
-    wide = [torch.nn.functional.pad(one, (0, 40)) for one in (x, y)]
-    assert cka_debiased(x, y) == pytest.approx(cka_debiased(*wide), abs=1e-10)
-
-
-def test_cka_of_a_rotation_and_a_scale_is_1():
-    x = gaussian(50, 6)
-    rotation = torch.linalg.qr(gaussian(6, 6, 1)).Q
-    assert cka_debiased(x, 1e-20 * x @ rotation + 5e-20) == pytest.approx(1, abs=1e-10)
-
-
 def test_cka_is_invariant_to_a_rotation_scale_and_shift_of_either():
     x, y = related(50, (6, 8))
     rotation = torch.linalg.qr(gaussian(8, 8, 1)).Q
     changed = cka_debiased(1e30 * x, 1e-30 * (y @ rotation) + 1e-30)
     assert changed == pytest.approx(cka_debiased(x, y), abs=1e-10)
+    assert cka_debiased(y, 1e-20 * y @ rotation + 5e-20) == pytest.approx(1, abs=1e-10)
     assert cka_debiased(x @ torch.diag(torch.arange(1.0, 7).double()), y) != pytest.approx(changed)
 
 
@@ -216,20 +205,6 @@ def test_over_all_permutations_the_means_are_exact():
     orders = [torch.tensor(order) for order in permutations(range(6))]
     assert np.mean([cka_debiased(x, y[o]) for o in orders]) == pytest.approx(0, abs=1e-12)
     assert np.mean([mutual_knn(x, y[o], 2) for o in orders]) == pytest.approx(2 / 5)
-
-
-def permuted_null(statistic, x, y, draws, rng):
-    """Return a statistic of x and of y with its rows permuted, for each draw."""
-    orders = (torch.from_numpy(rng.permutation(len(y))) for _ in range(draws))
-    return np.array([statistic(x, y[order]) for order in orders])
-
-
-def test_a_null_of_drawn_permutations_is_near_the_exact_one():
-    x, y = related(60, (4, 4))
-    null = permuted_null(lambda a, b: mutual_knn(a, b, 5), x, y, 200, np.random.default_rng(0))
-    assert len(null) == 200
-    assert null.mean() == pytest.approx(5 / 59, abs=5 * null.std() / 200**0.5)
-    assert mutual_knn(x, y, 5) > null.max()
 
 
 def test_calibrated_is_0_at_the_null_and_1_at_1():

@@ -28,9 +28,8 @@ def choice(credit, chosen=None):
 
 
 def items(credit=CREDIT, guesses=1, **more):
-    return Items(
-        "accuracy", choice(credit), EXAMPLES, class_options([*"wxyz"], RIGHT, guesses), **more
-    )
+    options = class_options([*"wxyz"], RIGHT, guesses)
+    return Items("accuracy", choice(credit), EXAMPLES, options, **more)
 
 
 def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
@@ -66,6 +65,7 @@ def test_seeds_of_items_in_clusters_vary_as_seeds_and_as_clusters():
 def test_a_difference_has_a_paired_interval_and_may_count_fewer_items():
     credit = [1.0, 1.0, -1.0, 0.0, 0.0, 0.0]
     own = items(torch.tensor(credit), range=(-1.0, 1.0), n=3, higher_is_better=False)
+    assert score_of(own._replace(options=Options((), (), None))).chance is None
     score = score_of(own._replace(options=Options((), (), 0.0)))
     interval = ttest_1samp(credit, 0).confidence_interval()
     assert score.ci95 == pytest.approx((interval.low, interval.high))
@@ -85,11 +85,6 @@ def test_a_floor_is_a_number_or_the_choices_of_a_rule():
     assert found == pytest.approx({"majority_class": 0.5, "number": 0.3, "rule": 1 / 3})
 
 
-def test_without_chance_a_score_has_none():
-    own = items()
-    assert score_of(own._replace(options=own.options._replace(chance=None))).chance is None
-
-
 def test_items_give_back_the_score_and_what_was_chosen():
     own = Items("accuracy", choice([1, 0], [0, -1]), Examples(["a", "b"], ["1", "2"]),
                 class_options(["cat", "dog"], [0, 1]))  # fmt: skip
@@ -106,9 +101,8 @@ def test_the_harness_scores_items_before_finished_scores_and_counts_ties():
     more = items(torch.tensor([1, 0.5, 0.5, 0, 0, 0]), at={"k": 3})
     last = Score("index", 0.5, 6)
     found = scored(Outcome(metrics=[items(at={"k": 1}), more], scores=[last], counts={"odd": 1}))
-    assert [(s.metric, dict(s.at)) for s in found.scores] == [
-        ("accuracy", {"k": 1}), ("accuracy", {"k": 3}), ("index", {}),
-    ]  # fmt: skip
+    assert [s.metric for s in found.scores] == ["accuracy", "accuracy", "index"]
+    assert [dict(s.at) for s in found.scores] == [{"k": 1}, {"k": 3}, {}]
     assert found.counts == {"n": 6, "ties": 3, "choices": 12, "odd": 1}
     assert (found.metrics, len(found.items)) == ((), 12)
     assert scored(found) == found
@@ -131,9 +125,8 @@ def chooses(model, data, engine):
     """A probe of choice: any way of asking gives the choice, and the harness the rest."""
     rows = data.splits["test"]
     asked, right, examples, notes = read_questions(rows)
-    choice = (
-        Chooser(model, rows, engine, "likelihood").choose(range(len(rows)), asked, right).choice
-    )
+    chooser = Chooser(model, rows, engine, "likelihood")
+    choice = chooser.choose(range(len(rows)), asked, right).choice
     chance = [len(true) / len(one.options) for one, true in zip(asked, right, strict=True)]
     first = [true[0] for true in right]
     chosen, options = options_among([one.options for one in asked], choice, first, chance)

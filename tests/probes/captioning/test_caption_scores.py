@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-UNITS = {"match_score": "score"}
+UNITS = {"match_score": "score", "perplexity": "perplexity"}
 
 
 def found(kinds, units=None):
@@ -58,8 +58,7 @@ def test_each_kind_of_captions_has_its_score_and_favourites_their_gain():
 
 def test_lower_perplexity_is_better():
     statistics = np.array([[[-2.0, 2.0, 0.0], [-4.0, 2.0, 1.0]]])
-    scores = found({"ce": {"perplexity": statistics}}, {"perplexity": "perplexity"})
-    score = scores["perplexity", "ce"]
+    score = found({"ce": {"perplexity": statistics}})["perplexity", "ce"]
     assert score.value == pytest.approx(10**1.5)
     assert not score.higher_is_better
 
@@ -86,9 +85,7 @@ def test_only_what_may_be_negative_has_an_interval_below_0():
 def test_the_interval_of_a_perplexity_is_on_the_scale_of_logarithms():
     # log10 perplexities 1/2 and 2, of 2 words each: 10^(5/4); a jackknife of the mean of two.
     statistics = np.array([[[-1.0, 2.0, 0.0], [-4.0, 2.0, 0.0]]])
-    score = found({"ce": {"perplexity": statistics}}, {"perplexity": "perplexity"})[
-        "perplexity", "ce"
-    ]
+    score = found({"ce": {"perplexity": statistics}})["perplexity", "ce"]
     low, high = score.ci95
     assert low * high == pytest.approx(score.value**2)
     assert score.within_limits().ci95[0] == 1
@@ -124,14 +121,9 @@ def test_a_share_of_one_seed_has_wilsons_interval_and_no_draws():
     assert score.draws == []
 
 
-def test_a_share_of_several_seeds_is_a_mean_of_trials():
+def test_a_share_of_several_seeds_is_a_mean_of_trials_and_without_chance_says_none():
     score = measured_share("ratio", {}, np.array([[1.0, 0.0], [1.0, 1.0]]), EXAMPLES).score
-    assert (score.value, score.draws) == (0.75, [0.5, 1.0])
-
-
-def test_a_share_without_chance_says_none():
-    credit = np.array([[1.0, 0.0]])
-    assert measured_share("ratio", {}, credit, EXAMPLES).score.chance is None
+    assert (score.value, score.draws, score.chance) == (0.75, [0.5, 1.0], None)
 
 
 DATA = captioned()

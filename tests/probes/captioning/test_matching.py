@@ -22,14 +22,11 @@ def test_a_preference_has_chance_one_half_and_says_what_was_chosen():
     assert {row["target"] for row in rows} == {"mine"}
 
 
-def test_the_higher_score_is_preferred_and_ties_share():
+def test_the_higher_score_is_preferred_and_ties_and_a_saturated_head_share():
     found = preference(np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 2.0, 4.0], [1.0, 1.0, 1.0]]))
     assert found.credit.tolist() == [[1.0, 0.5, 0.0], [0.5, 1.0, 1.0]]
     assert found.chosen.tolist() == [[0, -1, 1], [-1, 0, 0]]
     assert found.tied.sum() == 2
-
-
-def test_scores_of_a_saturated_head_are_tied():
     assert preference(np.array([[0.9999999]]), np.array([[1.0]])).tied.sum() == 1
 
 
@@ -55,16 +52,12 @@ def matched(rule, *favourites):
     return found, values, scores
 
 
-def nothing(_):
-    return "there is a image"
-
-
 def everything(number):
     return "a {} a {}".format(*things(number))
 
 
 def test_a_model_that_cannot_be_led_astray_prefers_the_reference():
-    _, values, _ = matched(nouns_of_the_image, nothing)
+    _, values, _ = matched(nouns_of_the_image, "there is a image".format)
     assert values["prefers_reference",].value == 1.0
     assert values["match_score", "favourites"].value == 0.0
     assert values["match_score", "ce"].value == 0.5
@@ -74,7 +67,7 @@ def test_a_model_that_cannot_be_led_astray_prefers_the_reference():
 
 
 def test_each_seed_is_a_draw():
-    _, values, scores = matched(nouns_of_the_image, nothing, everything)
+    _, values, scores = matched(nouns_of_the_image, "there is a image".format, everything)
     score = values["prefers_reference",]
     assert (score.value, score.draws, score.n) == (0.75, [1.0, 0.5], len(ROWS))
     assert scores["favourites"].shape == (2, len(ROWS))
@@ -102,7 +95,7 @@ def test_what_is_preferred_for_another_image_too_is_no_matter_of_the_image():
 
 
 def test_the_gain_from_the_image_is_paired_by_image_over_the_seeds():
-    _, values, _ = matched(nouns_of_the_image, nothing, everything)
+    _, values, _ = matched(nouns_of_the_image, "there is a image".format, everything)
     own, gain = values["prefers_reference",], values["prefers_reference_gain_from_image",]
     assert gain.value == pytest.approx(own.value - own.floors["another_image"])
     assert (gain.chance, gain.range, gain.n) == (0.0, (-1.0, 1.0), len(ROWS))

@@ -43,9 +43,8 @@ def test_the_floor_of_a_matching_score_is_that_of_the_text_for_another_image():
 
 
 def test_scores_within_rounding_of_a_saturated_head_are_tied():
-    found = values(contest([1.0, 1.0 - 5e-7, 0], [1.0, 1.0 - 5e-6, 0]).share(
-        Share("first", {}, [["a", "b"]])
-    ))  # fmt: skip
+    rounded = contest([1.0, 1.0 - 5e-7, 0], [1.0, 1.0 - 5e-6, 0])
+    found = values(rounded.share(Share("first", {}, [["a", "b"]])))
     assert (found["first"], found["first_tied"]) == (0.75, 0.5)
 
 

@@ -63,7 +63,6 @@ def test_train_images_tied_for_the_last_place_share_it():
     model, data = PlantedFeatures(train, test), labelled_images(3, 2, test=[0, 1])
     assert values(probe(model, data, k=[2], temperature=100.0)) == {2: 1.0}
     # Of three places, these get 1.5 and .5 votes: both classes have 1.5.
-    model, data = PlantedFeatures(train, test), labelled_images(3, 2, test=[0, 1])
     outcome = probe(model, data, k=[3], temperature=1e6)
     assert (values(outcome), outcome.counts["ties"]) == ({3: 0.5}, 1)
 

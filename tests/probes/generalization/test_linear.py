@@ -185,13 +185,10 @@ def test_many_images_are_classified_in_blocks_to_the_same_result(monkeypatch):
     assert 0 < whole.credit.mean() < 1
 
 
-def test_a_class_without_train_images_is_named():
+def test_a_class_without_train_images_is_named_and_one_that_the_test_images_lack_is_no_obstacle():
     train, test = torch.tensor([0, 0, 2]), torch.tensor([1, 1, 2])
     with pytest.raises(TooFewRows, match="class 'dog' has 2 test images, but no train image"):
         require_train_images(train, test, ["cat", "dog", "eel"])
-
-
-def test_a_class_that_the_test_images_lack_is_no_obstacle():
     require_train_images(torch.tensor([0, 1, 2]), torch.tensor([1]), ["cat", "dog", "eel"])
 
 

@@ -43,9 +43,8 @@ def test_images_are_reduced_as_by_scikit_learn_up_to_the_sign(n, width):
 
 def test_pca_may_be_fitted_on_the_words():
     features, label = randoms(60, 7), torch.arange(60) % 6
-    found = visual_words(
-        features, label, [f"word{y}" for y in label.tolist()], size=3, fitted_on="classes"
-    )
+    words = [f"word{y}" for y in label.tolist()]
+    found = visual_words(features, label, words, size=3, fitted_on="classes")
     means = [normalize(features)[label == y].mean(0).numpy() for y in range(6)]
     expected = PCA(3, svd_solver="full").fit_transform(means)
     assert found.vectors.abs().numpy() == pytest.approx(abs(expected), abs=1e-6)
@@ -87,9 +86,8 @@ def test_shuffled_labels_are_found_by_chance():
     features = torch.eye(4)[label] + 0.01 * randoms(2000, 4)
     found = visual_words(features, label, [f"word{y}" for y in label.tolist()], size=3)
     assert nearest_words(found.images, found.vectors, found.right).credit.mean() == 1
-    assert nearest_words_of_shuffled_labels(found, seed=0).credit.mean() == pytest.approx(
-        0.25, abs=0.15
-    )
+    shuffled = nearest_words_of_shuffled_labels(found, seed=0).credit.mean()
+    assert shuffled == pytest.approx(0.25, abs=0.15)
 
 
 @pytest.mark.parametrize(

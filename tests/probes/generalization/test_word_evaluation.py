@@ -51,9 +51,8 @@ def test_pairs_agree_as_gensim_says():
 @pytest.mark.parametrize("header", [[], ["word1,word2,score"]])
 def test_pairs_of_a_csv_agree_as_those_of_tabs(tmp_path, header):
     tabbed = ["a\tb\t1", "a\tc\t2", "b\tc\t3", "a\td\t4.5", "b\td\t0", "a\tunknown\t4"]
-    (tmp_path / "pairs.csv").write_text(
-        "\n".join([*header, *(line.replace("\t", ",") for line in tabbed)])
-    )
+    lines = [*header, *(line.replace("\t", ",") for line in tabbed)]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines))
     vectors = keyed_vectors([*"abcd"], random_vectors([*"abcd"]))
     found = similarity(vectors, tmp_path / "pairs.csv")
     assert found == similarity(vectors, put(tmp_path, *tabbed))
@@ -102,9 +101,8 @@ def test_analogies_are_answered_as_by_gensim():
 def test_the_difference_of_two_words_carries_over(tmp_path):
     places = {"man": [1, 0, 0], "woman": [1, 1, 0], "king": [1, 0, 1], "queen": [1, 1, 1]}
     questions = put(tmp_path, ": gram1", "Man Woman King Queen", "man woman king unknown")
-    found = analogies(
-        keyed_vectors(list(places), torch.tensor(list(places.values())).float()), questions
-    )
+    vectors = torch.tensor(list(places.values())).float()
+    found = analogies(keyed_vectors(list(places), vectors), questions)
     assert found == {"gram1": Answers([("MAN", "WOMAN", "KING", "QUEEN")], [])}
 
 

@@ -63,10 +63,7 @@ def planted():
     names = list(angles)
     drawn = [rng.choice(names, 2, replace=False).tolist() for _ in range(120)]
     rows = [(a, b, 5 + 5 * float(np.cos(angles[a] - angles[b])) ** 3) for a, b in drawn]
-    table = {
-        w: torch.tensor([np.cos(a), np.sin(a)], dtype=torch.float32) for w, a in angles.items()
-    }
-    return table, rows
+    return {w: torch.tensor([np.cos(a), np.sin(a)]).float() for w, a in angles.items()}, rows
 
 
 @pytest.mark.parametrize("levels", [3, 1000])

@@ -44,9 +44,8 @@ def data(folder, text=None, names=NAMES):
     images = labelled_images(4, 4, 4, classes=NAMES)
     words = [names[label] for label in labels(images.splits["test"]).tolist()]
     pairs = [folder / "pairs.txt", folder / "few.txt"]
-    return with_corpus(
-        images, words, WordTests(folder / "corpus.txt", folder / "questions.txt", pairs)
-    )
+    tests = WordTests(folder / "corpus.txt", folder / "questions.txt", pairs)
+    return with_corpus(images, words, tests)
 
 
 def probe(model, given, **params):
@@ -70,19 +69,20 @@ def frequent(folder, n=10):
     return sorted(dict.fromkeys(words), key=lambda word: -words.count(word))[:n]
 
 
+def every_word(folder):
+    return frequent(folder) + [n for n in sorted(NAMES) if n not in frequent(folder)]
+
+
 @pytest.mark.parametrize("vocabulary", [10, 500])
 def test_the_baseline_scores_what_gensim_says(tmp_path, vocabulary):
     found = probe(ConstantModel(), data(tmp_path), vocabulary=vocabulary)
-    words = frequent(tmp_path) + [n for n in sorted(NAMES) if n not in frequent(tmp_path)]
+    words = every_word(tmp_path)
     twice = {name for name in NAMES if name in frequent(tmp_path)}
     vectors = by_gensim(tmp_path, {word: 1 + (word in twice) for word in words})
     pearson, spearman, _ = vectors.evaluate_word_pairs(str(tmp_path / "pairs.txt"))
-    assert values(found)["word_pair_pearson_unconstrained", "pairs"] == pytest.approx(
-        pearson[0], abs=1e-6
-    )
-    assert values(found)["word_pair_spearman_unconstrained", "pairs"] == pytest.approx(
-        spearman[0], abs=1e-6
-    )
+    for name, own in (("pearson", pearson[0]), ("spearman", spearman[0])):
+        value = values(found)[f"word_pair_{name}_unconstrained", "pairs"]
+        assert value == pytest.approx(own, abs=1e-6)
     score, _ = vectors.evaluate_word_analogies(str(tmp_path / "questions.txt"))
     assert values(found)["analogy_accuracy_unconstrained", "semantic"] == score
 
@@ -111,12 +111,11 @@ def test_analogies_of_fewer_than_ten_word_pairs_have_no_score(tmp_path):
 def test_words_may_count_as_often_as_they_occur(tmp_path):
     found = probe(ConstantModel(), data(tmp_path), counts="true")
     text = (tmp_path / "corpus.txt").read_text().split()
-    words = frequent(tmp_path) + [n for n in sorted(NAMES) if n not in frequent(tmp_path)]
+    words = every_word(tmp_path)
     vectors = by_gensim(tmp_path, {word: max(text.count(word), 1) for word in words})
     pearson, _, _ = vectors.evaluate_word_pairs(str(tmp_path / "pairs.txt"))
-    assert values(found)["word_pair_pearson_unconstrained", "pairs"] == pytest.approx(
-        pearson[0], abs=1e-6
-    )
+    value = values(found)["word_pair_pearson_unconstrained", "pairs"]
+    assert value == pytest.approx(pearson[0], abs=1e-6)
 
 
 def test_a_constant_model_finds_visual_words_by_chance(tmp_path):

@@ -53,15 +53,9 @@ def queries_of(split: Split, i):
 
 def test_sums_have_a_row_per_image_whatever_the_batch():
     pictures, queries = scenes()
-    found = [
-        head_sums(
-            AttentionReader(Planted(), 1),
-            pictures,
-            queries,
-            Engine(ComputeSettings(torch.device("cpu"), batch_size=size)),
-        )
-        for size in (1, 4)
-    ]
+    places = [ComputeSettings(torch.device("cpu"), batch_size=size) for size in (1, 4)]
+    reader = AttentionReader(Planted(), 1)
+    found = [head_sums(reader, pictures, queries, Engine(place)) for place in places]
     accuracy = found[0].heads[..., MEASURES.index("accuracy")]
     assert accuracy.shape == (6, 1, 2, 3)
     assert accuracy[:, 0, 1, 2].tolist() == [1] * 6
@@ -72,11 +66,8 @@ def test_sums_have_a_row_per_image_whatever_the_batch():
 def test_attention_that_a_known_model_gave_is_stored(tmp_path):
     pictures, queries = scenes()
     model = Planted()
-    engine = Engine(
-        ComputeSettings(torch.device("cpu")),
-        store=Store(tmp_path),
-        identities={id(model): "a fake"},
-    )
+    known = {"store": Store(tmp_path), "identities": {id(model): "a fake"}}
+    engine = Engine(ComputeSettings(torch.device("cpu")), **known)
     before = head_sums(AttentionReader(model, 1), pictures, queries, engine)
     model.attend = None
     after = head_sums(AttentionReader(model, 1), pictures, queries, engine)

@@ -3,7 +3,6 @@ import pytest
 import torch
 from grounding_fakes import (
     REGIONS,
-    Constant,
     Patches,
     Plan,
     Planted,
@@ -19,7 +18,6 @@ from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.measures import Query
 from vlbench.probes.grounding.pictures import ExampleReader, choose_examples, draw
 from vlbench.probes.grounding.reports import (
-    NO_CONFIDENCE,
     Queries,
     report,
 )
@@ -69,14 +67,6 @@ def test_the_best_head_of_each_group_is_noted():
     model = Planted({(1, 2): Plan()})
     (note,) = outcome(model, queries(0, 1), groups=2).notes
     assert note.endswith("layer-head from 0: r0 1-2, r1 1-2")
-
-
-def test_regions_without_scores_are_noted():
-    pictures = data_of([two_things(i, 0, 1) for i in range(4)], confident=False).splits["test"]
-    reader = AttentionReader(Constant(), 1)
-    engine = Engine.for_tests()
-    found = report(reader, pictures["picture"], queries(0), engine, examples=0, seed=0)
-    assert NO_CONFIDENCE in found.notes
 
 
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
@@ -161,9 +151,8 @@ def test_an_item_is_a_query_in_the_cluster_of_its_image():
 
 
 def test_the_prediction_of_an_item_is_the_box_that_the_head_chose():
-    found = entity_grounding(
-        Planted({(0, 0): Plan(images=3)}), data_of(SCENES), Engine.for_tests(), examples=0
-    )
+    model = Planted({(0, 0): Plan(images=3)})
+    found = entity_grounding(model, data_of(SCENES), Engine.for_tests(), examples=0)
     rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
     assert {r["credit"] for r in rows} == {0.0, 1.0}
     assert all(r["prediction"] for r in rows)

@@ -71,11 +71,8 @@ def test_planted_heads_are_found_relation_by_relation():
 def test_the_verbs_attention_to_its_subject_has_the_subjects_baseline():
     first = [two_things(i, 0, 2) for i in range(4)]
     outcome = probe(Constant(), data_of(first))
-    found = {
-        r: score(outcome, "best_head_accuracy", relation=r).floors["most_confident_region"]
-        for r in RELATIONS
-    }
-    assert found == {"det": 0.5, "nsubj": 1.0, "dobj": 0.0}
+    floors = [score(outcome, "best_head_accuracy", relation=r).floors for r in RELATIONS]
+    assert [own["most_confident_region"] for own in floors] == [0.5, 1.0, 0.0]
 
 
 def test_each_relation_filters_heads_by_its_own_words():
@@ -184,9 +181,8 @@ def test_a_parser_gives_the_arcs_that_the_data_lack(monkeypatch):
         def __len__(self):
             return len(self.text)
 
-    monkeypatch.setitem(
-        sys.modules, "spacy", SimpleNamespace(load=lambda _: Pipeline(), __version__="1")
-    )
+    spacy = SimpleNamespace(load=lambda _: Pipeline(), __version__="1")
+    monkeypatch.setitem(sys.modules, "spacy", spacy)
     model = Neighbours({(0, 0): Plan()})
     parsed = probe(model, data_of(SCENES, arcs=False), parser="any")
     assert parsed.scores == probe(model, data_of(SCENES)).scores

@@ -42,15 +42,12 @@ def test_cosines_are_those_of_cls_in_the_module_s_own_passes(trainings, shown):
     network, objects = trainings[0].untrained(), shown.regions[0]
     (found,) = reader(network).cosines([objects], ["0"], ["a thing0 here"], ["thing1"])
     with torch.no_grad():
-        texts = [
-            network.module(
-                input_ids=torch.tensor([[2, *TOY_TEXTS.captions([text])[0]]]),
-                output_hidden_states=True,
-            ).hidden_states
-            for text in ("a thing0 here", "thing1")
-        ]
-        embedded = network.read([Source(ObjectReader(2).read([objects], ["0"])[0])]).embedded
-        image = network.module(inputs_embeds=embedded, output_hidden_states=True).hidden_states
+        tokens = [[2, *own] for own in TOY_TEXTS.captions(["a thing0 here", "thing1"])]
+        given = [{"input_ids": torch.tensor([own])} for own in tokens]
+        source = Source(ObjectReader(2).read([objects], ["0"])[0])
+        given.append({"inputs_embeds": network.read([source]).embedded})
+        passed = [network.module(**own, output_hidden_states=True) for own in given]
+        *texts, image = (one.hidden_states for one in passed)
     for k, states in enumerate(texts):
         for layer in (1, 2):
             cosine = torch.cosine_similarity(states[layer][0, 0], image[layer][0, 0], 0)

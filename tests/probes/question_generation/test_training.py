@@ -18,11 +18,8 @@ from vlbench.probes.question_generation.training import (
 
 WORDS = tokenizer([f"w{i}" for i in range(25)])
 WIDTH, END = 6, 3
-ALL, PROJECTION_ALONE, LANGUAGE_ALONE = (
-    TrainedParts(True, True),
-    TrainedParts(False, True),
-    TrainedParts(True, False),
-)
+ALL, PROJECTION_ALONE = TrainedParts(True, True), TrainedParts(False, True)
+LANGUAGE_ALONE = TrainedParts(True, False)
 PLAN = BertGenTraining(epochs=2, batch_size=4, learning_rate=0.01)
 
 
@@ -127,13 +124,10 @@ def test_each_epoch_has_every_question_once_in_another_order():
 
 
 def test_the_rate_warms_up_and_falls_to_zero_and_the_projection_has_its_own():
-    plan = BertGenTraining(
-        epochs=10, batch_size=10, learning_rate=1.0, projection_learning_rate=3.0
-    )
-    made = StepTraining(network(), examples(), ALL, plan._replace(warm_up=0.2), 0)
-    assert [made._share(n) for n in range(10)] == pytest.approx(
-        [1 / 2, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
-    )
+    plan = BertGenTraining(10, 10, learning_rate=1.0, projection_learning_rate=3.0, warm_up=0.2)
+    made = StepTraining(network(), examples(), ALL, plan, 0)
+    shares = [1 / 2, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    assert [made._share(n) for n in range(10)] == pytest.approx(shares)
     rates = {group["rate"]: len(group["params"]) for group in made._adam.param_groups}
     assert rates[3.0] == 1
     assert made._rate("projection") == 3.0

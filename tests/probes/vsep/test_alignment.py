@@ -44,11 +44,7 @@ def test_splits_may_be_pooled():
 
 def test_an_image_with_a_word_without_a_vector_is_left_out_and_counted():
     sets = sets_of([ONE], [TWO, [("a", "a"), ("b", "blurb")]])
-    assert (sets.counts["images_2"], sets.counts["oov_words"], sets.counts["oov_images"]) == (
-        1,
-        1,
-        1,
-    )
+    assert [sets.counts[name] for name in ("images_2", "oov_words", "oov_images")] == [1] * 3
 
 
 def test_a_model_without_any_of_the_words_cannot():
@@ -78,16 +74,12 @@ def test_a_region_chooses_its_most_similar_word():
     assert choice.tied.tolist() == [[False, False], [True, False]]
 
 
-def test_an_assignment_gives_each_word_to_one_region():
+def test_an_assignment_gives_each_word_to_one_region_and_tied_ones_share_the_credit():
     # 0.9 + 0.2 < 0.1 + 1.1: the second image's regions swap their words.
     cosines = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [1.1, 0.2]]]).double()
     assert assigned_words(cosines).credit.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-
-
-def test_tied_assignments_share_the_credit():
-    assert assigned_words(torch.ones(1, 3, 3).double()).credit.tolist()[0] == pytest.approx(
-        [1 / 3] * 3
-    )
+    tied = assigned_words(torch.ones(1, 3, 3).double()).credit.tolist()
+    assert tied[0] == pytest.approx([1 / 3] * 3)
 
 
 def test_similarities_are_the_cosines_of_mapped_regions_and_words(monkeypatch):

@@ -44,11 +44,8 @@ def test_the_most_confident_region_of_a_label_counts_and_the_first_of_equal_ones
     assert most_confident(found, ["dog", "cat"], 0.0) == {"dog": 1, "cat": 3}
     assert most_confident(found, ["dog", "cat"], 0.5) == {"dog": 1}
     assert most_confident(found, ["eel"], 0.0) == {}
-
-
-def test_regions_without_scores_are_as_confident_as_can_be():
-    bare = regions([0.5, 0.9], ["dog", "dog"])._replace(scores=None)
-    assert most_confident(bare, ["dog"], 0.99) == {"dog": 0}
+    # Without scores they are as confident as can be.
+    assert most_confident(found._replace(scores=None), ["dog"], 0.99) == {"dog": 0}
 
 
 @pytest.mark.parametrize("found", [None, regions([0.5], ["dog"])._replace(labels=None)])
@@ -125,6 +122,7 @@ def test_another_source_of_boxes_is_refused():
 
 
 DETECTED = "the most confident with a category's label, from confidence 0.7"
+ENCODED = "encoded by the model"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +130,8 @@ DETECTED = "the most confident with a category's label, from confidence 0.7"
     [
         (None, "gold", f"regions of the data, {DETECTED}"),
         (Detects(None), "gold", f"regions that the model detects, {DETECTED}"),
-        (
-            ReadsRegions(),
-            "gold",
-            "regions: the largest gold box of a category, encoded by the model",
-        ),
-        (
-            ReadsRegions(),
-            "detected",
-            f"regions: boxes of the data, {DETECTED}, encoded by the model",
-        ),
+        (ReadsRegions(), "gold", f"regions: the largest gold box of a category, {ENCODED}"),
+        (ReadsRegions(), "detected", f"regions: boxes of the data, {DETECTED}, {ENCODED}"),
     ],
 )
 def test_a_row_notes_where_its_regions_come_from(encoder, source, note):
@@ -195,9 +185,8 @@ def test_no_names_have_no_vectors():
     assert vectors(StaticWords({})) == ({}, {}, True)
 
 
-@pytest.mark.parametrize(("words", "note"), [(StaticWords({"dog": DOG}), "class names, which")])
-def test_a_row_notes_which_words_count(words, note):
-    assert note in vectors(words, "dog").note
+def test_a_row_notes_which_words_count():
+    assert "class names, which" in vectors(StaticWords({"dog": DOG}), "dog").note
     in_context = PlantedWords(lambda text, _: torch.tensor([float(len(text))]))
     assert vectors(in_context, "dog").note == "words: their vectors in the caption"
 
