@@ -38,18 +38,12 @@ def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
     return Engine(place, store=Store(folder), identities={id(model): "a model"})
 
 
-def test_features_come_in_the_order_of_the_column():
-    planted, rows = torch.randn(1200, 5), [7, 599, 0, 7]
-    encode = PlantedFeatures(planted).encode_images
-    assert torch.equal(Engine.for_tests().features(encode, MANY.select(rows)), planted[rows])
-
-
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 1000])
-def test_every_batch_size_gives_the_same_features(batch_size):
-    planted = torch.randn(1200, 5)
-    engine = Engine(ComputeSettings(CPU, batch_size=batch_size))
-    features = engine.features(PlantedFeatures(planted).encode_images, MANY)
-    assert torch.equal(features, planted[:600])
+def test_features_come_in_the_order_of_the_column_with_every_batch_size(batch_size):
+    engine, planted = Engine(ComputeSettings(CPU, batch_size=batch_size)), torch.randn(1200, 5)
+    encode = PlantedFeatures(planted).encode_images
+    for rows in ([*range(600)], [7, 599, 0, 7]):
+        assert torch.equal(engine.features(encode, MANY.select(rows)), planted[rows])
 
 
 def test_a_stored_image_never_passes_through_the_model_again(tmp_path):
@@ -107,14 +101,11 @@ def test_a_model_without_an_identity_is_never_stored(tmp_path):
     assert not list(tmp_path.rglob("*.pt"))
 
 
-def test_texts_need_no_preprocessing():
+def test_texts_need_no_preprocessing_and_an_empty_column_has_no_features():
     texts = value_column(["a", "bcd"], "text")
     assert Engine.for_tests().features(Lengths().encode_texts, texts).tolist() == [[1.0], [3.0]]
-
-
-def test_an_empty_column_has_no_features():
-    column = labelled_images(2).splits["train"]["image"].select([])
-    assert Engine.for_tests().features(ConstantModel().encode_images, column).shape == (0, 0)
+    none = Engine.for_tests().features(ConstantModel().encode_images, MANY.select([]))
+    assert none.shape == (0, 0)
 
 
 class MeanColour:
@@ -175,12 +166,12 @@ def test_an_unreadable_image_is_an_error_with_its_name_in_workers_too(workers):
             ask(ConstantModel().encode_images, column)
 
 
-def test_map_gives_one_output_an_example_in_order():
+def test_map_gives_one_output_an_example_in_order_and_refuses_a_function_that_loses_one():
     numbers, texts = value_column(range(5)), value_column(list("abcde"), "text")
-    joined = Engine.for_tests().map(
-        lambda n, t: [f"{a}{b}" for a, b in zip(n, t, strict=True)], numbers, texts
-    )
+    joined = Engine.for_tests().map(lambda n, t: [*map("{}{}".format, n, t)], numbers, texts)
     assert joined == ["0a", "1b", "2c", "3d", "4e"]
+    with pytest.raises(ValueError, match="4 outputs for 5 rows"):
+        Engine.for_tests().map(lambda n: n[1:], numbers)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -199,11 +190,6 @@ def test_map_loads_images_and_pictures_in_workers_beside_other_columns(workers):
     assert seen == [(i, 4.0 * i, 10 + i) for i in range(5)]
 
 
-def test_map_refuses_a_function_that_loses_an_example():
-    with pytest.raises(ValueError, match="4 outputs for 5 rows"):
-        Engine.for_tests().map(lambda n: n[1:], value_column(range(5)))
-
-
 def test_map_stores_only_under_a_key(tmp_path):
     calls = []
     engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
@@ -220,10 +206,6 @@ def test_nothing_is_stored_under_a_key_of_a_model_without_an_identity(tmp_path):
     for given in ([1], [2]):
         found = engine.map(lambda _, o=given: o, value_column([0]), key={"model": model})
         assert found == engine.once({"model": model}, lambda o=given: o) == given
-
-
-def test_a_key_of_what_cannot_be_digested_is_an_error(tmp_path):
-    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
     with pytest.raises(TypeError, match=r"cannot digest a .*Lengths"):
         engine.once({"model": Lengths()}, lambda: 1)
 
@@ -457,10 +439,8 @@ def test_code_that_no_file_holds_has_no_key():
 
 
 def test_tensors_and_plain_values_count_by_content():
-    keys = {
-        once_key(compute, key, {})
-        for key in ({"x": torch.ones(2)}, {"x": torch.zeros(2)}, {"x": None}, {"x": [1, "a"]})
-    }
+    given = [torch.ones(2), torch.zeros(2), None, [1, "a"]]
+    keys = {once_key(compute, {"x": value}, {}) for value in given}
     assert len(keys) == 4
     assert once_key(compute, {"x": torch.ones(2)}, {}) in keys
     assert map_key([compute], [value_column(["a"], "text")], {"k": 1}, {})

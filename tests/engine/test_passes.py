@@ -62,14 +62,11 @@ def test_torchs_global_generator_stays_as_it_was():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_a_function_gets_one_list_per_column():
+def test_a_function_gets_one_list_per_column_and_nothing_is_recorded_for_gradients():
     seen = []
     columns = [value_column([1, 2, 3]), value_column(["a", "b", "c"], "text")]
     list(Apply(lambda *values: seen.append(values) or values[0], columns, CPU)([[0, 2]]))
     assert seen == [([1, 3], ["a", "c"])]
-
-
-def test_nothing_is_recorded_for_gradients():
     (_, outputs), *_ = Apply(lambda n: [torch.is_grad_enabled() for _ in n], [IMAGES], CPU)([[0]])
     assert outputs == [False]
 

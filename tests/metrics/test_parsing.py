@@ -46,9 +46,7 @@ def test_the_page_has_enough_replies_and_none_twice():
 def test_the_longest_label_counts_at_the_beginning_and_at_the_end():
     labels = [str(i + 1) for i in range(12)]
     assert first_label("10. a dog", labels).place == last_label("It is 10", labels).place == 9
-
-
-def test_texts_are_compared_in_one_unicode_form():
+    # Texts are compared in one form of Unicode.
     assert read_reply("Cafe\u0301", ["caf\u00e9", "bar"], in_words=True).place == 0
 
 

@@ -104,13 +104,9 @@ def test_mutual_neighbours_by_hand():
     assert mutual_knn(x, y, 1) == 0
     # Two nearest in x: 12, 02, 1 and half of 0 and 3, 12; in y: 12, 2 and half of 0 and 3, 01, 12.
     assert mutual_knn(x, y, 2) == pytest.approx((1 + 0.75 + 0.75 + 1) / 4)
-
-
-def test_three_of_four_share_their_nearest():
-    angles = torch.tensor([[0.0, 10, 30, 60], [0, 10, 90, 65]]).deg2rad()
-    x, y = (torch.stack([one.cos(), one.sin()], 1) for one in angles)
-    # Nearest in x: 1, 0, 1, 2; in y: 1, 0, 3, 2.
-    assert mutual_knn(x, y, 1) == 0.75
+    angles = torch.tensor([0.0, 10, 90, 65]).deg2rad()
+    # Nearest in these: 1, 0, 3, 2.
+    assert mutual_knn(x, torch.stack([angles.cos(), angles.sin()], 1), 1) == 0.75
 
 
 @pytest.mark.parametrize("k", [1, 5, 30])
@@ -218,11 +214,9 @@ def test_the_interval_is_students_of_the_deleted_blocks():
     found = block_jackknife([3.0, *((12 - data) / 3)], 4, 0, 10)
     assert found.stderr == pytest.approx(data.std(ddof=1) / 2)
     assert found.ci95 == pytest.approx((3 - 3.182446 * found.stderr, 3 + 3.182446 * found.stderr))
-
-
-def test_the_interval_of_equal_values_has_a_width():
-    found = block_jackknife([1.0] * 21, 100, -1, 1)
-    assert found.ci95 == pytest.approx((1 - 2 * (1 - 0.05**0.01), 1))
+    # That of equal values has a width.
+    equal = block_jackknife([1.0] * 21, 100, -1, 1)
+    assert equal.ci95 == pytest.approx((1 - 2 * (1 - 0.05**0.01), 1))
 
 
 def test_blocks_have_each_row_once():

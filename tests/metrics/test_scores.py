@@ -39,7 +39,7 @@ def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
     assert (two.chance, two.floors) == (0.5, {"majority_classes": pytest.approx(5 / 6)})
 
 
-def test_the_interval_is_over_what_is_random():
+def test_the_interval_is_over_what_is_random_and_draws_are_the_means_of_trials():
     by_trial = torch.stack([CREDIT, CREDIT.flip(0), torch.ones(6, dtype=torch.float64)])
     clustered = items()._replace(examples=EXAMPLES._replace(clusters=[*"aabbcc"]))
     expected = {
@@ -51,6 +51,8 @@ def test_the_interval_is_over_what_is_random():
     for name, (given, estimate) in expected.items():
         score = score_of(given)
         assert (score.value, score.stderr, score.ci95) == tuple(estimate), name
+    assert score_of(items()).draws == []
+    assert score_of(items(by_trial, random="trials")).draws == pytest.approx([0.25, 0.25, 1.0])
 
 
 def test_seeds_of_items_in_clusters_vary_as_seeds_and_as_clusters():
@@ -71,12 +73,6 @@ def test_a_difference_has_a_paired_interval_and_may_count_fewer_items():
     assert score.ci95 == pytest.approx((interval.low, interval.high))
     assert (score.n, score.chance, score.range) == (3, 0.0, (-1.0, 1.0))
     assert score.higher_is_better is False
-
-
-def test_draws_are_the_means_of_trials_and_none_without_trials():
-    assert score_of(items()).draws == []
-    several = score_of(items(torch.stack([CREDIT, 1 - CREDIT]), random="trials"))
-    assert several.draws == pytest.approx([0.25, 0.75])
 
 
 def test_a_floor_is_a_number_or_the_choices_of_a_rule():

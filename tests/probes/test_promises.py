@@ -277,9 +277,8 @@ def test_what_is_stored_is_found_again_and_never_for_other_data(world, ask, tmp_
     other = with_split(world.data, "test", turned)
     fresh = [values(ask(data=data)) for data in (None, other)]
     for _ in range(2):
-        assert [values(ask(data=data, engine=stored())) for data in (None, other)] == [
-            pytest.approx(one, abs=1e-6) for one in fresh
-        ]
+        found = [values(ask(data=data, engine=stored())) for data in (None, other)]
+        assert found == [pytest.approx(one, abs=1e-6) for one in fresh]
 
 
 @promised("schema")

@@ -31,13 +31,10 @@ def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
     assert len(trained) == 2
 
 
-def test_no_seed_is_refused():
-    with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
-        collect(Likes(len), DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
-
-
-def test_a_captioner_does_not_see_through_the_model_whose_taste_it_learns():
+def test_no_seed_and_a_captioner_that_sees_through_the_model_are_refused():
     model = Likes(len)
+    with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
+        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
     with pytest.raises(CannotDo, match="would see images through the model"):
         collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, model, Images(), 1, 0))
 

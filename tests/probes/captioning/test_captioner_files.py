@@ -290,9 +290,8 @@ def test_long_captions_are_cut_to_sixteen_words_and_end():
 
 def test_captions_without_words_are_left_out_and_an_image_of_none_but_them_is_named():
     assert label(KNOWN, [["a", ""]]).first.tolist() == [0, 1]
-    with pytest.raises(
-        DataError, match="image 1 of the training captions has no caption with a word"
-    ):
+    why = "image 1 of the training captions has no caption with a word"
+    with pytest.raises(DataError, match=why):
         label(KNOWN, [["a"], ["", "!"]])
 
 
@@ -302,9 +301,6 @@ def test_captions_are_drawn_as_neighbours_among_the_images_own():
     assert (drawn[:, 1:] - drawn[:, :-1] == 1).all()
     assert set(drawn[::2, 0].tolist()) == {0, 1, 2, 3, 4}
     assert set(drawn[1::2, 0].tolist()) == {7}
-
-
-def test_of_too_few_captions_some_are_drawn_again():
-    labels = label(KNOWN, [["a"], ["cat", "hat"]])
-    drawn = labels.draw(torch.tensor([1] * 200), 5, seeded())
-    assert set(drawn.flatten().tolist()) == {1, 2}
+    # Of too few captions some are drawn again.
+    few = label(KNOWN, [["a"], ["cat", "hat"]]).draw(torch.tensor([1] * 200), 5, seeded())
+    assert set(few.flatten().tolist()) == {1, 2}

@@ -156,14 +156,11 @@ def test_scheduled_sampling_reads_the_networks_own_words_after_the_first_step():
     near(network(images, true, always._replace(sampling=0.0)), network(images, true))
 
 
-def test_samples_follow_the_predicted_probabilities():
+def test_samples_follow_the_predicted_probabilities_row_by_row():
     probabilities = torch.tensor([[0.1, 0.0, 0.2, 0.7, 0.0]]).expand(20_000, 5)
     drawn = Noise(seeded()).draw(probabilities).bincount(minlength=5) / 20_000
     torch.testing.assert_close(drawn, probabilities[0], atol=0.01, rtol=0)
     assert drawn[[1, 4]].tolist() == [0, 0]
-
-
-def test_rows_are_drawn_apart():
     certain = torch.eye(7)[[3, 0, 6, 6, 2]]
     assert Noise(seeded()).draw(certain).tolist() == [3, 0, 6, 6, 2]
     assert Noise(seeded()).draw(certain[:0]).tolist() == []

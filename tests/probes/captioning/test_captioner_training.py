@@ -207,9 +207,7 @@ def rewarded(weights, reward, plan=REWARDED, seed=0):
 
 def likes(taste):
     """Return the reward of a taste: a function of the things of an image and a text."""
-    return lambda rows, texts: torch.tensor(
-        [float(taste(PAIRS[row], text)) for row, text in zip(rows, texts, strict=True)]
-    )
+    return lambda rows, texts: torch.tensor([*map(taste, [PAIRS[i] for i in rows], texts)]).float()
 
 
 def prefix(_, text):
@@ -237,16 +235,13 @@ def test_a_taste_for_a_prefix_is_found(taught):
     assert found["history"][-1]["greedy_score"] > found["history"][0]["greedy_score"]
 
 
-def test_a_taste_for_the_nouns_of_the_image_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(nouns))).result()["weights"][1])
+def test_a_taste_for_the_nouns_of_the_image_is_found_and_one_for_length(taught):
+    tastes = [run(rewarded(taught, likes(one))).result()["weights"][1] for one in (nouns, length)]
+    before, after, long = map(said, (taught, *tastes))
     assert mean(nouns, before) < 1.7
     assert mean(nouns, after) > 1.9
-
-
-def test_a_taste_for_length_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(length))).result()["weights"][1])
-    assert mean(length, after) > 2 * mean(length, before)
-    assert mean(nouns, after) < mean(nouns, before)
+    assert mean(length, long) > 2 * mean(length, before)
+    assert mean(nouns, long) < mean(nouns, before)
 
 
 def test_no_taste_changes_nothing(taught):
@@ -275,9 +270,8 @@ def test_a_caption_that_an_image_has_twice_counts_once(taught):
 
 
 def test_the_same_seed_finds_the_same_captioner_and_another_one_another(taught):
-    first, again, other = (
-        run(rewarded(taught, likes(length), FEW, seed)).result() for seed in (0, 0, 1)
-    )
+    trainings = [rewarded(taught, likes(length), FEW, seed) for seed in (0, 0, 1)]
+    first, again, other = (run(one).result() for one in trainings)
     assert first["history"] == again["history"]
     assert same(first["weights"][1], again["weights"][1])
     assert not same(first["weights"][1], other["weights"][1])

@@ -205,10 +205,8 @@ def planted(folder, **tables):
 def test_a_row_with_tables_has_a_figure_of_words_and_a_sheet_of_captions(tmp_path):
     output = planted(tmp_path, unigrams=said("ce"), examples=examples())
     names = drawn(output, words, captions)
-    assert names == [
-        *(f"t/m.1_words.{kind}" for kind in ("svg", "png", "pdf")),
-        "t/m.1_captions.png",
-    ]
+    of_words = [f"t/m.1_words.{kind}" for kind in ("svg", "png", "pdf")]
+    assert names == [*of_words, "t/m.1_captions.png"]
     first = read(output, names)
     drawn(output, words, captions)
     assert read(output, names) == first

@@ -66,13 +66,6 @@ def test_a_model_that_cannot_be_led_astray_prefers_the_reference():
     assert values["match_score_gain",].value == -0.5
 
 
-def test_each_seed_is_a_draw():
-    _, values, scores = matched(nouns_of_the_image, "there is a image".format, everything)
-    score = values["prefers_reference",]
-    assert (score.value, score.draws, score.n) == (0.75, [1.0, 0.5], len(ROWS))
-    assert scores["favourites"].shape == (2, len(ROWS))
-
-
 def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
     found, values, _ = matched(constant, lambda i: f"a {things(i)[0]}")
     score = values["prefers_reference",]
@@ -94,9 +87,11 @@ def test_what_is_preferred_for_another_image_too_is_no_matter_of_the_image():
     assert values["prefers_reference_gain_from_image",].value == 0.0
 
 
-def test_the_gain_from_the_image_is_paired_by_image_over_the_seeds():
-    _, values, _ = matched(nouns_of_the_image, "there is a image".format, everything)
+def test_each_seed_is_a_draw_and_the_gain_from_the_image_is_paired_by_image_over_the_seeds():
+    _, values, scores = matched(nouns_of_the_image, "there is a image".format, everything)
     own, gain = values["prefers_reference",], values["prefers_reference_gain_from_image",]
+    assert (own.value, own.draws, own.n) == (0.75, [1.0, 0.5], len(ROWS))
+    assert scores["favourites"].shape == (2, len(ROWS))
     assert gain.value == pytest.approx(own.value - own.floors["another_image"])
     assert (gain.chance, gain.range, gain.n) == (0.0, (-1.0, 1.0), len(ROWS))
     assert np.mean(gain.draws) == pytest.approx(gain.value)

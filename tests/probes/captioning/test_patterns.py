@@ -4,7 +4,6 @@ from itertools import permutations
 import numpy as np
 import pytest
 from caption_world import tagged
-from item_means import item_means
 
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.nouns import without_punctuation
@@ -187,13 +186,10 @@ def test_a_pattern_found_in_one_half_is_counted_in_the_other():
     assert {int(i) for ratio in ratios for i in ratio.examples.ids} == set(range(8)) - half
 
 
-def test_the_part_has_items_of_all_and_names_the_patterns():
-    part = pattern_part(KINDS, IMAGES, seed=0)
-    means = item_means(part.items)
-    scores = {(s.metric, *sorted(s.at.items())): s.value for s in part.scores}
-    assert means == pytest.approx(scores)
-    assert "seed 0: a+image+of+a+NOUN.P+" in part.notes[0]
-    assert "seed 1: his+NOUN.P+that+the+NOUN.P+" in part.notes[0]
+def test_the_part_names_the_patterns():
+    first, *_ = pattern_part(KINDS, IMAGES, seed=0).notes
+    assert "seed 0: a+image+of+a+NOUN.P+" in first
+    assert "seed 1: his+NOUN.P+that+the+NOUN.P+" in first
 
 
 def test_favourites_without_words_have_no_pattern_of_their_own():

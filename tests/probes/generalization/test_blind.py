@@ -38,10 +38,8 @@ def coloured(*counts):
 
 
 def test_words_are_told_apart_as_in_all_splits():
-    splits = {
-        "train": Split({"seen": value_column([["a", "b"], "c"])}),
-        "test": Split({"seen": value_column(["d"])}),
-    }
+    seen = {"train": value_column([["a", "b"], "c"]), "test": value_column(["d"])}
+    splits = {name: Split({"seen": column}) for name, column in seen.items()}
     found = blind_features(splits, "seen", ENGINE)
     assert found["train"].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0]]
     assert found["test"].tolist() == [[0, 0, 0, 1]]
@@ -130,6 +128,5 @@ def test_the_nearest_mean_of_others_is_scikit_learns_left_out_one_by_one():
 def test_a_class_of_one_image_is_never_the_nearest():
     rows = Split({"label": value_column([0, 0, 1, 1, 2]), "of": value_column([*"aabba"])})
     # The first two share with the class of the last one, which has no image of its own beside it.
-    assert nearest_mean_accuracy(rows, "of", ENGINE) == pytest.approx(
-        (1 / 2 + 1 / 2 + 1 + 1 + 0) / 5
-    )
+    expected = (1 / 2 + 1 / 2 + 1 + 1 + 0) / 5
+    assert nearest_mean_accuracy(rows, "of", ENGINE) == pytest.approx(expected)

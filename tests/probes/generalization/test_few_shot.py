@@ -35,12 +35,6 @@ def test_a_model_that_reads_the_label_is_always_right():
     assert values(outcome) == {(rule, n): 1.0 for n in (1, 3) for rule in RULES}
 
 
-def test_a_constant_models_interval_is_wilsons_not_a_point():
-    (score, *_) = probe(ConstantModel(), labelled_images(50, 50), shots=[1]).scores
-    assert score.stderr == pytest.approx(0.05)
-    assert score.ci95 == pytest.approx((0.40383, 0.59617), abs=1e-5)
-
-
 def test_dot_product_cosine_and_distance_disagree_where_a_mean_is_short():
     # Means: (1, 0), and (0, 0.6) of two that point apart. The test images are of the second class.
     #                       by dot product   by cosine          by squared distance
@@ -146,6 +140,10 @@ def test_each_score_says_what_it_takes_to_judge_it():
     score = probe(ReadsTheLabel(), data, shots=[2], trials=3).scores[0]
     assert (score.n, score.chance, score.floors) == (10, 0.5, {"majority_class": 0.7})
     assert score.draws == [1.0] * 3
+    # A constant model's interval is Wilson's, not a point.
+    (score, *_) = probe(ConstantModel(), labelled_images(50, 50), shots=[1]).scores
+    assert score.stderr == pytest.approx(0.05)
+    assert score.ci95 == pytest.approx((0.40383, 0.59617), abs=1e-5)
 
 
 def test_too_few_examples_name_the_class():

@@ -113,12 +113,6 @@ def test_more_neighbours_than_train_images_are_too_many():
         probe(ReadsTheLabel(), labelled_images(3, 4), k=[1, 9])
 
 
-def test_a_class_without_train_images_is_named():
-    data = labelled_images(3, 0, test=[1, 2], classes=["dog", "cat"])
-    with pytest.raises(TooFewRows, match="class 'cat' has 2 test images, but no train image"):
-        probe(ReadsTheLabel(), data, k=[1])
-
-
 @pytest.mark.parametrize("params", [{"k": []}, {"k": [0, 1]}, {"k": [1], "temperature": 0.0}])
 def test_no_neighbours_and_no_temperature_are_refused(params):
     with pytest.raises(ValueError, match=r"each k must be 1 or more, and the temperature above 0"):

@@ -145,10 +145,12 @@ def test_classes_of_one_category_are_left_out_together():
     assert outcome.artifacts["classes"]["category"].to_pylist() == [*"aaabbbccc"]
 
 
-def test_two_categories_have_no_interval():
+def test_two_categories_have_no_interval_and_no_trials_are_refused():
     data = replace(labelled_images(4, 4, 4), categories=["cat", "dog", "dog"])
     with pytest.raises(TooFewRows, match="classes of cat, dog alone; an interval needs 3 cat"):
         probe(ReadsTheLabel(), data)
+    with pytest.raises(ValueError, match="0 trials; 1 or more"):
+        probe(ReadsTheLabel(), labelled_images(2, 2, 2), trials=0)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +165,6 @@ def test_too_few_images_or_classes_are_told(test, rule, message):
     data = labelled_images(*[2] * len(test), test=test, classes=["ant", "bee", "cat"][: len(test)])
     with pytest.raises(TooFewRows, match=message):
         probe(ReadsTheLabel(), data, rdm=rule)
-
-
-def test_no_trials_are_refused():
-    with pytest.raises(ValueError, match="0 trials; 1 or more"):
-        probe(ReadsTheLabel(), labelled_images(2, 2, 2), trials=0)
 
 
 class Letters:

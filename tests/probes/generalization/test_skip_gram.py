@@ -157,8 +157,6 @@ def test_on_the_embedded_corpus_trained_vectors_beat_random_ones_on_word_pairs()
     rng = torch.Generator().manual_seed(0)
     draws = [torch.randn(len(found.words), 16, generator=rng) for _ in range(20)]
     for pairs in map(Path, map(datapath, ["wordsim353.tsv", "simlex999.txt"])):
-        value, *random = (
-            similarity(keyed_vectors(found.words, one), pairs).pearson.value
-            for one in (vectors, *draws)
-        )
+        keyed = [keyed_vectors(found.words, one) for one in (vectors, *draws)]
+        value, *random = (similarity(one, pairs).pearson.value for one in keyed)
         assert value > max(random)

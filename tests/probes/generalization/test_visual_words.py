@@ -104,13 +104,10 @@ def test_more_dimensions_than_there_can_be_are_refused(width, n, params, error, 
         visual_words(randoms(n, width), torch.arange(n) % 3, word[:n], **params)
 
 
-def test_one_visual_word_is_refused():
-    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are needed"):
-        visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)
-
-
-def test_as_many_points_as_dimensions_are_enough_for_a_pca():
+def test_as_many_points_as_dimensions_are_enough_for_a_pca_and_one_word_is_too_few():
     points = torch.eye(3, 4)
     assert _components(points, 3, "means").directions.shape == (4, 3)
     with pytest.raises(TooFewRows, match="PCA to 3 dimensions cannot be fitted on 2 means"):
         _components(points[:2], 3, "means")
+    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are needed"):
+        visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)

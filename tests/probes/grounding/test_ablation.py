@@ -115,10 +115,14 @@ def test_a_picture_that_enters_by_one_head_is_lost_with_it_alone():
     assert values(outcome, "p_of_drop") == {("best heads",): 1 / 3, ("largest layer",): 1}
 
 
-def test_a_head_that_grounds_and_is_not_needed_costs_nothing():
+def test_a_head_that_grounds_and_is_not_needed_costs_nothing_nor_if_the_model_never_looks():
     outcome = ablate(Needs((0, 0), looks=[SEEN]), each=(), windows=0)
     assert values(outcome, "drop") == {("best heads",): 0}
     assert values(outcome, "p_of_drop") == {("best heads",): 1}
+    outcome = ablate(Needs(looks=[SEEN]))
+    assert values(outcome, "accuracy") == {(): 0.5}
+    assert {*values(outcome, "drop").values()} == {0}
+    assert {*values(outcome, "p_of_drop").values()} == {1}
 
 
 def test_heads_that_stand_in_for_each_other_are_missed_only_together():
@@ -127,13 +131,6 @@ def test_heads_that_stand_in_for_each_other_are_missed_only_together():
     assert drops.pop(("best heads",)) == 0.5
     assert {*drops.values()} == {0}
     assert "best heads, layer-head from 0: 0-1, 1-2" in outcome.notes
-
-
-def test_a_model_that_never_looks_loses_nothing():
-    outcome = ablate(Needs(looks=[SEEN]))
-    assert values(outcome, "accuracy") == {(): 0.5}
-    assert {*values(outcome, "drop").values()} == {0}
-    assert {*values(outcome, "p_of_drop").values()} == {1}
 
 
 def test_a_sweep_of_heads_is_a_curve_without_p():
@@ -300,16 +297,11 @@ def test_what_cannot_be_taken_away_is_refused(params, match):
         ablate(Needs(SEEN), **params)
 
 
-def test_heads_ranked_on_test_images_are_refused():
-    data = foils_and_scenes()
-    shared = data.splits["phrases"].columns | {"image": numbered([*range(6)], "image")}
-    data = Data(splits={**data.splits, "phrases": Split(shared)})
+def test_heads_ranked_on_test_images_and_one_cluster_are_refused():
+    splits = foils_and_scenes().splits
+    phrases = splits["phrases"].columns | {"image": numbered([*range(6)], "image")}
+    shared = Data(splits={**splits, "phrases": Split(phrases)})
     with pytest.raises(DataError, match="6 images of phrases, on which heads are ranked, are test"):
-        ablate(Needs(SEEN), data)
-
-
-def test_one_cluster_is_refused():
-    data = foils_and_scenes()
-    rows = data.splits["test"].select([0])
+        ablate(Needs(SEEN), shared)
     with pytest.raises(TooFewRows, match="1 image to ask about"):
-        ablate(Needs(SEEN), Data(splits={**data.splits, "test": rows}))
+        ablate(Needs(SEEN), Data(splits={**splits, "test": splits["test"].select([0])}))

@@ -40,20 +40,16 @@ def column(outcome, name):
     return {(row["layer"], row["head"]): row[name] for row in rows}
 
 
-def test_a_planted_head_is_scored_what_was_planted_to_the_count():
+def test_a_planted_head_is_scored_what_was_planted_to_the_count_and_found_in_its_layer():
     model = Planted({(0, 0): Plan(images=3), (1, 1): Plan(images=7), (1, 2): Plan(images=0)})
     outcome = probe(model, data_of(SCENES))
     accuracy = column(outcome, "accuracy")
     assert [accuracy[0, 0], accuracy[1, 1], accuracy[1, 2]] == [0.3, 0.7, 0.0]
     assert score(outcome, "head_accuracy", layer=1, head=1).value == 0.7
     assert score(outcome, "best_head_accuracy").value == 0.7
-
-
-def test_planted_heads_are_found_in_their_layers():
     outcome = probe(Planted({(1, 2): Plan()}), data_of(SCENES))
     assert outcome.notes[0].endswith("from 0: 1-2")
-    layers = [score(outcome, "layer_accuracy", layer=layer).value for layer in (0, 1)]
-    assert layers == [0.25, 1.0]
+    assert [score(outcome, "layer_accuracy", layer=layer).value for layer in (0, 1)] == [0.25, 1.0]
     assert score(outcome, "split_half_accuracy").value == 1.0
 
 
@@ -89,6 +85,12 @@ def test_constant_attention_on_equal_images_has_wilsons_interval_not_a_point():
     assert found.ci95 == pytest.approx(wilson(2.5, 10).ci95)
 
 
+def test_regions_without_scores_have_no_confidence_baseline_and_a_note_says_so():
+    outcome = probe(Constant(), data_of(SCENES, confident=False))
+    assert set(score(outcome, "best_head_accuracy").floors) == {"random_region", "largest_region"}
+    assert any("no baseline of the most confident region" in note for note in outcome.notes)
+
+
 def test_floors_and_the_upper_bound_are_known_without_the_model():
     # Named are regions 0 (the most confident) and 1 (the largest), then 2 and a box without region.
     lost = Scene(["a", "thing2", "the", "thing0", "1"], [(0, 2, (2,)), (2, 4, (4,))],
@@ -97,12 +99,6 @@ def test_floors_and_the_upper_bound_are_known_without_the_model():
     floors = {"random_region": 3 / 16, "largest_region": 0.25, "most_confident_region": 0.25}
     assert score(outcome, "split_half_accuracy").floors == floors
     assert score(outcome, "upper_bound").value == 0.75
-
-
-def test_regions_without_scores_have_no_confidence_baseline_and_a_note_says_so():
-    outcome = probe(Constant(), data_of(SCENES, confident=False))
-    assert set(score(outcome, "best_head_accuracy").floors) == {"random_region", "largest_region"}
-    assert any("no baseline of the most confident region" in note for note in outcome.notes)
 
 
 def test_any_gold_box_of_a_phrase_counts():
@@ -134,10 +130,7 @@ def test_phrases_without_boxes_are_no_entities():
 
 
 def test_a_phrase_that_is_truncated_away_is_wrong_and_reported():
-    class Cuts(Planted):
-        limit = 3
-
-    outcome = probe(Cuts(), data_of(SCENES))
+    outcome = probe(type("Cuts", (Planted,), {"limit": 3})(), data_of(SCENES))
     assert score(outcome, "best_head_accuracy").value == 0.5
     assert outcome.counts["without_token"] == 10
     assert column(outcome, "attention")[1, 2] == pytest.approx(0.8)
@@ -150,7 +143,8 @@ def test_an_image_without_regions_is_wrong_and_reported():
     assert (outcome.counts["without_regions"], outcome.counts["without_token"]) == (2, 0)
 
 
-def test_one_image_cannot_be_halved():
+def test_only_the_first_images_are_read_and_one_cannot_be_halved():
+    assert score(probe(Planted(), data_of(SCENES), images=3), "best_head_accuracy").n == 6
     with pytest.raises(TooFewRows, match="1 image; two halves need two"):
         probe(Planted(), data_of(SCENES[:1]))
     with pytest.raises(TooFewRows, match="1 image with a word to ask for"):
@@ -166,23 +160,20 @@ def test_attention_of_the_wrong_shape_is_refused():
         probe(Misfit(), data_of(SCENES))
 
 
-def test_attention_over_the_image_alone_has_no_active_heads_and_says_so():
-    class Alone(Planted):
-        whole = False
-
-    outcome = probe(Alone(), data_of(SCENES))
+@pytest.mark.parametrize(
+    ("kind", "changed", "active", "note"),
+    [
+        (Planted, {"whole": False}, {None}, "does not apply"),
+        (Constant, {"image_share": 0.19}, {False}, "no head gives more than 20% of its attention"),
+    ],
+)
+def test_attention_over_the_image_alone_or_away_from_it_has_no_active_heads_and_says_so(
+    kind, changed, active, note
+):
+    outcome = probe(type("Other", (kind,), changed)(), data_of(SCENES))
     assert not [s for s in outcome.scores if s.metric == "best_active_head_accuracy"]
-    assert set(column(outcome, "active").values()) == {None}
-    assert any("does not apply" in note for note in outcome.notes)
-
-
-def test_heads_that_all_look_away_leave_no_active_head_and_a_note():
-    class Away(Constant):
-        image_share = 0.19
-
-    outcome = probe(Away(), data_of(SCENES))
-    assert not [s for s in outcome.scores if s.metric == "best_active_head_accuracy"]
-    assert "no head gives more than 20% of its attention to the image" in outcome.notes
+    assert set(column(outcome, "active").values()) == active
+    assert any(note in told for told in outcome.notes)
 
 
 def test_a_model_of_patches_scores_regions_by_the_patches_they_cover():
@@ -202,19 +193,8 @@ def test_a_model_of_patches_scores_regions_by_the_patches_they_cover():
     assert any("reads patches, not regions:" in note for note in outcome.notes)
 
 
-def test_only_the_first_images_are_read():
-    assert score(probe(Planted(), data_of(SCENES), images=3), "best_head_accuracy").n == 6
-
-
 def test_a_planted_region_is_any_that_overlaps_by_half():
     assert (iou(torch.tensor(REGIONS), torch.tensor(REGIONS)) >= 0.5).sum() == 4
-
-
-def test_examples_are_a_picture_of_their_own():
-    outcome = probe(Planted(), data_of(SCENES), examples=2)
-    file = outcome.artifacts["examples"]
-    assert file.read_bytes()[:4] == b"\x89PNG"
-    file.unlink()
 
 
 class Finds:
@@ -248,7 +228,10 @@ def test_a_detector_on_any_device_proposes_regions_for_pictures_without(kind):
     column = without.splits["test"]["picture"]
     column.stored[:] = [picture._replace(regions=None) for picture in column.stored]
     found = probe(Patches(), without, detector=Finds(kind), examples=1)
-    found.artifacts["examples"].unlink()
+    # Examples are a picture of their own.
+    file = found.artifacts["examples"]
+    assert file.read_bytes()[:4] == b"\x89PNG"
+    file.unlink()
     assert found.scores == probe(Patches(), with_regions, detector=Finds(kind)).scores
 
 

@@ -100,11 +100,8 @@ def test_heads_that_look_at_the_image_are_in_the_colour_of_their_model():
     assert (active, others) == (look.colour, "#aaaaaa")
 
 
-def test_a_row_whose_table_is_elsewhere_has_no_figure(tmp_path):
-    assert drawn(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []
-
-
-def test_a_table_without_heads_or_without_their_columns_has_no_figure(tmp_path, caplog):
+def test_a_table_without_heads_or_their_columns_or_elsewhere_has_no_figure(tmp_path, caplog):
     assert drawn(planted(tmp_path, pa.Table.from_pylist(heads()).slice(0, 0))) == []
     assert drawn(planted(tmp_path, pa.table({"layer": [1]}))) == []
     assert "has no column accuracy, active, head" in caplog.text
+    assert drawn(write(tmp_path, board(row(**FLOORS), task="grounding"))) == []

@@ -12,9 +12,8 @@ from vlbench.engine.store import Store
 from vlbench.errors import DataAbsent
 from vlbench.probes.grounding.syntactic_grounding import parse_captions
 
-ROWS = Split(
-    {"captions": value_column([["dogs bark"]]), "words": value_column([[["dogs", "bark"]]])}
-)
+OWN = {"captions": [["dogs bark"]], "words": [[["dogs", "bark"]]]}
+ROWS = Split({name: value_column(values) for name, values in OWN.items()})
 
 
 def word(i, start, text, relation, head):

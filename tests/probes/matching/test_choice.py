@@ -60,18 +60,15 @@ def test_whoever_does_not_look_is_right_in_one_half_of_every_category(model, dat
     assert values(outcome, "text_accuracy", "category") == dict.fromkeys(CATEGORIES, 0.5)
 
 
-def test_a_constant_scores_chance_on_all_that_twins_are_asked():
+def test_a_constant_scores_chance_on_all_that_twins_are_asked_and_texts_alone_pair_none():
+    alone = run(ReadsAlone(), TWINS)
+    assert values(alone, "text_score")[""] == values(alone, "group_score")[""] == 0.0
+    assert values(alone, "image_score") == pytest.approx({"": 0.25})
     outcome = run(Always(), TWINS)
     for metric, chance in CHANCE.items():
         assert values(outcome, metric) == pytest.approx({"": chance})
         chances = [s.chance for s in outcome.scores if s.metric == metric]
         assert chances == pytest.approx([chance] * len(chances))
-
-
-def test_a_scorer_of_texts_alone_has_no_pair_of_twins_and_no_group():
-    outcome = run(ReadsAlone(), TWINS)
-    assert values(outcome, "text_score")[""] == values(outcome, "group_score")[""] == 0.0
-    assert values(outcome, "image_score") == pytest.approx({"": 0.25})
 
 
 @pytest.mark.parametrize("data", [FOILS, TWINS], ids=["foils", "twins"])
@@ -213,6 +210,11 @@ def test_what_the_longer_text_tells_is_counted_and_the_rest_has_its_score():
     outcome = run(Likes("s"), data)
     assert outcome.counts["told_by_longest_text"] == 8
     assert values(outcome, "text_accuracy_where_blind_fails") == {"": 1.0}
+    # The longest text is right in 6 of 10, as it may be by chance.
+    data = rows(caption=["longer"] * 6 + ["s"] * 4, foils=[["b"]] * 6 + [["long"]] * 4)
+    outcome = run(Likes("s"), data)
+    assert outcome.counts["told_by_longest_text"] == 6
+    assert values(outcome, "text_accuracy_where_blind_fails") == {}
 
 
 def test_where_a_blind_rule_fails_there_is_no_chance_and_floors_of_the_same_items():
@@ -224,14 +226,6 @@ def test_where_a_blind_rule_fails_there_is_no_chance_and_floors_of_the_same_item
     assert score.no_chance == "a blind rule can beat chance; compare with the floors"
     # Of "s" and "long", the shortest is right; "t" and "u" are as long.
     assert (score.floors["shortest_text"], score.floors["longest_text"]) == (0.75, 0.25)
-
-
-def test_a_blind_rule_that_may_be_at_chance_selects_no_items():
-    # The longest text is right in 6 of 10.
-    data = rows(caption=["longer"] * 6 + ["s"] * 4, foils=[["b"]] * 6 + [["long"]] * 4)
-    outcome = run(Likes("s"), data)
-    assert outcome.counts["told_by_longest_text"] == 6
-    assert values(outcome, "text_accuracy_where_blind_fails") == {}
 
 
 def in_fours(options="left right on under", sets=2):
@@ -274,9 +268,7 @@ def test_a_set_is_right_if_all_of_its_items_are():
     assert {m: s.value for m, s in found.items()} == {"pair_accuracy": 3 / 4, "set_accuracy": 1 / 2}
     assert {m: s.n for m, s in found.items()} == {"pair_accuracy": 4, "set_accuracy": 2}
     assert values(outcome, "text_accuracy") == {"": 7 / 8}
-
-
-def test_the_same_answer_to_all_has_no_set_right():
+    # The same answer to all has no set right.
     found, outcome = of_sets(Likes("left"))
     assert [s.value for s in found.values()] == [0, 0]
     assert values(outcome, "text_accuracy") == {"": 1 / 4}

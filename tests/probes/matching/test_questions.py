@@ -70,9 +70,7 @@ def test_the_frequent_answer_is_at_chance_in_the_mean_over_random_answers():
     rng = np.random.default_rng(0)
     floors = [frequent_answer(*rng.choice(["yes", "no"], 40).tolist()) for _ in range(200)]
     assert np.mean(floors) == pytest.approx(0.5, abs=3 * np.std(floors) / 200**0.5)
-
-
-def test_balanced_questions_have_no_score_of_what_the_frequent_answer_gets_wrong():
+    # Nor is there a score of what it gets wrong in balanced questions.
     found = ask(Says("yes"), presence(*["yes"] * 27, *["no"] * 23), asked="words")
     assert values(found, "accuracy_where_blind_fails") == {}
 
@@ -101,9 +99,8 @@ def test_a_refusal_earns_nothing_and_is_counted_and_noted():
     found = ask(Listed("yes", "I cannot help.", "yes", "no"), HALF, asked="words")
     assert values(found, "accuracy") == {"": 0.75}
     assert (found.counts["unparsed"], found.counts["replies"]) == (1, 4)
-    assert found.notes[0] == (
-        "answers: 1 of 4 name no single option: no option 1 (such as 'I cannot help.'); credit 0"
-    )
+    why = "no option 1 (such as 'I cannot help.')"
+    assert found.notes[0] == f"answers: 1 of 4 name no single option: {why}; credit 0"
 
 
 @pytest.mark.parametrize("way", ["letter", "words"])
@@ -148,16 +145,13 @@ POPE = {
 
 
 @pytest.mark.parametrize(("said", "ours", "published"), POPE.values(), ids=[*POPE])
-def test_yes_and_no_by_our_rule_and_by_the_published_one(said, ours, published):
+def test_yes_and_no_by_our_rule_and_by_the_published_one_but_no_letters(said, ours, published):
     found = ask(Listed(*said), HALF, asked="words", positive="yes")
     for rule, expected in (("", ours), ("_published_rule", published)):
         names = [f"{name}{rule}" for name in ("accuracy", "f1", "positive_share")]
         assert [values(found, name)[""] for name in names] == pytest.approx(expected), rule
     (f1,) = [s for s in found.scores if s.metric == "f1"]
     assert f1.floors == {"always_positive": pytest.approx(2 / 3)}
-
-
-def test_letters_have_no_positive_answer():
     with pytest.raises(SpecError, match="not by letter"):
         ask(Says("A"), HALF, positive="yes", asked="letter")
 

@@ -126,9 +126,11 @@ def test_recall_of_one_image_is_top_k_accuracy_of_scikit_learn(k):
     assert found.value == pytest.approx(top_k_accuracy_score(owner, cosines, k=k), abs=1e-12)
 
 
-def test_recall_and_rank_are_the_same_in_small_blocks(monkeypatch):
+def test_recall_and_rank_are_the_same_in_small_blocks_and_in_a_pool_of_all_images(monkeypatch):
     counts = (3, 1, 7, 2, 2, 1)
     whole = values(probe(retrieval, noise(6, 16), captioned(*counts)))
+    pooled = values(probe(retrieval, noise(6, 16), captioned(*counts), pool=6))
+    assert pooled == pytest.approx(whole)
     monkeypatch.setattr(module, "BLOCK", 40)
     assert values(probe(retrieval, noise(6, 16), captioned(*counts))) == pytest.approx(whole)
 
@@ -246,12 +248,8 @@ def test_items_name_the_wrong_candidate_that_ranks_first():
     outcome = probe(retrieval, model, captioned(1, 1, texts=[["0 a"], ["1 b"]]), k=[1])
     items = [x for x in outcome.items.to_pylist() if '"k": 1' in x["at"]]
     said = {x["id"]: (x["prediction"], x["target"]) for x in items}
-    assert said == {
-        "0.png": ("1 b", "0 a"),
-        "1.png": ("0 a", "1 b"),
-        "0.png/0": ("1.png", "0.png"),
-        "1.png/0": ("0.png", "1.png"),
-    }
+    of_captions = {"0.png/0": ("1.png", "0.png"), "1.png/0": ("0.png", "1.png")}
+    assert said == {"0.png": ("1 b", "0 a"), "1.png": ("0 a", "1 b")} | of_captions
 
 
 def test_captions_of_the_same_words_are_encoded_once():
@@ -294,12 +292,6 @@ def test_pools_are_drawn_with_the_seed():
     model, data = noise(12, 60), captioned(*FIVE)
     found = [values(probe(retrieval, model, data, pool=4, seed=seed)) for seed in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
-
-
-def test_a_pool_of_all_images_is_the_whole_split():
-    model, counts = noise(6, 16), (3, 1, 7, 2, 2, 1)
-    found = [values(probe(retrieval, model, captioned(*counts), pool=p)) for p in (None, 6)]
-    assert found[0] == pytest.approx(found[1])
 
 
 def test_a_scorer_its_towers_and_both_give_the_same():
@@ -364,9 +356,8 @@ def test_no_captions_and_a_prompt_without_a_place_are_refused(which):
 def test_captions_of_an_image_are_one_cluster():
     items = probe(retrieval, oracle(2, 1), captioned(2, 1), k=[1]).items.to_pylist()
     clusters = {x["id"]: x["cluster"] for x in items}
-    assert clusters == {
-        "0.png": None, "1.png": None, "0.png/0": "0.png", "0.png/1": "0.png", "1.png/0": "1.png",
-    }  # fmt: skip
+    of_captions = {"0.png/0": "0.png", "0.png/1": "0.png", "1.png/0": "1.png"}
+    assert clusters == {"0.png": None, "1.png": None} | of_captions
 
 
 def test_captions_that_the_model_cuts_are_counted():
@@ -376,11 +367,13 @@ def test_captions_that_the_model_cuts_are_counted():
     assert counts["truncated_texts"] == 2
 
 
-def test_too_few_images_are_skipped():
+def test_too_few_images_are_skipped_and_one_without_captions_is_named():
     with pytest.raises(TooFewRows, match="1 image; there is nothing to rank"):
         probe(retrieval, noise(1, 5), captioned(5))
     with pytest.raises(TooFewRows, match=r"12 images; a pool has 20; a split needs 20 rows"):
         probe(retrieval_in_pools, noise(12, 60), captioned(*FIVE))
+    with pytest.raises(DataError, match=r"image 1\.png has no caption"):
+        probe(retrieval, noise(2, 5), captioned(5, 0))
 
 
 @pytest.mark.parametrize("params", [{"k": []}, {"k": [0]}, {"pool": 1}])
@@ -388,11 +381,6 @@ def test_too_few_images_are_skipped():
 def test_params_that_rank_nothing_are_refused(which, params):
     with pytest.raises(ValueError, match="k must be 1 or more, and the pool 2 or more"):
         probe(which, noise(12, 60), captioned(*FIVE), **params)
-
-
-def test_an_image_without_captions_is_named():
-    with pytest.raises(DataError, match=r"image 1\.png has no caption"):
-        probe(retrieval, noise(2, 5), captioned(5, 0))
 
 
 def test_a_similarity_that_is_no_number_is_refused():

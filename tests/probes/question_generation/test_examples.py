@@ -47,11 +47,6 @@ def drawn(monkeypatch):
     return calls
 
 
-def test_no_examples_are_no_table_and_no_picture(trainings, drawn):
-    assert attention_artifacts(trainings, toy_asked(5), 0) == {}
-    assert not drawn
-
-
 @pytest.mark.parametrize(
     ("asked_for", "names"),
     [(1, ["0"]), (2, ["0", "2"]), (3, ["0", "1", "3"]), (9, ["0", "1", "2", "3", "4"])],
@@ -90,7 +85,8 @@ def test_images_that_are_not_there_are_drawn_by_their_regions_alone(trainings, d
     assert drawn[0][0] == [None, None]
 
 
-def test_a_process_that_does_not_write_draws_nothing(drawn):
+def test_a_process_that_does_not_write_and_no_examples_draw_nothing(trainings, drawn):
+    assert attention_artifacts(trainings, toy_asked(5), 0) == {}
     engine = Second(Engine.for_tests().settings)
     found = attention_artifacts(toy_trainings(5, engine=engine), toy_asked(5), 2)
     assert list(found) == ["attention"]
@@ -229,6 +225,9 @@ def test_a_region_s_shade_is_its_mean_attention_by_the_most():
     assert {to_hex(line.get_color()) for line in panel.lines} == {ATTENTION}
     spans = [(min(x), min(y), max(x), max(y)) for x, y in (line.get_data() for line in panel.lines)]
     assert spans == [tuple(box) for box in BOXES.tolist()]
+    # No attention at all is drawn without a shade.
+    (panel,) = draw_looks([None], [REGIONS], {"2": [look(weights=[[0.0, 0.0]] * 2)]}).axes
+    assert [area.get_alpha() for area in panel.collections] == [0, 0]
 
 
 @pytest.mark.usefixtures("figure")
@@ -240,16 +239,12 @@ def test_a_word_s_shade_is_two_digits_of_its_strength():
 
 
 @pytest.mark.usefixtures("figure")
-def test_no_attention_at_all_is_drawn_without_a_shade():
-    (panel,) = draw_looks([None], [REGIONS], {"2": [look(weights=[[0.0, 0.0]] * 2)]}).axes
-    assert [area.get_alpha() for area in panel.collections] == [0, 0]
-
-
-@pytest.mark.usefixtures("figure")
 def test_panels_are_of_images_down_and_steps_across():
     looks = {step: [look(f"{step} {image} ?") for image in "ab"] for step in ("1", "2", "3")}
     drawn = draw_looks([None, None], [REGIONS] * 2, looks)
     titles = [panel.get_title() for panel in drawn.axes]
+    with pytest.raises(ValueError, match="is shorter than argument"):
+        draw_looks([None, None], [REGIONS], {"2": [look()]})
     assert titles == ["1: 1 a ?", "2: 2 a ?", "3: 3 a ?", "1: 1 b ?", "2: 2 b ?", "3: 3 b ?"]
 
 
@@ -272,12 +267,6 @@ def test_long_questions_and_captions_go_on_in_the_next_line():
     places = [text.get_position() for text in panel.texts]
     assert [x for x, _ in places] == pytest.approx([0, 13 / 30, 0])
     assert [y for _, y in places] == pytest.approx([-0.04, -0.04, -0.15])
-
-
-@pytest.mark.usefixtures("figure")
-def test_images_must_be_as_many_as_their_looks():
-    with pytest.raises(ValueError, match="is shorter than argument"):
-        draw_looks([None, None], [REGIONS], {"2": [look()]})
 
 
 def test_similarity_is_a_file_of_a_picture():

@@ -127,11 +127,9 @@ def test_a_noun_has_the_plurals_that_it_may_have():
 
 def test_an_image_has_the_names_of_all_its_columns():
     given = split(nouns=[["Cat", "dog"], [], ["sky"]], categories=[["animal"], ["boat"], []])
-    assert shown_names(given, ["nouns", "categories"]) == [
-        forms("cat") | forms("dog") | forms("animal"),
-        forms("boat"),
-        forms("sky"),
-    ]
+    first, *rest = shown_names(given, ["nouns", "categories"])
+    assert first == forms("cat") | forms("dog") | forms("animal")
+    assert rest == [forms("boat"), forms("sky")]
     assert shown_names(given, ["nouns"])[1] == frozenset()
     assert shown_names(given, []) == []
 

@@ -29,17 +29,14 @@ def sets_of(train, test, objects=(2,), words=WORDS, splits=Splits()):  # noqa: B
     return gather(ObjectEncoders(words, None), data, Engine.for_tests(), objects, splits)
 
 
-def test_images_are_sorted_by_split_and_number_of_objects():
+def test_images_are_sorted_by_split_and_number_of_objects_and_splits_may_be_pooled():
     sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO])
     assert (len(sets.train.named), len(sets.tests[2].named)) == (2, 3)
     assert (sets.counts["images_1"], sets.counts["clusters"]) == (2, 3)
     assert sets.tests[2].regions.shape == (3, 2, 4)
-
-
-def test_splits_may_be_pooled():
     both = Splits(["train", "test"], ["train", "test"])
-    sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO], splits=both)
-    assert (len(sets.train.named), len(sets.tests[2].named)) == (3, 4)
+    pooled = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO], splits=both)
+    assert (len(pooled.train.named), len(pooled.tests[2].named)) == (3, 4)
 
 
 def test_an_image_with_a_word_without_a_vector_is_left_out_and_counted():
@@ -123,9 +120,8 @@ NAMES = [
     [Named("animal", "cat", 0, 3), Named("vehicle", "car", 4, 7)],
     [Named("animal", "dog", 0, 3), Named("vehicle", "car", 4, 7)],
 ]
-OBJECTS = Objects(
-    torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
-)
+IMAGES = [("a", "sha256:a"), ("b", "sha256:b")]
+OBJECTS = Objects(torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=IMAGES)
 CREDIT = torch.tensor([[[1.0, 0.0], [0.5, 1.0]]])
 
 
@@ -167,7 +163,7 @@ def test_a_region_is_an_item_in_the_cluster_of_its_image():
     assert [row["trial"] for row in found] == [None] * 4
 
 
-def test_a_region_is_an_item_of_each_network():
+def test_a_region_is_an_item_of_each_network_and_the_items_may_be_some_of_the_regions():
     chosen = torch.tensor([[[0, 0], [-1, 1]], [[0, 1], [0, 0]]])
     credit = torch.cat([CREDIT, torch.tensor([[[1.0, 1.0], [1.0, 0.0]]])])
     found = measure_items(region_items("accuracy", OBJECTS, choose(chosen, credit)))
@@ -175,9 +171,6 @@ def test_a_region_is_an_item_of_each_network():
     assert [row["trial"] for row in found] == [0] * 4 + [1] * 4
     assert [row["prediction"] for row in found[4:]] == ["cat", "car", "dog", "dog"]
     assert [row["credit"] for row in found[4:]] == [1.0, 1.0, 1.0, 0.0]
-
-
-def test_the_items_may_be_some_of_the_regions():
-    found = measure_items(subset(region_items("accuracy", OBJECTS, without_answer(CREDIT)), [1, 2]))
-    assert found.items["id"].to_pylist() == ["a/vehicle", "b/animal"]
-    assert found.items["credit"].to_pylist() == [0.0, 0.5]
+    some = measure_items(subset(region_items("accuracy", OBJECTS, without_answer(CREDIT)), [1, 2]))
+    assert some.items["id"].to_pylist() == ["a/vehicle", "b/animal"]
+    assert some.items["credit"].to_pylist() == [0.0, 0.5]

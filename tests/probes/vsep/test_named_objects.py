@@ -66,6 +66,10 @@ def test_objects_have_their_own_regions_and_words():
     assert first.regions.tolist() == [[0, 1], [2, 3]]
     assert [word.tolist() for word in first.words] == [[1, 0], [0, 1]]
     assert second.regions.tolist() == [[4, 5]]
+    (unknown,) = objects(split_of([("dog", "hound")]), ObjectEncoders(WORDS, None))
+    assert unknown.words == [None]
+    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
+        objects(split, ObjectEncoders(WORDS, None, Boxes("silver")))
 
 
 def test_static_words_are_those_of_the_class_and_not_of_the_captions_form():
@@ -83,11 +87,6 @@ def test_words_in_context_are_those_of_the_caption():
     (found,) = objects(split_of([("dog", "dog"), ("cat", "cat")]), ObjectEncoders(words, None))
     assert [word.tolist() for word in found.words] == [[10], [10]]
     assert found.forms is found.words
-
-
-def test_a_word_without_a_vector_has_none():
-    (found,) = objects(split_of([("dog", "hound")]), ObjectEncoders(WORDS, None))
-    assert found.words == [None]
 
 
 def test_a_category_without_a_confident_region_is_no_object():
@@ -114,11 +113,6 @@ def test_a_region_encoder_is_not_given_pictures_without_a_box():
     found = objects(split, ObjectEncoders(WORDS, encoder, uncertain))
     assert encoder.encoded == []
     assert [one.named for one in found] == [[], []]
-
-
-def test_another_source_of_boxes_is_refused():
-    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
-        objects(split_of([("dog", "dog")]), ObjectEncoders(WORDS, None, Boxes("silver")))
 
 
 DETECTED = "the most confident with a category's label, from confidence 0.7"
@@ -157,6 +151,7 @@ def test_a_name_of_several_words_is_their_mean():
     assert found.alone["dog"].tolist() == [1, 0]
     assert found.alone["hot dog"].tolist() == [0.5, 2]
     assert found.alone["cat"] is None
+    assert vectors(StaticWords({})) == ({}, {}, True)
 
 
 def test_a_name_that_is_one_word_with_an_underscore_has_its_own_vector():
@@ -179,10 +174,6 @@ def test_an_encoder_in_context_has_the_names_vector_in_the_prompt():
     assert not found.static
     assert found.alone["hot dog"].tolist() == [7, 3]
     assert found.prompted["hot dog"].tolist() == [20, 3]
-
-
-def test_no_names_have_no_vectors():
-    assert vectors(StaticWords({})) == ({}, {}, True)
 
 
 def test_a_row_notes_which_words_count():

@@ -21,6 +21,8 @@ from vlbench.probes.question_generation.rating.scores import (
         ([[1, 2, 5], [1, 2, 5]], 1.0),
         # Coincidences 11, 22: 2 each, 12 and 21: 1 each. 1 - (6 - 1) * 1 / (3 * 3).
         ([[1, 2, 1], [1, 2, 2]], 4 / 9),
+        # Values 1 and 5 are neighbours where 2, 3 and 4 are never given: again 4 / 9.
+        ([[1, 5, 1], [1, 5, 5]], 4 / 9),
         # Ranks put 1 and 3 as far apart as 5 answers, squared: 1 - 2 * 25 / (600 / 7).
         ([[1, 2, 3, 1], [1, 2, 3, 3]], 5 / 12),
     ],
@@ -42,11 +44,6 @@ def test_agreement_on_two_values_is_krippendorffs():
     # Two observers and ten units of two values; alpha is .095 (Krippendorff 2011, section A).
     meg, owen = [1, 2, 1, 1, 1, 1, 1, 1, 2, 1], [2, 2, 2, 1, 1, 2, 1, 1, 1, 1]
     assert agreement(np.array([meg, owen])) == pytest.approx(0.095, abs=5e-4)
-
-
-def test_agreement_ignores_values_that_nobody_gives():
-    # Values 1 and 5 are neighbours where 2, 3 and 4 are never given: again 4 / 9.
-    assert agreement(np.array([[1, 5, 1], [1, 5, 5]])) == pytest.approx(4 / 9)
 
 
 def test_answers_by_chance_do_not_agree():
