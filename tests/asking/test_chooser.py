@@ -11,6 +11,7 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError
 
 ROWS = question_rows(range(6)).splits["test"]
+NAN = r"gave the score nan to the answer 'red' to 'what is it \?'"
 COLOUR = Question("what is it ?", ["red", "light blue"])
 
 
@@ -41,19 +42,13 @@ def asker(model, way, **options):
 
 
 def test_a_model_is_asked_by_likelihood_if_it_can_and_else_by_letter():
-    assert [way_of(model, "") for model in (Scores(), Says(), Answers())] == [
-        "likelihood",
-        "letter",
-        "likelihood",
-    ]
+    ways = [way_of(model, "") for model in (Scores(), Says(), Answers())]
+    assert ways == ["likelihood", "letter", "likelihood"]
     assert way_of(Answers(), "words") == "words"
-    for model, way, lacks in (
-        (Says(), "likelihood", "AnswerScorer"),
-        (Scores(), "words", "Answerer"),
-    ):
-        with pytest.raises(
-            CannotDo, match=f"it does not implement {lacks}, which `asked: {way}` needs"
-        ):
+    lacking = (Says(), "likelihood", "AnswerScorer"), (Scores(), "words", "Answerer")
+    for model, way, lacks in lacking:
+        why = f"it does not implement {lacks}, which `asked: {way}` needs"
+        with pytest.raises(CannotDo, match=why):
             way_of(model, way)
 
 
@@ -64,11 +59,8 @@ def test_letters_are_shown_in_each_cyclic_order():
     end = "Answer with the letter of the right option only."
     assert model.asked[0] == f"which ? Look.\nA. x\nB. y\nC. z\n{end}"
     assert model.asked[1] == f"which ? Look.\nA. y\nB. z\nC. x\n{end}"
-    assert [(one.order, one.said) for one in replies] == [
-        ((0, 1, 2), "A"),
-        ((1, 2, 0), "B"),
-        ((2, 0, 1), "C"),
-    ]
+    assert [one.order for one in replies] == [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    assert [one.said for one in replies] == ["A", "B", "C"]
 
 
 def test_more_options_than_letters_are_refused():
@@ -102,11 +94,7 @@ def test_per_byte_is_by_the_length_in_utf8():
 @pytest.mark.parametrize(
     ("model", "way", "match"),
     [
-        (
-            Scores(math.nan),
-            "likelihood",
-            "gave the score nan to the answer 'red' to 'what is it \\?'",
-        ),
+        (Scores(math.nan), "likelihood", NAN),
         (Says("A"), "letter", "must give one of texts for each question"),
         (Says("A", 2), "letter", "must give one of texts for each question"),
     ],

@@ -17,12 +17,8 @@ IMAGES = [planted_image(label, number) for number, label in enumerate([3, 1, 2])
 @pytest.fixture
 def split():
     pictures = [Picture(image, None) for image in IMAGES]
-    return Split(
-        {
-            "picture": named_column(pictures, "picture"),
-            "image": named_column(IMAGES, "image"),
-        }
-    )
+    kinds = {"picture": pictures, "image": IMAGES}
+    return Split({kind: named_column(values, kind) for kind, values in kinds.items()})
 
 
 def named_column(values, kind):
@@ -37,10 +33,8 @@ class RedTimesLength:
         self.asked = []
 
     def score_pairs(self, pictures, texts):
-        self.asked += [
-            (picture.image.getpixel((0, 0))[0], text)
-            for picture, text in zip(pictures, texts, strict=True)
-        ]
+        reds = [picture.image.getpixel((0, 0))[0] for picture in pictures]
+        self.asked += zip(reds, texts, strict=True)
         self.pictures = pictures
         return torch.tensor([float(red * len(text)) for red, text in self.asked[-len(texts) :]])
 
@@ -52,16 +46,13 @@ def test_each_distinct_pair_is_scored_once_a_call_and_answers_come_in_order(spli
     assert scores.tolist() == [4, 3, 4, 9, 2]
     assert scores.dtype == torch.float32
     assert len(model.asked) == 4 + REPEATED + 1
+    assert scorer([], []).shape == (0,)
 
 
 def test_texts_of_one_image_come_with_the_same_picture(split):
     model = RedTimesLength()
     PairScorer(model, split, Engine.for_tests())([0, 1, 0], ["a", "b", "c"])
     assert model.pictures[0] is model.pictures[1]
-
-
-def test_no_pairs_have_no_scores(split):
-    assert PairScorer(RedTimesLength(), split, Engine.for_tests())([], []).shape == (0,)
 
 
 class Towers:
@@ -158,20 +149,17 @@ def test_another_number_of_scores_is_refused(split, shape):
 
 
 @pytest.mark.parametrize("count", [2, 3, 100])
-def test_every_image_stands_for_another_one(count):
+def test_every_image_stands_for_another_one_and_one_has_no_other(count):
     others = other_images(count, seed=1)
     assert sorted(others) == list(range(count))
     assert all(row != other for row, other in enumerate(others))
+    with pytest.raises(TooFewRows, match="1 image;"):
+        other_images(1, seed=0)
 
 
 def test_other_images_are_drawn_with_the_seed():
     assert other_images(50, seed=1) == other_images(50, seed=1)
     assert other_images(50, seed=1) != other_images(50, seed=2)
-
-
-def test_one_image_has_no_other():
-    with pytest.raises(TooFewRows, match="1 image;"):
-        other_images(1, seed=0)
 
 
 def test_the_other_image_of_a_copy_is_no_copy_of_it():

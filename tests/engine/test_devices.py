@@ -1,4 +1,3 @@
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -32,25 +31,19 @@ def test_the_peak_of_memory_is_no_less_than_what_is_in_use():
     assert devices.peak_memory_mb(torch.device("cpu")) >= in_use / 2**20 - 1
 
 
-@pytest.mark.parametrize(("platform", "unit"), [("darwin", 2**20), ("freebsd14", 1024)])
-def test_without_linux_the_peak_is_what_the_system_says_in_its_own_unit(
-    monkeypatch, platform, unit
+@pytest.mark.parametrize(
+    ("platform", "unit"), [("darwin", 2**20), ("freebsd14", 1024), ("linux", 1024)]
+)
+def test_where_the_kernel_tells_no_peak_it_is_what_the_system_says_in_its_own_unit(
+    monkeypatch, tmp_path, platform, unit
 ):
-    monkeypatch.setattr(devices, "STATUS", Path("/nowhere"))
+    status = tmp_path / "status"
+    if platform == "linux":
+        status.write_text("Name:\tpython\nVmRSS:\t 1 kB\n")
+    monkeypatch.setattr(devices, "STATUS", status)
     monkeypatch.setattr("sys.platform", platform)
-    monkeypatch.setattr(
-        devices.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=70 * unit)
-    )
-    assert devices.peak_memory_mb(torch.device("cpu")) == 70
-
-
-def test_where_the_kernel_tells_no_peak_a_run_does_not_end_for_it(monkeypatch, tmp_path):
-    (tmp_path / "status").write_text("Name:\tpython\nVmRSS:\t 1 kB\n")
-    monkeypatch.setattr(devices, "STATUS", tmp_path / "status")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr(
-        devices.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=70 * 1024)
-    )
+    used = SimpleNamespace(ru_maxrss=70 * unit)
+    monkeypatch.setattr(devices.resource, "getrusage", lambda _: used)
     assert devices.peak_memory_mb(torch.device("cpu")) == 70
 
 

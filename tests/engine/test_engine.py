@@ -20,6 +20,7 @@ from vlbench.engine.store import Store
 from vlbench.errors import CannotDo, DataError, SpecError
 
 CPU = torch.device("cpu")
+MANY = labelled_images(300, 300).splits["train"]["image"]
 
 
 class Counting(PlantedFeatures):
@@ -37,39 +38,27 @@ def engine_for(model, folder: Path, batch_size: int = 32) -> Engine:
     return Engine(place, store=Store(folder), identities={id(model): "a model"})
 
 
-def test_features_come_in_the_order_of_the_column():
-    data = labelled_images(300, 300)
-    planted = torch.randn(1200, 5)
-    features = Engine.for_tests().features(
-        PlantedFeatures(planted).encode_images, data.splits["test"].select([7, 599, 0, 7])["image"]
-    )
-    assert torch.equal(features, planted[600:][[7, 599, 0, 7]])
-
-
 @pytest.mark.parametrize("batch_size", [1, 7, 32, 1000])
-def test_every_batch_size_gives_the_same_features(batch_size):
-    column = labelled_images(300, 300).splits["train"]["image"]
-    planted = torch.randn(1200, 5)
-    engine = Engine(ComputeSettings(CPU, batch_size=batch_size))
-    features = engine.features(PlantedFeatures(planted).encode_images, column)
-    assert torch.equal(features, planted[:600])
+def test_features_come_in_the_order_of_the_column_with_every_batch_size(batch_size):
+    engine, planted = Engine(ComputeSettings(CPU, batch_size=batch_size)), torch.randn(1200, 5)
+    encode = PlantedFeatures(planted).encode_images
+    for rows in ([*range(600)], [7, 599, 0, 7]):
+        assert torch.equal(engine.features(encode, MANY.select(rows)), planted[rows])
 
 
 def test_a_stored_image_never_passes_through_the_model_again(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    first = engine_for(model, tmp_path).features(model.encode_images, MANY)
     passed = model.passed
-    second = engine_for(model, tmp_path).features(model.encode_images, column)
+    second = engine_for(model, tmp_path).features(model.encode_images, MANY)
     assert model.passed == passed
     assert torch.equal(first, second)
 
 
 def test_only_rows_that_the_store_lacks_are_computed(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    engine_for(model, tmp_path).features(model.encode_images, column.select(range(100, 400)))
-    engine_for(model, tmp_path).features(model.encode_images, column)
+    engine_for(model, tmp_path).features(model.encode_images, MANY.select(range(100, 400)))
+    engine_for(model, tmp_path).features(model.encode_images, MANY)
     # Each engine passes some of its first batch again, and some of others, and fills up the last.
     assert 600 < model.passed < 600 + 2 * REPEATED * 10 + 2 * 32
 
@@ -87,9 +76,8 @@ class SeesTheBatch(PlantedFeatures):
 @pytest.mark.parametrize("size", [7, 32, 1000])
 @pytest.mark.parametrize("others", [range(1), range(100, 400), range(0, 600, 7)])
 def test_features_do_not_depend_on_the_rows_that_another_task_has_stored(tmp_path, size, others):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model, texts = SeesTheBatch(torch.randn(1200, 5)), value_column([*map(str, range(600))], "text")
-    for encode, rows in ((model.encode_images, column), (model.encode_texts, texts)):
+    for encode, rows in ((model.encode_images, MANY), (model.encode_texts, texts)):
         alone = engine_for(model, tmp_path / "alone", size).features(encode, rows)
         first = engine_for(model, tmp_path / "both", size).features(encode, rows.select(others))
         after = engine_for(model, tmp_path / "both", size).features(encode, rows)
@@ -98,12 +86,11 @@ def test_features_do_not_depend_on_the_rows_that_another_task_has_stored(tmp_pat
 
 
 def test_a_damaged_shard_is_computed_again(tmp_path):
-    column = labelled_images(300, 300).splits["train"]["image"]
     model = Counting(torch.randn(1200, 5))
-    first = engine_for(model, tmp_path).features(model.encode_images, column)
+    first = engine_for(model, tmp_path).features(model.encode_images, MANY)
     shard = min(tmp_path.rglob("*.pt"))
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, column), first)
+    assert torch.equal(engine_for(model, tmp_path).features(model.encode_images, MANY), first)
     assert 600 + SHARD < model.passed < 600 + SHARD + 2 * REPEATED * 10
 
 
@@ -114,16 +101,11 @@ def test_a_model_without_an_identity_is_never_stored(tmp_path):
     assert not list(tmp_path.rglob("*.pt"))
 
 
-def test_texts_need_no_preprocessing():
-    lengths = Engine.for_tests().features(
-        Lengths().encode_texts, value_column(["a", "bcd"], "text")
-    )
-    assert lengths.tolist() == [[1.0], [3.0]]
-
-
-def test_an_empty_column_has_no_features():
-    column = labelled_images(2).splits["train"]["image"].select([])
-    assert Engine.for_tests().features(ConstantModel().encode_images, column).shape == (0, 0)
+def test_texts_need_no_preprocessing_and_an_empty_column_has_no_features():
+    texts = value_column(["a", "bcd"], "text")
+    assert Engine.for_tests().features(Lengths().encode_texts, texts).tolist() == [[1.0], [3.0]]
+    none = Engine.for_tests().features(ConstantModel().encode_images, MANY.select([]))
+    assert none.shape == (0, 0)
 
 
 class MeanColour:
@@ -148,16 +130,14 @@ def pictures_of_two_sizes() -> Column:
 
 
 def test_a_ragged_adapter_gets_batches_of_one_size_and_keeps_the_order():
-    features = Engine.for_tests().features(
-        RaggedMeanColour().encode_images, pictures_of_two_sizes()
-    )
+    encode = RaggedMeanColour().encode_images
+    features = Engine.for_tests().features(encode, pictures_of_two_sizes())
     assert torch.allclose(features[:, 0] * 255, torch.tensor([0.0, 50, 100, 150, 200]))
 
 
 def test_sizes_that_differ_without_ragged_are_an_error_that_says_so():
-    with pytest.raises(
-        SpecError, match=r"^test_engine.py:\d+: preprocess gave sizes .* ragged = True"
-    ):
+    why = r"^test_engine.py:\d+: preprocess gave sizes .* ragged = True"
+    with pytest.raises(SpecError, match=why):
         Engine.for_tests().features(MeanColour().encode_images, pictures_of_two_sizes())
 
 
@@ -186,12 +166,12 @@ def test_an_unreadable_image_is_an_error_with_its_name_in_workers_too(workers):
             ask(ConstantModel().encode_images, column)
 
 
-def test_map_gives_one_output_an_example_in_order():
+def test_map_gives_one_output_an_example_in_order_and_refuses_a_function_that_loses_one():
     numbers, texts = value_column(range(5)), value_column(list("abcde"), "text")
-    joined = Engine.for_tests().map(
-        lambda n, t: [f"{a}{b}" for a, b in zip(n, t, strict=True)], numbers, texts
-    )
+    joined = Engine.for_tests().map(lambda n, t: [*map("{}{}".format, n, t)], numbers, texts)
     assert joined == ["0a", "1b", "2c", "3d", "4e"]
+    with pytest.raises(ValueError, match="4 outputs for 5 rows"):
+        Engine.for_tests().map(lambda n: n[1:], numbers)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -199,20 +179,15 @@ def test_map_loads_images_and_pictures_in_workers_beside_other_columns(workers):
     pictures = [Picture(planted_image(i, i), regions(i)) for i in range(5)]
     picture = Column("pictures", "picture", pictures, range(5))
     number = value_column(range(10, 15))
-    seen = Engine(ComputeSettings(CPU, batch_size=2, workers=workers)).map(
-        lambda p, n: [
-            (x.image.getpixel((0, 0))[0], x.regions.boxes.sum().item(), y)
-            for x, y in zip(p, n, strict=True)
-        ],
-        picture,
-        number,
-    )
+
+    def look(pictures, numbers):
+        reds = [one.image.getpixel((0, 0))[0] for one in pictures]
+        sums = [one.regions.boxes.sum().item() for one in pictures]
+        return [*zip(reds, sums, numbers, strict=True)]
+
+    engine = Engine(ComputeSettings(CPU, batch_size=2, workers=workers))
+    seen = engine.map(look, picture, number)
     assert seen == [(i, 4.0 * i, 10 + i) for i in range(5)]
-
-
-def test_map_refuses_a_function_that_loses_an_example():
-    with pytest.raises(ValueError, match="4 outputs for 5 rows"):
-        Engine.for_tests().map(lambda n: n[1:], value_column(range(5)))
 
 
 def test_map_stores_only_under_a_key(tmp_path):
@@ -231,10 +206,6 @@ def test_nothing_is_stored_under_a_key_of_a_model_without_an_identity(tmp_path):
     for given in ([1], [2]):
         found = engine.map(lambda _, o=given: o, value_column([0]), key={"model": model})
         assert found == engine.once({"model": model}, lambda o=given: o) == given
-
-
-def test_a_key_of_what_cannot_be_digested_is_an_error(tmp_path):
-    engine = Engine(ComputeSettings(CPU), store=Store(tmp_path))
     with pytest.raises(TypeError, match=r"cannot digest a .*Lengths"):
         engine.once({"model": Lengths()}, lambda: 1)
 
@@ -309,9 +280,8 @@ def test_features_of_random_weights_are_stored_under_an_identity_of_their_own(tm
         engine = Engine(ComputeSettings(CPU), **options)
         with engine.untrained(model, 1) as network:
             assert engine.name_of(network) == "a-name with random weights, draw 1"
-            assert [
-                float(engine.features(one.encode_images, column).mean()) for one in (model, network)
-            ] == [1, 0]
+            features = [engine.features(one.encode_images, column) for one in (model, network)]
+            assert [float(own.mean()) for own in features] == [1, 0]
 
 
 def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwards(tmp_path):
@@ -332,11 +302,8 @@ def test_each_draw_of_random_weights_is_stored_separately_and_forgotten_afterwar
 
 
 def test_a_model_of_no_line_has_no_network_with_random_weights():
-    with (
-        pytest.raises(CannotDo, match=r"models\.yaml"),
-        Engine.for_tests().untrained(ConstantModel(), 1),
-    ):
-        pass
+    with pytest.raises(CannotDo, match=r"models\.yaml"):
+        Engine.for_tests().untrained(ConstantModel(), 1).__enter__()
 
 
 def rolled(self, pixels: Tensor) -> Tensor:
@@ -348,26 +315,23 @@ Rolls = type("Rolls", (PlantedFeatures,), {"encode_images": rolled})
 
 def test_features_that_depend_on_their_batch_are_refused_before_anything_is_stored(tmp_path):
     model, column = Rolls(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
-    with pytest.raises(
-        SpecError, match=r"Rolls\.rolled gives different outputs in a batch of 32 than"
-    ):
+    why = r"Rolls\.rolled gives different outputs in a batch of 32 than"
+    with pytest.raises(SpecError, match=why):
         engine_for(model, tmp_path).features(model.encode_images, column)
     assert not list(tmp_path.rglob("*.pt"))
 
 
-def test_a_method_is_tried_at_first_in_the_life_of_an_engine_and_with_batch_4_16_and_so_on():
+def test_a_method_is_tried_first_in_the_life_of_an_engine_and_with_batch_4_16_and_so_on(tmp_path):
     model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
     engine = Engine.for_tests()
     for _ in range(5):
         engine.features(model.encode_images, column)
     assert model.passed == 5 * 32 + REPEATED + 2 * SOME
-
-
-def test_what_is_stored_is_not_passed_again_either(tmp_path):
-    model, column = Counting(torch.randn(12, 5)), labelled_images(6).splits["train"]["image"]
+    # What is stored is not passed again either.
+    stored = Counting(torch.randn(12, 5))
     for _ in range(2):
-        engine_for(model, tmp_path).features(model.encode_images, column)
-    assert model.passed == 32 + REPEATED
+        engine_for(stored, tmp_path).features(stored.encode_images, column)
+    assert stored.passed == 32 + REPEATED
 
 
 @pytest.mark.parametrize(
@@ -394,6 +358,7 @@ def one_row(value):
 
 
 FAR = {1e38: "1e[+]38", 3e15: "3e[+]15", -1e20: "1e[+]20", 1e-38: "1e-38", 1e-45: "1.4e-45"}
+UP = "values of up to"
 TO = r".* into 1e-15 to 1e\+15$"
 REFUSED = [
     (one_row(torch.nan), "encode_images gave NaN or infinite values for row 1"),
@@ -401,10 +366,7 @@ REFUSED = [
     (torch.zeros(8, 0), "wanted float32"),
     (torch.zeros(8, 2, dtype=torch.int64), "wanted float32"),
     # Float32 does not hold their squares.
-    *(
-        (one_row(x), rf"^encode_images gave row 1 values of up to {far}, {TO}")
-        for x, far in FAR.items()
-    ),
+    *((one_row(x), rf"^encode_images gave row 1 {UP} {far}, {TO}") for x, far in FAR.items()),
 ]
 
 
@@ -443,12 +405,8 @@ STORED = "class Stored:\n    def __getitem__(self, i):\n        return i\n"
 
 def test_features_are_kept_apart_by_model_method_and_column():
     other = labelled_images(3).splits["train"]["image"]
-    keys = {
-        features_key("a", compute, "encode_images", IMAGES),
-        features_key("b", compute, "encode_images", IMAGES),
-        features_key("a", compute, "encode_texts", IMAGES),
-        features_key("a", compute, "encode_images", other),
-    }
+    given = [("a", "f", IMAGES), ("b", "f", IMAGES), ("a", "g", IMAGES), ("a", "f", other)]
+    keys = {features_key(model, compute, method, column) for model, method, column in given}
     assert len(keys) == 4
 
 
@@ -459,11 +417,8 @@ def test_features_are_shared_by_selections_of_a_column_and_outputs_of_functions_
 
 
 def test_the_code_that_makes_a_columns_values_counts(tmp_path):
-    columns = [
-        made_by(tmp_path / "a", STORED),
-        made_by(tmp_path / "b", STORED),
-        made_by(tmp_path / "c", STORED.replace("return i", "return -i")),
-    ]
+    texts = {"a": STORED, "b": STORED, "c": STORED.replace("return i", "return -i")}
+    columns = [made_by(tmp_path / name, text) for name, text in texts.items()]
     keys = [features_key("a", compute, "f", column) for column in columns]
     assert keys[0] == keys[1] != keys[2]
 
@@ -484,15 +439,10 @@ def test_code_that_no_file_holds_has_no_key():
 
 
 def test_tensors_and_plain_values_count_by_content():
-    keys = {
-        once_key(compute, key, {})
-        for key in ({"x": torch.ones(2)}, {"x": torch.zeros(2)}, {"x": None}, {"x": [1, "a"]})
-    }
+    given = [torch.ones(2), torch.zeros(2), None, [1, "a"]]
+    keys = {once_key(compute, {"x": value}, {}) for value in given}
     assert len(keys) == 4
     assert once_key(compute, {"x": torch.ones(2)}, {}) in keys
-
-
-def test_columns_of_plain_values_have_a_key():
     assert map_key([compute], [value_column(["a"], "text")], {"k": 1}, {})
 
 
@@ -517,9 +467,8 @@ def test_regions_get_the_vectors_of_an_encoder_and_are_encoded_once(tmp_path):
     split, encoder = Split({"picture": column}), Areas()
     seen = engine_for(encoder, tmp_path).encode_regions(encoder, split)
     assert [one.vectors.tolist() for one in seen["regions"]] == [[[1, 2], [3, 1]], [[7, 9]]]
-    assert [one.boxes.tolist() for one in seen["regions"]] == [
-        one.regions.boxes.tolist() for one in pictures
-    ]
+    boxes = [one.regions.boxes.tolist() for one in pictures]
+    assert [one.boxes.tolist() for one in seen["regions"]] == boxes
     assert seen["regions"].examples().ids == ["a.png", "b.png"]
     calls = encoder.calls
     again = engine_for(encoder, tmp_path).encode_regions(encoder, split)

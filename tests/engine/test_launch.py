@@ -27,7 +27,7 @@ class Loads:
         rank = os.environ.get("RANK", "0")
         if file:
             pathlib.Path(f"{file}.{rank}").write_text(str(os.getpid()))
-        if rank == "1" and does:
+        if rank == "1" and does != "first":
             {"waits": lambda: time.sleep(300), "dies": lambda: os.kill(os.getpid(), signal.SIGKILL),
              "leaves": lambda: (print("the second broke", file=sys.stderr), os._exit(3)),
              "fails": lambda: open("/nowhere/at/all")}[does]()
@@ -52,19 +52,16 @@ ENDED = (
     "rerun the command to resume."
 )
 
-LINE = 'NAME: {adapter: "loads:Loads", params: {does: "DOES", file: "FILE"}}\n'
+LINE = 'NAME: {adapter: "loads:Loads", params: {does: "NAME", file: "FILE"}}\n'
 
 
 @pytest.fixture
 def folder(tmp_path):
     source = make_source(tmp_path / "ours")
     write(source / "model_adapters" / "loads.py", LOADS)
-    lines = [
-        LINE.replace("NAME", name).replace("DOES", does).replace("FILE", str(tmp_path / name))
-        for name, does in {"first": "", "second": "", "waits": "waits", "dies": "dies"}.items()
-    ]
-    lines += [LINE.replace("NAME", n).replace("DOES", n) for n in ("leaves", "fails")]
-    lines[-2:] = [line.replace("FILE", "") for line in lines[-2:]]
+    files = {name: tmp_path / name for name in ("first", "waits", "dies")}
+    files |= dict.fromkeys(("leaves", "fails"), "")
+    lines = [LINE.replace("NAME", name).replace("FILE", str(at)) for name, at in files.items()]
     write(source / "model_adapters" / "models.yaml", "".join(lines))
     return tmp_path
 
@@ -75,12 +72,10 @@ def words_of(folder, models):
     return [*words, *places]
 
 
-def start(folder, models, *more):
+def start(folder, models):
+    command = [sys.executable, "-c", COMMAND, *words_of(folder, models), "--processes", "2"]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | {"text": True}
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    words = [*words_of(folder, models), "--processes", "2", *more]
-    command = [sys.executable, "-c", COMMAND, *words]
-    pipe = subprocess.PIPE
-    pipes = {"stdout": pipe, "stderr": pipe, "text": True}
     return subprocess.Popen(command, **pipes, env=environment, process_group=0)
 
 
@@ -93,30 +88,27 @@ def finish(process):
     return process.returncode, *told
 
 
-def wait_for_start(file, seconds=100):
-    """Wait until the process loads that writes its number into a file."""
+def wait_until(holds, seconds=100):
+    """Wait until what a process does holds."""
     for _ in range(10 * seconds):
-        if file.is_file() and file.read_text():
+        if holds():
             return
         time.sleep(0.1)
-    pytest.fail("the process does not load")
+    pytest.fail("the process does not load, or does not end")
 
 
-def wait_for_end(file, seconds=30):
-    """Wait until the process has ended that wrote its number into a file."""
-    for _ in range(10 * seconds):
-        if not is_alive(int(file.read_text())):
-            return
-        time.sleep(0.1)
-    pytest.fail("the process does not end")
+def has_started(file):
+    """Return whether the process loads that writes its number into a file."""
+    return file.is_file() and file.read_text()
 
 
-def is_alive(number):
+def has_ended(file):
+    """Return whether the process has ended that wrote its number into a file."""
     try:
-        os.kill(number, 0)
+        os.kill(int(file.read_text()), 0)
     except ProcessLookupError:
-        return False
-    return True
+        return True
+    return False
 
 
 def rows(folder):
@@ -152,13 +144,13 @@ def test_two_processes_print_once_and_write_what_one_writes(folder, pair):
 def test_all_processes_end_with_their_launcher_however_that_ends(folder, stop, send):
     process = start(folder, "waits")
     for rank in (0, 1):
-        wait_for_start(folder / f"waits.{rank}")
+        wait_until(lambda r=rank: has_started(folder / f"waits.{r}"))
     asked = time.monotonic()
     send(process.pid, stop)
     code, _, errors = finish(process)
     assert time.monotonic() - asked < 30
     for rank in (0, 1):
-        wait_for_end(folder / f"waits.{rank}")
+        wait_until(lambda r=rank: has_ended(folder / f"waits.{r}"), 30)
     interrupted = stop is not signal.SIGKILL
     assert code == (130 if interrupted else -stop)
     assert errors == (f"vlbench: {INTERRUPTED}\n" if interrupted else "")
@@ -176,11 +168,11 @@ def test_a_process_that_is_killed_ends_the_run_which_says_so(folder, pair):
 def test_where_the_first_process_is_killed_all_end_and_the_run_says_so(folder):
     process = start(folder, "waits")
     for rank in (0, 1):
-        wait_for_start(folder / f"waits.{rank}")
+        wait_until(lambda r=rank: has_started(folder / f"waits.{r}"))
     os.kill(int((folder / "waits.0").read_text()), signal.SIGKILL)
     code, _, errors = finish(process)
     assert (code, errors) == (1, f"vlbench: {ENDED.format(0, -signal.SIGKILL)}\n")
-    wait_for_end(folder / "waits.1")
+    wait_until(lambda: has_ended(folder / "waits.1"), 30)
 
 
 @pytest.mark.nightly
@@ -234,13 +226,8 @@ def four_gpus(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "device", "count"),
     [
-        (None, "auto", 4),
-        (None, "cuda", 4),
-        (None, "cuda:1", 1),
-        (None, "cpu", 1),
-        (1, "auto", 1),
-        (2, "auto", 2),
-        (6, "cpu", 6),
+        *((None, "auto", 4), (None, "cuda", 4), (None, "cuda:1", 1), (None, "cpu", 1)),
+        *((1, "auto", 1), (2, "auto", 2), (6, "cpu", 6)),
     ],
 )
 def test_there_is_one_process_for_each_visible_gpu_unless_somebody_says_otherwise(

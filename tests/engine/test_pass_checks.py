@@ -76,9 +76,8 @@ def test_a_method_that_changes_later_is_found_by_its_first_examples():
     encode = Repeating(Drifts().encode_images)
     for _ in range(15):
         encode(PIXELS)
-    with pytest.raises(
-        SpecError, match="for examples of its first batch, put among others after 16 batches"
-    ):
+    why = "for examples of its first batch, put among others after 16 batches"
+    with pytest.raises(SpecError, match=why):
         encode(PIXELS)
 
 
@@ -92,9 +91,8 @@ class Padded:
 
 def test_the_shortest_text_of_the_first_batch_is_passed_alone():
     texts = ["aa", "bbb", "ccc", "ddd", "e"]
-    with pytest.raises(
-        SpecError, match=r"1 of its examples alone: .*does not mask padding, pass --batch-size 1"
-    ):
+    why = r"1 of its examples alone: .*does not mask padding, pass --batch-size 1"
+    with pytest.raises(SpecError, match=why):
         Repeating(Padded().encode_texts)(texts)
     encode = Repeating(Padded().encode_texts)
     for text in texts:
@@ -104,9 +102,8 @@ def test_the_shortest_text_of_the_first_batch_is_passed_alone():
 def test_texts_whose_vectors_depend_on_the_longest_beside_them_are_found():
     encode = Repeating(Padded().encode_texts)
     encode(["aa", "bb", "cc", "dd", "ee"])
-    with pytest.raises(
-        SpecError, match=r"Padded\.encode_texts gives different outputs for examples of"
-    ):
+    why = r"Padded\.encode_texts gives different outputs for examples of"
+    with pytest.raises(SpecError, match=why):
         encode(["eee", "fff", "ggg", "hhh", "iii"])
 
 

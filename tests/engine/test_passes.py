@@ -62,14 +62,11 @@ def test_torchs_global_generator_stays_as_it_was():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_a_function_gets_one_list_per_column():
+def test_a_function_gets_one_list_per_column_and_nothing_is_recorded_for_gradients():
     seen = []
     columns = [value_column([1, 2, 3]), value_column(["a", "b", "c"], "text")]
     list(Apply(lambda *values: seen.append(values) or values[0], columns, CPU)([[0, 2]]))
     assert seen == [([1, 3], ["a", "c"])]
-
-
-def test_nothing_is_recorded_for_gradients():
     (_, outputs), *_ = Apply(lambda n: [torch.is_grad_enabled() for _ in n], [IMAGES], CPU)([[0]])
     assert outputs == [False]
 
@@ -107,9 +104,8 @@ def test_pixels_that_differ_from_one_look_to_the_next_are_refused(workers):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8))
     column = replace(IMAGES, stored=[noise] * 3)
     encode = Encode(Flips().encode_images, column, CPU._replace(workers=workers))
-    with pytest.raises(
-        SpecError, match="preprocess gave different pixels for the same image; draw nothing"
-    ):
+    why = "preprocess gave different pixels for the same image; draw nothing"
+    with pytest.raises(SpecError, match=why):
         list(encode([[0, 1]]))
 
 

@@ -174,12 +174,8 @@ def test_stored_rows_are_indexed_like_a_tensor(store):
     put_numbers(store, range(3 * SHARD))
     rows, tensor = StoredRows(store, "sha256:ab", ROWS), torch.tensor([[r, -r] for r in ROWS])
     assert (rows.shape, len(rows)) == (tensor.shape, 6)
-    for places in (
-        torch.tensor([5, 0, 0, 4]),
-        slice(2, 5),
-        slice(6, 9),
-        torch.tensor([], dtype=int),
-    ):
+    none = torch.tensor([], dtype=int)
+    for places in (torch.tensor([5, 0, 0, 4]), slice(2, 5), slice(6, 9), none):
         assert torch.equal(rows[places], tensor[places].float())
 
 
@@ -195,9 +191,8 @@ def test_stored_rows_that_are_lost_are_named(store):
     rows = StoredRows(store, "sha256:ab", [300, 5])
     put_numbers(store, [5])
     (store.root / "ab" / "ab" / "000000.pt").write_bytes(b"damaged")
-    with pytest.raises(
-        OutputError, match=r"store lacks features that this run wrote; run it again"
-    ):
+    why = "store lacks features that this run wrote; run it again"
+    with pytest.raises(OutputError, match=why):
         rows[torch.tensor([1])]
 
 

@@ -24,10 +24,6 @@ def only_file(store):
     return file
 
 
-def test_what_was_never_saved_is_absent(store):
-    assert store.load(KEY, "000000") is None
-
-
 def test_a_nested_value_comes_back(store):
     tensor = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
     value = {"rows": [0, 5], "values": [{"t": tensor, "n": None}, (1.5, "ä", True)]}
@@ -35,17 +31,6 @@ def test_a_nested_value_comes_back(store):
     found = store.load(KEY, "000000")
     assert torch.equal(found["values"][0].pop("t"), tensor)
     assert found == {"rows": [0, 5], "values": [{"n": None}, (1.5, "ä", True)]}
-
-
-def test_a_lazily_negated_tensor_comes_back_as_what_it_shows(store):
-    lazy = torch._neg_view(torch.tensor([-1.0, -3.0]))
-    store.save(KEY, "000000", {"x": lazy})
-    assert lazy.tolist() == store.load(KEY, "000000")["x"].tolist() == [1, 3]
-
-
-def test_another_run_finds_what_one_saved(store):
-    store.save(KEY, "000000", {"x": 1})
-    assert Store(store.root).load(KEY, "000000") == {"x": 1}
 
 
 def test_keys_and_parts_are_kept_apart(store):
@@ -57,10 +42,10 @@ def test_keys_and_parts_are_kept_apart(store):
     assert store.load(other, "1") is None
 
 
-def test_the_last_value_stands(store):
+def test_the_last_value_stands_for_other_runs_too(store):
     store.save(KEY, "0", {"x": 1})
     store.save(KEY, "0", {"x": 2})
-    assert store.load(KEY, "0") == {"x": 2}
+    assert store.load(KEY, "0") == Store(store.root).load(KEY, "0") == {"x": 2}
     assert only_file(store).name == "0.pt"
 
 
@@ -69,15 +54,6 @@ def test_a_truncated_file_is_absent(store, size):
     store.save(KEY, "0", {"x": torch.zeros(100)})
     file = only_file(store)
     file.write_bytes(file.read_bytes()[:size])
-    assert store.load(KEY, "0") is None
-
-
-@pytest.mark.parametrize("place", [0, 31, 32, 300, -1])
-def test_an_altered_file_is_absent(store, place):
-    store.save(KEY, "0", {"x": torch.zeros(100)})
-    content = bytearray(only_file(store).read_bytes())
-    content[place] ^= 1
-    only_file(store).write_bytes(content)
     assert store.load(KEY, "0") is None
 
 
@@ -99,15 +75,14 @@ def test_a_full_disk_is_told_and_leaves_nothing(store, monkeypatch):
     assert store.load(KEY, "0") is None
 
 
-def test_a_file_in_place_of_the_store_is_told_when_saving(tmp_path):
+def test_a_file_in_place_of_the_store_is_told_when_saving_and_locking_and_holds_nothing(tmp_path):
     (tmp_path / "file").write_text("in the way")
+    store = Store(tmp_path / "file")
     with pytest.raises(OutputError, match=r"cannot write .*file/"):
-        Store(tmp_path / "file").save(KEY, "0", {"x": 1})
-
-
-def test_a_file_in_place_of_the_store_holds_nothing(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    assert Store(tmp_path / "file").load(KEY, "0") is None
+        store.save(KEY, "0", {"x": 1})
+    with pytest.raises(OutputError, match=r"cannot write .*0\.lock"):
+        store.lock(KEY, "0")
+    assert store.load(KEY, "0") is None
 
 
 @pytest.mark.parametrize(
@@ -146,12 +121,6 @@ def test_whoever_waits_too_long_for_a_lock_goes_on_without(store):
     with store.locked(KEY, "0", seconds=0.1):
         assert store.lock(KEY, "0") is None
     unlock()
-
-
-def test_a_lock_that_cannot_be_written_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OutputError, match=r"cannot write .*0\.lock"):
-        Store(tmp_path / "file").lock(KEY, "0")
 
 
 def test_a_file_of_an_earlier_release_is_read(store):

@@ -78,6 +78,8 @@ def test_a_training_that_is_done_is_not_done_again_and_leaves_no_checkpoint(tmp_
     other = Walk()
     engine(tmp_path).train({"rate": 2}, lambda: other, "walk")
     assert torch.equal(first, again)
+    # Without a store it is only done.
+    assert torch.equal(Engine.for_tests().train({}, Walk, "walk"), first)
     assert other.done == list(range(STEPS))
     assert not list(tmp_path.rglob("checkpoint*"))
 
@@ -93,11 +95,6 @@ def test_a_damaged_checkpoint_reads_as_absent(tmp_path):
     assert again.done == list(range(STEPS))
 
 
-def test_without_a_store_a_training_is_only_done(tmp_path):
-    result = Engine.for_tests().train({}, Walk, "walk")
-    assert torch.equal(result, engine(tmp_path).train({}, Walk, "walk"))
-
-
 def test_spread_gives_one_output_an_item_in_order_from_batches_at_fixed_positions():
     seen = []
 
@@ -105,14 +102,10 @@ def test_spread_gives_one_output_an_item_in_order_from_batches_at_fixed_position
         seen.append(list(items))
         return [2 * item for item in items]
 
-    assert Engine(ComputeSettings(CPU, batch_size=3)).spread(doubled, range(8)) == list(
-        range(0, 16, 2)
-    )
+    found = Engine(ComputeSettings(CPU, batch_size=3)).spread(doubled, range(8))
+    assert found == [0, 2, 4, 6, 8, 10, 12, 14]
     assert seen == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert Engine.for_tests().spread(doubled, []) == []
-
-
-def test_spread_refuses_a_function_that_loses_an_item():
     with pytest.raises(ValueError, match="1 outputs for 2 items"):
         Engine.for_tests().spread(lambda items: items[:1], [1, 2])
 
@@ -122,10 +115,7 @@ def test_all_tensors_of_a_state_are_on_the_cpu_and_the_rest_is_as_it_was():
     found = on_cpu({"adam": {0: {"step": kept}}, "groups": [{"lr": 0.1, "betas": (0.9, 0.99)}]})
     assert found["adam"][0]["step"] is kept
     assert found["groups"] == [{"lr": 0.1, "betas": (0.9, 0.99)}]
-
-
-def test_a_tensor_elsewhere_is_copied():
-    # One without data cannot be, and says so.
+    # One that is elsewhere is copied; without data it cannot be, and says so.
     with pytest.raises(NotImplementedError, match="meta"):
         on_cpu([torch.zeros(2, device="meta")])
 

@@ -45,8 +45,6 @@ def test_a_model_that_refuses_a_layout_gets_its_own():
 
 
 def test_what_was_measured_changes_no_feature():
-    images, model = labelled_images(40).splits["train"]["image"], RefusesChannelsLast()
-    usual = Engine(ComputeSettings(CPU)).features(model.encode_images, images)
-    assert torch.equal(
-        Engine(ComputeSettings(CPU, batch_size=None)).features(model.encode_images, images), usual
-    )
+    places, model = (ComputeSettings(CPU, batch_size=n) for n in (32, None)), RefusesChannelsLast()
+    usual, tuned = (Engine(place).features(model.encode_images, COLUMN) for place in places)
+    assert torch.equal(usual, tuned)

@@ -18,14 +18,10 @@ def test_iou_is_torchvisions():
     assert torch.allclose(iou(first, second).float(), box_iou(first, second))
 
 
-def test_half_a_box_overlaps_by_exactly_half():
-    half = torch.tensor([[0.0, 0.0, 10.0, 5.0]])
-    assert iou(SQUARE, half).tolist() == [[0.5]]
-
-
-def test_boxes_outside_the_image_overlap_where_they_do():
-    outside = torch.tensor([[-10.0, -10.0, 10.0, 0.0], [-10.0, 0.0, 10.0, 10.0]])
-    assert iou(SQUARE, outside).tolist() == [[0.0, 0.5]]
+def test_boxes_overlap_by_exactly_half_also_outside_the_image():
+    boxes = [[0.0, 0.0, 10.0, 5.0], [-10.0, -10.0, 10.0, 0.0], [-10.0, 0.0, 10.0, 10.0]]
+    assert iou(SQUARE, torch.tensor(boxes)).tolist() == [[0.5, 0.0, 0.5]]
+    assert iou(torch.empty(0, 4), SQUARE).shape == (0, 1)
 
 
 def test_a_box_of_no_area_overlaps_and_contains_nothing():
@@ -44,20 +40,13 @@ def test_the_covered_fraction_is_of_the_patchs_own_area():
     assert covered_fractions(SQUARE, boxes).tolist() == [[0.25, 1.0, 0.0]]
 
 
-def test_areas_have_no_pixel_added():
-    assert areas(SQUARE).tolist() == [100.0]
-
-
-def test_no_boxes_have_no_overlaps():
-    assert iou(torch.empty(0, 4), SQUARE).shape == (0, 1)
-
-
 @pytest.mark.parametrize("box", [[9.0, 0.0, 1.0, 5.0], [0.0, float("nan"), 1.0, 1.0]])
 def test_corners_the_wrong_way_round_are_refused(box):
     with pytest.raises(ValueError, match=r"box 1 is .*; it needs x1 <= x2 and y1 <= y2"):
         iou(torch.cat([SQUARE, torch.tensor([box])]), SQUARE)
 
 
-def test_what_is_no_list_of_boxes_is_refused():
+def test_areas_have_no_pixel_added_and_what_is_no_list_of_boxes_is_refused():
+    assert areas(SQUARE).tolist() == [100.0]
     with pytest.raises(ValueError, match=r"boxes have shape \[4\]; they must be \[N, 4\]"):
         areas(SQUARE[0])

@@ -16,15 +16,9 @@ N = len(CREDIT)
 def measured(credit, digests, value_range=None):
     """Return the mean of the credit, with the error of independent items, and its items."""
     ids = [str(i) for i in range(len(credit))]
-    score = Score("accuracy", float(credit.mean()), len(credit), **_error(credit))
-    return replace(score, range=value_range), item_table(
-        Examples(ids, digests), "accuracy", {}, credit
-    )
-
-
-def _error(credit):
-    _, stderr, ci95 = wilson(float(credit.sum()), len(credit))
-    return {"stderr": stderr, "ci95": ci95}
+    value, stderr, ci95 = wilson(float(credit.sum()), len(credit))
+    score = Score("accuracy", value, len(credit), stderr=stderr, ci95=ci95, range=value_range)
+    return score, item_table(Examples(ids, digests), "accuracy", {}, credit)
 
 
 def test_items_that_all_are_there_twice_have_the_error_of_one_half():

@@ -56,13 +56,10 @@ def install(monkeypatch):
 
     def make(found, references=()):
         given = {}
-
-        def compute(**texts):
-            given.update(texts)
-            return found
-
         metric = SimpleNamespace(
-            name="bright", features={"references": references}, compute=compute
+            name="bright",
+            features={"references": references},
+            compute=lambda **texts: given.update(texts) or found,
         )
         module = SimpleNamespace(load=lambda _name, keep_in_memory: keep_in_memory and metric)
         monkeypatch.setitem(sys.modules, "evaluate", module)
@@ -77,10 +74,14 @@ def test_captions_are_scored_as_they_stand_against_all_references(install):
     assert given == {"predictions": ["A dog."], "references": [["a", "b"]]}
 
 
-def test_a_metric_of_one_reference_has_the_first(install):
+def test_a_metric_of_one_reference_has_the_first_and_alone_it_needs_no_words(install):
     given = install({"em": 1}, Word())
     assert Evaluated("evaluate:bright")(["a"], [["b", "c"]]) == Value(1.0)
     assert given["references"] == ["b"]
+    with CaptionMetrics(["evaluate:bright"], words=None) as metrics:
+        assert metrics(CAPTIONS, REFERENCES)["evaluate:bright"].estimate == Value(1.0)
+        with pytest.raises(DataError, match="image 2 has no list of references"):
+            metrics(CAPTIONS, {1: ["a"]})
 
 
 @pytest.mark.parametrize(
@@ -103,14 +104,6 @@ def test_a_metric_stands_among_the_others_without_an_interval(install):
     assert found["evaluate:bright"].statistics.shape == (2, 0)
 
 
-def test_alone_it_needs_no_words(install):
-    install({"bright": 1})
-    with CaptionMetrics(["evaluate:bright"], words=None) as metrics:
-        assert metrics(CAPTIONS, REFERENCES)["evaluate:bright"].estimate == Value(1.0)
-        with pytest.raises(DataError, match="image 2 has no list of references"):
-            metrics(CAPTIONS, {1: ["a"]})
-
-
 def test_without_the_package_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "evaluate", None)
     with pytest.raises(DataAbsent, match=r"evaluate not found; .* -m pip install evaluate`$"):
@@ -122,7 +115,6 @@ def test_a_metric_that_cannot_be_loaded_is_named(monkeypatch):
         raise FileNotFoundError("no such metric\nand much more")
 
     monkeypatch.setitem(sys.modules, "evaluate", SimpleNamespace(load=load))
-    with pytest.raises(
-        DataError, match=r"^evaluate:x cannot be loaded \(FileNotFoundError: no such metric\)$"
-    ):
+    why = r"^evaluate:x cannot be loaded \(FileNotFoundError: no such metric\)$"
+    with pytest.raises(DataError, match=why):
         CaptionMetrics(["evaluate:x"])

@@ -46,18 +46,13 @@ def test_the_page_has_enough_replies_and_none_twice():
 def test_the_longest_label_counts_at_the_beginning_and_at_the_end():
     labels = [str(i + 1) for i in range(12)]
     assert first_label("10. a dog", labels).place == last_label("It is 10", labels).place == 9
-
-
-def test_a_very_long_reply_has_no_last_label():
-    assert last_label("B " * MOST_TEXT, "AB").why == "too long"
-
-
-def test_texts_are_compared_in_one_unicode_form():
+    # Texts are compared in one form of Unicode.
     assert read_reply("Cafe\u0301", ["caf\u00e9", "bar"], in_words=True).place == 0
 
 
-def test_a_very_long_reply_is_not_read():
-    assert read_reply("B " * MOST_TEXT, "AB").why == "too long"
+@pytest.mark.parametrize("rule", [read_reply, last_label])
+def test_a_very_long_reply_is_not_read(rule):
+    assert rule("B " * MOST_TEXT, "AB").why == "too long"
 
 
 # Parts of which a long reply may consist, and the option that it then names by letter. Patterns

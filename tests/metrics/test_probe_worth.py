@@ -51,11 +51,9 @@ def test_the_code_by_hand():
     assert code.compression == pytest.approx(4 / math.log2(15))
     by_example = [1, math.log2(3), math.log2(3 / 2), math.log2(5 / 3)]
     assert code.examples.tolist() == pytest.approx(by_example)
-
-
-def test_a_probe_that_knows_nothing_does_not_compress():
-    label = torch.arange(300) % 3
-    code = online_code(torch.zeros(300, 1), label, 3, always(1 / 3, 1 / 3, 1 / 3), [3, 30, 300])
+    # A probe that knows nothing does not compress.
+    none = always(1 / 3, 1 / 3, 1 / 3)
+    code = online_code(torch.zeros(300, 1), torch.arange(300) % 3, 3, none, [3, 30, 300])
     assert code.compression == pytest.approx(1)
 
 
@@ -78,12 +76,9 @@ def test_what_is_learned_from_fewer_examples_is_coded_shorter():
     assert easy.compression > 1.5 * hard.compression
 
 
-def test_ends_are_the_papers_percentages():
+def test_ends_are_the_papers_percentages_and_blocks_too_small_are_part_of_the_next():
     assert block_ends(10_000) == [10, 20, 40, 80, 160, 320, 625, 1250, 2500, 5000, 10_000]
     assert len(PERCENT) == 11
-
-
-def test_blocks_too_small_are_part_of_the_next():
     assert block_ends(100) == [1, 2, 3, 6, 12, 25, 50, 100]
     assert block_ends(100, least=10) == [12, 25, 50, 100]
     assert block_ends(100, [50, 100]) == [50, 100]
@@ -108,23 +103,16 @@ def test_a_linear_probe_is_selective_and_one_that_memorises_is_not():
     def accuracy(model, target):
         return model.fit(x[:450], target[:450]).score(x[450:], target[450:])
 
-    found = [
-        selectivity(accuracy(model, label), accuracy(model, control))
-        for model in (LogisticRegression(max_iter=1000), KNeighborsClassifier(1))
-    ]
-    assert found[0] > 0.3
-    assert abs(found[1]) < 0.05
+    models = LogisticRegression(max_iter=1000), KNeighborsClassifier(1)
+    learned, memorised = (selectivity(accuracy(m, label), accuracy(m, control)) for m in models)
+    assert learned > 0.3
+    assert abs(memorised) < 0.05
 
 
 @pytest.mark.parametrize("percent", [[], [0, 100], [50, 20, 100], [20, 50]])
 def test_percentages_that_do_not_rise_to_100_are_refused(percent):
     with pytest.raises(ValueError, match="must be rising numbers above 0, the last 100"):
         block_ends(50, percent)
-
-
-def test_one_block_has_no_probe():
-    with pytest.raises(TooFewRows, match="2 examples in one block; 2 are needed"):
-        online_code(torch.zeros(2, 1), torch.tensor([0, 1]), 2, counts, [2])
 
 
 ENDS = [[], [0, 4], [2, 2, 4], [1, 3]]
@@ -139,5 +127,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("classes", "fit", "ends", "message"), REFUSED, ids=range(len(REFUSED)))
 def test_what_makes_no_code_is_refused(classes, fit, ends, message):
+    with pytest.raises(TooFewRows, match="2 examples in one block; 2 are needed"):
+        online_code(torch.zeros(2, 1), torch.tensor([0, 1]), 2, counts, [2])
     with pytest.raises(ValueError, match=message):
         online_code(torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]), classes, fit, ends)

@@ -27,31 +27,19 @@ def credit_of(scores, right, **options):
 
 def test_the_highest_score_alone_earns_everything_or_nothing():
     assert credit_of([[0.1, 0.9], [0.9, 0.1]], [1, 1]) == [1.0, 0.0]
+    assert choose(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).credit.tolist() == []
 
 
-def test_a_tie_with_the_right_one_earns_its_share():
-    assert credit_of([[0.5, 0.5, 0.5, 0.1]], [1]) == [pytest.approx(1 / 3)]
-
-
-def test_a_tie_without_the_right_one_earns_nothing():
-    assert credit_of([[0.5, 0.5, 0.1]], [2]) == [0.0]
-
-
-def test_equal_scores_earn_chance_wherever_the_right_one_stands():
+def test_a_tie_with_the_right_one_earns_its_share_and_one_without_it_nothing():
+    assert credit_of([[0.5, 0.5, 0.5, 0.1]] * 2, [1, 3]) == pytest.approx([1 / 3, 0.0])
     assert credit_of([[2.0] * 4] * 4, [0, 1, 2, 3]) == [0.25] * 4
-
-
-def test_tied_rows_are_named():
-    choice = choose(torch.tensor([[1.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 0]))
-    assert choice.tied.tolist() == [True, False]
+    assert credit_of([[0.0, 0.0]], [1]) == [0.5]
 
 
 def test_tied_means_within_a_millionth_of_the_largest_magnitude():
     scores = torch.tensor([[1000.0, 999.9995], [1000.0, 999.998]])
     assert choose(scores, torch.tensor([0, 0])).tied.tolist() == [True, False]
-
-
-def test_a_negative_magnitude_counts_too():
+    # A negative magnitude counts too.
     assert credit_of([[-1e-6, -2e-6, -5.0]], [0]) == [0.5]
 
 
@@ -75,22 +63,10 @@ def test_log_odds_are_tied_by_what_they_are_compared_with(margin):
     assert [credit.tolist() for credit in choices] == [[0.5, 1.0]] * 4
 
 
-def test_all_zero_scores_are_tied():
-    assert credit_of([[0.0, 0.0]], [1]) == [0.5]
-
-
-def test_half_precision_is_widened_before_it_is_compared():
-    scores = torch.tensor([[1.0, 0.999]], dtype=torch.float16)
-    assert choose(scores, torch.tensor([0])).credit.tolist() == [1.0]
-
-
-def test_double_precision_stays():
-    scores = torch.tensor([[1.0, 1.0 - 2e-6]], dtype=torch.float64)
-    assert choose(scores, torch.tensor([0])).tied.tolist() == [False]
-
-
-def test_no_rows_earn_no_credit():
-    assert choose(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).credit.tolist() == []
+def test_half_precision_is_widened_before_it_is_compared_and_double_stays():
+    for near, dtype in ((0.999, torch.float16), (1 - 2e-6, torch.float64)):
+        scores = torch.tensor([[1.0, near]], dtype=dtype)
+        assert choose(scores, torch.tensor([0])).tied.tolist() == [False]
 
 
 @pytest.mark.parametrize(("value", "place"), [(torch.nan, 0), (torch.inf, 1), (-torch.inf, 2)])
@@ -98,31 +74,16 @@ def test_a_score_that_is_not_finite_is_refused_with_its_row_by_every_function(va
     scores, right = torch.tensor([[0.2, 0.5, 0.1]] * 4), torch.arange(4) % 3
     scores[2, place] = value
     several = torch.nn.functional.one_hot(right, 3).bool()
-    message = f"a score is not finite: row 2 has {value}"
-    with pytest.raises(ValueError, match=message):
-        choose(scores, right)
-    with pytest.raises(ValueError, match=message):
-        choose(scores, right, scale=torch.ones(4))
-    with pytest.raises(ValueError, match=message):
-        credit_among(scores, right, 1)
-    with pytest.raises(ValueError, match=message):
-        right_ranks(scores, right[:, None])
-    with pytest.raises(ValueError, match=message):
-        choose_any(scores, several)
-    with pytest.raises(ValueError, match=message):
-        choose_any(scores, several, candidates=torch.ones(3, dtype=torch.bool))
-
-
-def test_words_without_a_number_win_nothing():
-    # Four words of NaN would each be first among the regions of their category.
-    cosines = torch.full((4, 4), torch.nan, dtype=torch.float64)
-    with pytest.raises(ValueError, match="a score is not finite: row 0 has nan"):
-        credit_among(cosines, torch.arange(4), torch.tensor([[1], [5]]))
-
-
-def test_a_scale_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match="the scale of row 0 is nan"):
-        credit_of([[0.0, 1.0]], [0], scale=torch.tensor([torch.nan]))
+    for ask in (
+        lambda: choose(scores, right),
+        lambda: choose(scores, right, scale=torch.ones(4)),
+        lambda: credit_among(scores, right, 1),
+        lambda: right_ranks(scores, right[:, None]),
+        lambda: choose_any(scores, several),
+        lambda: choose_any(scores, several, candidates=torch.ones(3, dtype=torch.bool)),
+    ):
+        with pytest.raises(ValueError, match=f"a score is not finite: row 2 has {value}"):
+            ask()
 
 
 def test_tied_choices_share_the_credit_of_those_that_are_right():
@@ -143,10 +104,14 @@ def test_what_is_no_candidate_does_not_count_whatever_stands_there(padding):
     assert tied.tolist() == [True, False]
 
 
-def test_a_row_without_candidates_is_named():
+def test_a_row_without_candidates_or_a_right_one_and_a_scale_that_is_no_number_are_refused():
     candidates = torch.tensor([[[True, True], [False, False]]])
     with pytest.raises(ValueError, match="row 0, 1 has no candidate to choose"):
         choose_any(torch.zeros(1, 2, 2), candidates, candidates=candidates)
+    with pytest.raises(ValueError, match="row 1 has no right candidate"):
+        right_ranks(torch.ones(2, 3), torch.tensor([[0], [-1]]))
+    with pytest.raises(ValueError, match="the scale of row 0 is nan"):
+        credit_of([[0.0, 1.0]], [0], scale=torch.tensor([torch.nan]))
 
 
 def test_choosing_among_several_right_ones_is_choose_where_one_is_right():
@@ -184,20 +149,22 @@ def test_the_candidate_chosen_is_known_unless_several_are_tied():
     assert choose(scores, torch.tensor([0, 0])).chosen.tolist() == [1, -1]
 
 
-def test_rows_that_differ_by_rounding_are_equal():
+def test_rows_that_differ_by_rounding_are_equal_and_one_row_to_no_other():
     rows = torch.tensor([[100.0, 0.0], [100.00005, 0.00005]])
     assert all_equal(rows)
     assert not all_equal(rows * torch.tensor([[1.0], [1.00001]]))
-
-
-def test_one_row_is_not_equal_to_any_other():
     assert not all_equal(torch.ones(1, 3))
 
 
 def test_rows_of_another_length_or_sign_are_parallel_but_not_equal():
     rows = torch.tensor([[1.0, 2.0], [2.0, 4.0], [-0.5, -1.0]])
-    assert all_parallel(rows)
-    assert not all_equal(rows)
+    for some, equal, parallel in (
+        (rows, False, True),
+        (0 * rows, True, True),
+        # A row of zeros is parallel to no other.
+        (torch.tensor([[1.0, 0.0], [0.0, 0.0]]), False, False),
+    ):
+        assert (bool(all_equal(some)), bool(all_parallel(some))) == (equal, parallel)
 
 
 def test_rows_that_differ_in_direction_by_rounding_are_parallel():
@@ -205,15 +172,6 @@ def test_rows_that_differ_in_direction_by_rounding_are_parallel():
     signs = torch.tensor([1.0, -1.0] * 25)[:, None]
     assert all_parallel(signs * (1 + 1e-6 * noise))
     assert not all_parallel(signs * (1 + 1e-2 * noise))
-
-
-def test_rows_of_zeros_are_equal_and_parallel():
-    assert all_equal(torch.zeros(3, 2))
-    assert all_parallel(torch.zeros(3, 2))
-
-
-def test_a_row_of_zeros_is_parallel_to_no_other():
-    assert not all_parallel(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
 
 
 def ranked(scores, right):
@@ -237,10 +195,8 @@ def test_rows_with_fewer_right_candidates_are_filled_up():
     found = right_ranks(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 1], [1, -1]]))
     assert found.better.tolist() == [[0, 1], [1, 0]]
     assert found.tied.tolist() == [[1, 1], [1, 0]]
-    assert (found.right_better.tolist(), found.right_tied.tolist()) == (
-        [[0, 1], [0, 0]],
-        [[1, 1], [1, 0]],
-    )
+    assert found.right_better.tolist() == [[0, 1], [0, 0]]
+    assert found.right_tied.tolist() == [[1, 1], [1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -334,14 +290,6 @@ def test_the_median_rank_is_numpys():
         assert median_rank(found, 90) == np.median(ranks)
 
 
-def test_recall_of_one_right_candidate_is_credit_among_guesses():
-    scores = torch.randint(4, (50, 6), generator=torch.Generator().manual_seed(0)).float()
-    right = torch.arange(50) % 6
-    for k in (1, 2, 5):
-        credit = recall_at(right_ranks(scores, right[:, None]), k)
-        assert torch.allclose(credit, credit_among(scores, right, k), rtol=0, atol=1e-12)
-
-
 def test_ranks_are_the_same_in_blocks_and_of_a_transposed_matrix(monkeypatch):
     scores = torch.randint(9, (40, 7), generator=torch.Generator().manual_seed(0)).float()
     right = (torch.arange(40) % 7)[:, None]
@@ -349,8 +297,3 @@ def test_ranks_are_the_same_in_blocks_and_of_a_transposed_matrix(monkeypatch):
     monkeypatch.setattr("vlbench.metrics.ranking.COMPARED", 21)
     for other in (transposed, right_ranks(scores, right)):
         assert all(torch.equal(x, y) for x, y in zip(whole, other, strict=True))
-
-
-def test_a_query_without_a_right_candidate_is_named():
-    with pytest.raises(ValueError, match="row 1 has no right candidate"):
-        right_ranks(torch.ones(2, 3), torch.tensor([[0], [-1]]))

@@ -28,9 +28,8 @@ def choice(credit, chosen=None):
 
 
 def items(credit=CREDIT, guesses=1, **more):
-    return Items(
-        "accuracy", choice(credit), EXAMPLES, class_options([*"wxyz"], RIGHT, guesses), **more
-    )
+    options = class_options([*"wxyz"], RIGHT, guesses)
+    return Items("accuracy", choice(credit), EXAMPLES, options, **more)
 
 
 def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
@@ -40,7 +39,7 @@ def test_a_score_has_the_chance_and_the_floor_of_its_number_of_guesses():
     assert (two.chance, two.floors) == (0.5, {"majority_classes": pytest.approx(5 / 6)})
 
 
-def test_the_interval_is_over_what_is_random():
+def test_the_interval_is_over_what_is_random_and_draws_are_the_means_of_trials():
     by_trial = torch.stack([CREDIT, CREDIT.flip(0), torch.ones(6, dtype=torch.float64)])
     clustered = items()._replace(examples=EXAMPLES._replace(clusters=[*"aabbcc"]))
     expected = {
@@ -52,6 +51,8 @@ def test_the_interval_is_over_what_is_random():
     for name, (given, estimate) in expected.items():
         score = score_of(given)
         assert (score.value, score.stderr, score.ci95) == tuple(estimate), name
+    assert score_of(items()).draws == []
+    assert score_of(items(by_trial, random="trials")).draws == pytest.approx([0.25, 0.25, 1.0])
 
 
 def test_seeds_of_items_in_clusters_vary_as_seeds_and_as_clusters():
@@ -66,6 +67,7 @@ def test_seeds_of_items_in_clusters_vary_as_seeds_and_as_clusters():
 def test_a_difference_has_a_paired_interval_and_may_count_fewer_items():
     credit = [1.0, 1.0, -1.0, 0.0, 0.0, 0.0]
     own = items(torch.tensor(credit), range=(-1.0, 1.0), n=3, higher_is_better=False)
+    assert score_of(own._replace(options=Options((), (), None))).chance is None
     score = score_of(own._replace(options=Options((), (), 0.0)))
     interval = ttest_1samp(credit, 0).confidence_interval()
     assert score.ci95 == pytest.approx((interval.low, interval.high))
@@ -73,21 +75,10 @@ def test_a_difference_has_a_paired_interval_and_may_count_fewer_items():
     assert score.higher_is_better is False
 
 
-def test_draws_are_the_means_of_trials_and_none_without_trials():
-    assert score_of(items()).draws == []
-    several = score_of(items(torch.stack([CREDIT, 1 - CREDIT]), random="trials"))
-    assert several.draws == pytest.approx([0.25, 0.75])
-
-
 def test_a_floor_is_a_number_or_the_choices_of_a_rule():
     floors = {"number": 0.3, "rule": choice([1, 1, 0, 0, 0, 0])}
     found = score_of(items(floors=floors)).floors
     assert found == pytest.approx({"majority_class": 0.5, "number": 0.3, "rule": 1 / 3})
-
-
-def test_without_chance_a_score_has_none():
-    own = items()
-    assert score_of(own._replace(options=own.options._replace(chance=None))).chance is None
 
 
 def test_items_give_back_the_score_and_what_was_chosen():
@@ -106,9 +97,8 @@ def test_the_harness_scores_items_before_finished_scores_and_counts_ties():
     more = items(torch.tensor([1, 0.5, 0.5, 0, 0, 0]), at={"k": 3})
     last = Score("index", 0.5, 6)
     found = scored(Outcome(metrics=[items(at={"k": 1}), more], scores=[last], counts={"odd": 1}))
-    assert [(s.metric, dict(s.at)) for s in found.scores] == [
-        ("accuracy", {"k": 1}), ("accuracy", {"k": 3}), ("index", {}),
-    ]  # fmt: skip
+    assert [s.metric for s in found.scores] == ["accuracy", "accuracy", "index"]
+    assert [dict(s.at) for s in found.scores] == [{"k": 1}, {"k": 3}, {}]
     assert found.counts == {"n": 6, "ties": 3, "choices": 12, "odd": 1}
     assert (found.metrics, len(found.items)) == ((), 12)
     assert scored(found) == found
@@ -131,9 +121,8 @@ def chooses(model, data, engine):
     """A probe of choice: any way of asking gives the choice, and the harness the rest."""
     rows = data.splits["test"]
     asked, right, examples, notes = read_questions(rows)
-    choice = (
-        Chooser(model, rows, engine, "likelihood").choose(range(len(rows)), asked, right).choice
-    )
+    chooser = Chooser(model, rows, engine, "likelihood")
+    choice = chooser.choose(range(len(rows)), asked, right).choice
     chance = [len(true) / len(one.options) for one, true in zip(asked, right, strict=True)]
     first = [true[0] for true in right]
     chosen, options = options_among([one.options for one in asked], choice, first, chance)

@@ -128,9 +128,8 @@ def test_without_train_images_to_hold_out_a_note_says_why_there_is_no_best_layer
     outcome = run(few_shot, shots=[6], trials=2, layers="all")
     assert not [s for s in outcome.scores if s.metric.endswith("_best_layer")]
     (note,) = outcome.notes
-    assert note.startswith(
-        "no best layer: too few train rows to hold some out: class 'class 0' has"
-    )
+    why = "no best layer: too few train rows to hold some out"
+    assert note.startswith(f"{why}: class 'class 0' has")
 
 
 def test_a_clustering_of_test_images_alone_has_no_best_layer_and_says_why():
@@ -140,15 +139,15 @@ def test_a_clustering_of_test_images_alone_has_no_best_layer_and_says_why():
     assert "no accuracy_best_layer: its items have no independent halves" in outcome.notes
 
 
-def test_the_score_on_the_rows_that_train_has_no_best_layer():
-    training = PAPER_TRAINING._replace(epochs=2)
-    outcome = run(transfer, training=training, layers="all")
-    best = {s.metric for s in outcome.scores if s.metric.endswith("_best_layer")}
-    assert best == {"accuracy_best_layer"}
-
-
-def test_code_lengths_have_no_best_layer():
-    outcome = run(description_length, coding=HALVES, layers="all")
+@pytest.mark.parametrize(
+    ("probe", "params"),
+    [
+        (transfer, {"training": PAPER_TRAINING._replace(epochs=2)}),
+        (description_length, {"coding": HALVES}),
+    ],
+)
+def test_the_score_on_the_rows_that_train_and_code_lengths_have_no_best_layer(probe, params):
+    outcome = run(probe, layers="all", **params)
     best = {s.metric for s in outcome.scores if s.metric.endswith("_best_layer")}
     assert best == {"accuracy_best_layer"}
 
@@ -184,12 +183,9 @@ def test_counts_of_ties_are_sums_over_layers():
     assert "n" not in both
 
 
-def test_a_model_without_layers_is_told_what_it_lacks():
+def test_a_model_without_layers_is_told_what_it_lacks_and_a_layer_that_there_is_not_is_refused():
     with pytest.raises(CannotDo, match="ConstantModel gives no layers: it has no encode_images_at"):
         few_shot(ConstantModel(), DATA, Engine.for_tests(), shots=[1], layers="all")
-
-
-def test_a_layer_that_there_is_not_is_refused():
     with pytest.raises(UnknownNameError, match="no layer is named 'third'"):
         run(few_shot, shots=[1], layers=["third"])
 
@@ -245,11 +241,9 @@ def planted(rng, kind, *, splits=("train", "test"), models=1):
 
 @pytest.mark.parametrize("splits", [["train", "test"], ["test"]])
 def test_the_interval_of_the_best_of_equal_layers_covers_over_draws(splits):
-    rng, held = np.random.default_rng(0), []
-    for _ in range(25):
-        best = best_of(*planted(rng, EQUAL, splits=splits))
-        held.append(best.ci95[0] <= 0.5 <= best.ci95[1])
-    assert np.mean(held) >= 0.88
+    rng = np.random.default_rng(0)
+    ends = [best_of(*planted(rng, EQUAL, splits=splits)).ci95 for _ in range(25)]
+    assert np.mean([low <= 0.5 <= high for low, high in ends]) >= 0.88
 
 
 @pytest.mark.parametrize("kind", [*LAYERS][1:])

@@ -45,7 +45,5 @@ def test_of_many_stages_some_are_named_the_last_among_them():
     names = [one.get_text() for one in panel.get_xticklabels()]
     assert len(names) <= MOST_NAMES
     assert names[-1] == "scores"
-
-
-def test_without_readings_nothing_is_drawn():
+    # Without readings nothing is drawn.
     assert stages(board(result("a", score(0.5, "said"))), "t", LOOKS) is None

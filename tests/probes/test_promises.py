@@ -202,9 +202,8 @@ def test_numbers_that_are_none_are_refused_by_the_name_of_what_gave_them(world, 
         output.view(-1)[0] = math.nan
         return output
 
-    with pytest.raises(
-        (ValueError, VlbenchError), match=r"gave (NaN or infinite|the score)|gradient"
-    ):
+    why = r"gave (NaN or infinite|the score)|gradient"
+    with pytest.raises((ValueError, VlbenchError), match=why):
         ask(changed(world.model, broken))
 
 
@@ -213,9 +212,8 @@ def test_one_class_is_nothing_to_tell_apart(world, ask):
     data = world.data
     for name in data.splits:
         if "label" in data.splits[name].columns:
-            data = with_split(
-                data, name, lambda s: s.select([i for i, x in enumerate(s["label"]) if x == 0])
-            )
+            rows = [i for i, label in enumerate(data.splits[name]["label"]) if label == 0]
+            data = with_split(data, name, lambda split, rows=rows: split.select(rows))
     with pytest.raises((ValueError, VlbenchError), match=r"1 class|one class"):
         ask(data=replace(data, classes=data.classes[:1]))
 
@@ -227,14 +225,8 @@ def copied(split):
         stored, ids = [*column, *column], column.examples().ids
         names = [f"{i}{again}" for again in ("", " again") for i in ids] if column.names else ()
         digests = [column.digests[row] for row in column.rows] * 2 if column.digests else ()
-        return replace(
-            column,
-            key=f"{column.key} twice",
-            stored=stored,
-            rows=range(len(stored)),
-            names=names,
-            digests=digests,
-        )
+        changed = {"stored": stored, "rows": range(len(stored)), "names": names, "digests": digests}
+        return replace(column, key=f"{column.key} twice", **changed)
 
     return Split({name: twice(column) for name, column in split.columns.items()})
 
@@ -285,21 +277,16 @@ def test_what_is_stored_is_found_again_and_never_for_other_data(world, ask, tmp_
     other = with_split(world.data, "test", turned)
     fresh = [values(ask(data=data)) for data in (None, other)]
     for _ in range(2):
-        assert [values(ask(data=data, engine=stored())) for data in (None, other)] == [
-            pytest.approx(one, abs=1e-6) for one in fresh
-        ]
+        found = [values(ask(data=data, engine=stored())) for data in (None, other)]
+        assert found == [pytest.approx(one, abs=1e-6) for one in fresh]
 
 
 @promised("schema")
 def test_a_row_keeps_every_score_which_has_something_beside_it(ask, tmp_path):
     outcome = ask()
     assert outcome.scores
-    row = result(
-        "m",
-        *outcome.scores,
-        notes=list(outcome.notes),
-        counts=outcome.counts | {"n": 1, "expected": 1},
-    )
+    more = {"notes": list(outcome.notes), "counts": outcome.counts | {"n": 1, "expected": 1}}
+    row = result("m", *outcome.scores, **more)
     write(tmp_path, board(row))
     (kept,) = read_board(tmp_path / "t.json").results
     assert json.dumps(kept.row()) == json.dumps(row.row())
@@ -319,9 +306,8 @@ def scores_of_all(processes, folder, batch_size):
             world = line.world(own, patch)
             settings = ComputeSettings(torch.device("cpu"), batch_size=batch_size)
             engine = Engine(settings, processes=processes)
-            found[str(line)] = values(
-                scored(line.ask(world.model, world.data, engine, **world.params))
-            )
+            outcome = line.ask(world.model, world.data, engine, **world.params)
+            found[str(line)] = values(scored(outcome))
     return found
 
 

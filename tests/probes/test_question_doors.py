@@ -36,8 +36,10 @@ def own_questions(name, root, *rows, option="ABCD"):
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_letter_means_the_column_of_its_name(name, tmp_path):
-    found = own_questions(name, tmp_path / "set", PETS | {"answer": "C"})
+@pytest.mark.parametrize(("option", "answer"), [("ABCD", "C"), (["one", "two", "three"], "(c)")])
+def test_a_letter_means_the_column_of_its_name_or_of_its_place(name, option, answer, tmp_path):
+    texts = dict(zip(option, PETS.values(), strict=False)) | {"answer": answer}
+    found = own_questions(name, tmp_path / "set", texts, option=option)
     assert [found.asked[0].options[number] for number in found.right[0]] == ["cow"]
 
 
@@ -45,13 +47,6 @@ def test_a_letter_means_the_column_of_its_name(name, tmp_path):
 def test_the_letter_of_an_empty_option_is_refused(name, tmp_path):
     with pytest.raises(DataError, match=r"the answer is 'B', but that option is empty"):
         own_questions(name, tmp_path / "set", PETS | {"answer": "B"})
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_columns_of_other_names_have_letters_by_place(name, tmp_path):
-    texts = {"one": "cat", "two": "", "three": "cow", "answer": "(c)"}
-    found = own_questions(name, tmp_path / "set", texts, option=["one", "two", "three"])
-    assert [found.asked[0].options[number] for number in found.right[0]] == ["cow"]
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -74,9 +69,8 @@ def test_letters_that_only_some_options_carry_are_refused(name, options, tmp_pat
 @pytest.mark.parametrize("column", ["a", "option_b", "(C)", "\uff22"])  # the last one is full-width
 def test_columns_that_look_like_options_and_are_none_are_refused(column, tmp_path):
     (tmp_path / "1.png").write_bytes(b"")
-    (tmp_path / "q.csv").write_text(
-        f"image,question,A,B,{column},answer\n1.png,which ?,cat,dog,hen,A\n", "utf-8"
-    )
+    content = f"image,question,A,B,{column},answer\n1.png,which ?,cat,dog,hen,A\n"
+    (tmp_path / "q.csv").write_text(content, "utf-8")
     with pytest.raises(DataError, match=r"look like options, but are not named A, B and so on"):
         table.questions(root=tmp_path, test="q.csv")
 
@@ -112,11 +106,16 @@ def always_right(rows=ASKED):
     return [one[0] for one in rows["right_answers"]]
 
 
-def recorded(tmp_path, kind, rows, **arguments):
-    """Return the recording of rows of a table of a kind."""
+def recorded(tmp_path, kind, answers, start=0, **more):
+    """Return the recording of a table of a kind, of answers in the order of items."""
+    rows = [{"item": i, "answer": text} | more for i, text in enumerate(answers, start)]
+    return recorded_rows(tmp_path, kind, rows)
+
+
+def recorded_rows(tmp_path, kind, rows):
     file = tmp_path / f"answers.{kind}"
     TABLES[kind](file, rows)
-    return Recorded(path=file, labels="words", item="item", **arguments)
+    return Recorded(path=file, labels="words", item="item")
 
 
 def accuracy(outcome):
@@ -130,19 +129,16 @@ def ask(model, rows=ASKED, **params):
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_answers_by_index_are_of_the_whole_data_if_rows_are_drawn(kind, tmp_path):
-    rows = [{"item": i, "answer": text} for i, text in enumerate(always_right())]
     drawn = Data(splits={"test": ASKED}).limited(20).splits["test"]
-    assert accuracy(ask(recorded(tmp_path, kind, rows), drawn)) == (1.0, 20)
+    assert accuracy(ask(recorded(tmp_path, kind, always_right()), drawn)) == (1.0, 20)
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_answers_with_the_questions_of_other_items_are_refused(kind, tmp_path):
-    rows = [
-        {"item": i, "answer": "yes", "question": f"question {len(ASKED) - i}"}
-        for i in range(len(ASKED))
-    ]
+    n = len(ASKED)
+    rows = [{"item": i, "answer": "yes", "question": f"question {n - i}"} for i in range(n)]
     with pytest.raises(DataError, match=r"the recording's question is 'question .*', the data's '"):
-        ask(recorded(tmp_path, kind, rows))
+        ask(recorded_rows(tmp_path, kind, rows))
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -152,31 +148,27 @@ def test_a_single_answer_to_another_question_is_refused(kind, tmp_path):
     rows = [{"item": i, "answer": "yes", "question": text} for i, text in texts]
     rows[2]["question"] = "is it raining ?"
     with pytest.raises(DataError, match=r"item 2: the recording's question is 'is it raining \?'"):
-        ask(recorded(tmp_path, kind, rows), data)
+        ask(recorded_rows(tmp_path, kind, rows), data)
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_recording_that_states_another_right_answer_is_refused(kind, tmp_path):
-    rows = [{"item": i, "answer": "yes", "target": "no"} for i in range(4)]
+    recording = recorded(tmp_path, kind, ["yes"] * 4, target="no")
     with pytest.raises(DataError, match="right is 'no' in the recording and 'yes' in the data"):
-        ask(recorded(tmp_path, kind, rows), presence(*["yes"] * 4).splits["test"])
+        ask(recording, presence(*["yes"] * 4).splits["test"])
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_items_counted_from_one_are_refused(kind, tmp_path):
-    rows = [{"item": i, "answer": "yes"} for i in range(1, 5)]
+    recording = recorded(tmp_path, kind, ["yes"] * 4, start=1)
     with pytest.raises(DataError, match="no item 4; the items are 0 to 3"):
-        ask(recorded(tmp_path, kind, rows), presence(*["yes"] * 4).splits["test"])
+        ask(recording, presence(*["yes"] * 4).splits["test"])
 
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_empty_answers_stay_in_the_denominator_and_are_yes_by_popes_rule(kind, tmp_path):
-    rows = [{"item": i, "answer": text} for i, text in enumerate(["yes", "", " ", "no"])]
-    found = ask(
-        recorded(tmp_path, kind, rows),
-        presence("yes", "yes", "no", "no").splits["test"],
-        positive="yes",
-    )
+    recording = recorded(tmp_path, kind, ["yes", "", " ", "no"])
+    found = ask(recording, presence("yes", "yes", "no", "no").splits["test"], positive="yes")
     assert accuracy(found) == (0.5, 4)
     (published,) = [s for s in found.scores if s.metric == "accuracy_published_rule"]
     assert published.value == 0.75
@@ -185,12 +177,8 @@ def test_empty_answers_stay_in_the_denominator_and_are_yes_by_popes_rule(kind, t
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
 def test_no_text_at_all_earns_nothing_under_any_rule(kind, tmp_path):
-    rows = [{"item": i, "answer": text} for i, text in enumerate(["yes", None, None, "no"])]
-    found = ask(
-        recorded(tmp_path, kind, rows),
-        presence("yes", "yes", "no", "no").splits["test"],
-        positive="yes",
-    )
+    recording = recorded(tmp_path, kind, ["yes", None, None, "no"])
+    found = ask(recording, presence("yes", "yes", "no", "no").splits["test"], positive="yes")
     (published,) = [s for s in found.scores if s.metric == "accuracy_published_rule"]
     assert (accuracy(found), published.value) == ((0.5, 4), 0.5)
 
@@ -201,9 +189,8 @@ def test_a_pair_that_lacks_an_answer_is_not_scored_and_does_not_pay(kind, tmp_pa
     pairs = value_column([str(i // 2) for i in range(8)])
     data = Split({**data.columns, "pair": pairs})
     rows = [{"item": i, "answer": text} for i, text in enumerate(["yes", "no"] * 4)]
-    found = ask(
-        recorded(tmp_path, kind, [*rows[:5], rows[6]]), data, sets={"pair_accuracy": "pair"}
-    )
+    recording = recorded_rows(tmp_path, kind, [*rows[:5], rows[6]])
+    found = ask(recording, data, sets={"pair_accuracy": "pair"})
     (score,) = [s for s in found.scores if s.metric == "pair_accuracy"]
     assert (score.value, score.n, found.counts["unanswered"]) == (1.0, 2, 2)
     ends = "between {} (absent answers as wrong) and 100.0% (as right)"
@@ -214,10 +201,8 @@ def test_a_pair_that_lacks_an_answer_is_not_scored_and_does_not_pay(kind, tmp_pa
 def test_a_pair_that_the_data_lack_is_left_out_and_said(tmp_path):
     data = presence("yes", "no", "yes", "no", "yes").splits["test"]
     data = Split({**data.columns, "pair": value_column(["0", "0", "1", "1", "2"])})
-    rows = [
-        {"item": i, "answer": text} for i, text in enumerate(["yes", "no", "yes", "yes", "yes"])
-    ]
-    found = ask(recorded(tmp_path, "csv", rows), data, sets={"pair_accuracy": "pair"})
+    recording = recorded(tmp_path, "csv", ["yes", "no", "yes", "yes", "yes"])
+    found = ask(recording, data, sets={"pair_accuracy": "pair"})
     (score,) = [s for s in found.scores if s.metric == "pair_accuracy"]
     assert (score.value, score.n) == (0.5, 2)
     assert "pair_accuracy: 1 of 3 sets have fewer than 2 items, and are left out" in found.notes
@@ -250,9 +235,8 @@ def test_recordings_pass_the_gate_of_tables(name, content, why, tmp_path):
 
 
 def test_a_parquet_file_of_millions_of_equal_rows_is_refused(tmp_path):
-    many = pa.table(
-        {"item": pa.array([0]).take(pa.array([0] * 20_000_000)), "answer": ["A"] * 20_000_000}
-    )
+    n = 20_000_000
+    many = pa.table({"item": pa.array([0]).take(pa.array([0] * n)), "answer": ["A"] * n})
     parquet.write_table(many, tmp_path / "a.parquet")
     with pytest.raises(DataError, match="the file is broken or malicious"):
         Recorded(path=tmp_path / "a.parquet", item="item")
@@ -291,9 +275,8 @@ def test_logs_in_another_order_are_matched_by_what_they_say(tmp_path):
     said = always_right(rows)
     said[0] = "no"  # an item of the first list is wrong
     order = [*range(8, 12), *range(4, 8), *range(4)]
-    in_lines(
-        tmp_path / "samples_pope_2026-11-01T10-00-00.000001.jsonl", log_rows(order, rows, said)
-    )
+    lines = log_rows(order, rows, said)
+    in_lines(tmp_path / "samples_pope_2026-11-01T10-00-00.000001.jsonl", lines)
     (tmp_path / "results_2026-11-01T10-00-00.000001.json").write_text("{}")
     found = ask(Recorded(path=tmp_path, labels="words"), rows)
     values = {s.at["category"]: s.value for s in found.scores if s.metric == "accuracy" and s.at}

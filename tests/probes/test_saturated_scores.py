@@ -4,7 +4,7 @@ import pytest
 import torch
 from caption_world import Taste, right_nouns, world
 from fakes import PlantedFeatures, labelled_images, planted_image
-from foil_fakes import Sees, foil_rows, twin_rows
+from foil_fakes import Sees, foil_rows
 from scoring import values, with_scores
 
 from vlbench.asking.pair_scores import PairScorer
@@ -21,7 +21,7 @@ from vlbench.probes.matching.retrieval import retrieval_in_pools
 classification = with_scores(classification_probe.classification)
 
 MARGINS = [0, 16, 60]
-DATA = {"foils": foil_rows(), "twins": twin_rows()}
+FOILS = foil_rows()
 
 
 class LogOdds:
@@ -105,10 +105,10 @@ def test_a_preference_between_log_odds_is_none_between_probabilities(margin):
 
 def test_probabilities_that_round_to_one_are_counted():
     engine = Engine.for_tests()
-    outcome = choice(Probabilities(Sees(), 60), DATA["foils"], engine)
+    outcome = choice(Probabilities(Sees(), 60), FOILS, engine)
     assert values(outcome)["text_accuracy",] == 0.5
     assert engine.saturated > 0
     for scorer in (Probabilities(Sees(), 0), LogOdds(Sees(), 60)):
         engine = Engine.for_tests()
-        choice(scorer, DATA["foils"], engine)
+        choice(scorer, FOILS, engine)
         assert engine.saturated == 0

@@ -19,6 +19,7 @@ from transformers import (
 from vlbench.capabilities import Regions
 from vlbench.data.records import Column, Data, Split, value_column
 from vlbench.engine import Engine
+from vlbench.probes.question_generation.bert_gen import BertGen
 from vlbench.probes.question_generation.inputs import (
     ObjectReader,
     Objects,
@@ -42,6 +43,19 @@ def tokenizer(words: Sequence[str], *, without: str = ""):
     told.pre_tokenizer = pre_tokenizers.Whitespace()
     told.decoder = decoders.WordPiece()
     return PreTrainedTokenizerFast(tokenizer_object=told, **special)
+
+
+WORDS, WIDTH = tokenizer([f"w{i}" for i in range(25)]), 6
+
+
+def bert_gen(kind: str = "bert", **options):
+    """Return a small network of 25 words that reads regions of six numbers."""
+    rng = torch.Generator().manual_seed(1)
+    return BertGen(WORDS, masked_lm(kind, **options), WIDTH, rng)
+
+
+def weights(network):
+    return {name: weight.detach().clone() for name, weight in network.named_parameters()}
 
 
 def masked_lm(

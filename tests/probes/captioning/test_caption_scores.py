@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-UNITS = {"match_score": "score"}
+UNITS = {"match_score": "score", "perplexity": "perplexity"}
 
 
 def found(kinds, units=None):
@@ -58,17 +58,14 @@ def test_each_kind_of_captions_has_its_score_and_favourites_their_gain():
 
 def test_lower_perplexity_is_better():
     statistics = np.array([[[-2.0, 2.0, 0.0], [-4.0, 2.0, 1.0]]])
-    scores = found({"ce": {"perplexity": statistics}}, {"perplexity": "perplexity"})
-    score = scores["perplexity", "ce"]
+    score = found({"ce": {"perplexity": statistics}})["perplexity", "ce"]
     assert score.value == pytest.approx(10**1.5)
     assert not score.higher_is_better
 
 
 def test_a_metric_of_evaluate_has_no_interval_and_no_items():
-    kinds = {
-        "favourites": {"evaluate:a": np.array([[[2.0], [2.0]], [[4.0], [4.0]]])},
-        "ce": {"evaluate:a": np.array([[[1.0], [1.0]]])},
-    }
+    own, before = np.array([[[2.0], [2.0]], [[4.0], [4.0]]]), np.array([[[1.0], [1.0]]])
+    kinds = {"favourites": {"evaluate:a": own}, "ce": {"evaluate:a": before}}
     scores = found(kinds)
     score, gain = scores["evaluate:a", "favourites"], scores["evaluate:a_gain", None]
     assert (score.value, score.draws, score.n, score.ci95) == (3.0, [2.0, 4.0], 2, None)
@@ -86,9 +83,7 @@ def test_only_what_may_be_negative_has_an_interval_below_0():
 def test_the_interval_of_a_perplexity_is_on_the_scale_of_logarithms():
     # log10 perplexities 1/2 and 2, of 2 words each: 10^(5/4); a jackknife of the mean of two.
     statistics = np.array([[[-1.0, 2.0, 0.0], [-4.0, 2.0, 0.0]]])
-    score = found({"ce": {"perplexity": statistics}}, {"perplexity": "perplexity"})[
-        "perplexity", "ce"
-    ]
+    score = found({"ce": {"perplexity": statistics}})["perplexity", "ce"]
     low, high = score.ci95
     assert low * high == pytest.approx(score.value**2)
     assert score.within_limits().ci95[0] == 1
@@ -110,11 +105,8 @@ def test_items_have_the_mean_of_their_score_and_corpora_have_none():
     means = {}
     for table in tables({**KINDS, "ce": KINDS["ce"] | bleu}):
         means |= item_means(table)
-    assert means == {
-        (name, ("captions", kind)): score.value
-        for (name, kind), score in found(KINDS).items()
-        if kind
-    }
+    scores = [(*key, score.value) for key, score in found(KINDS).items()]
+    assert means == {(name, ("captions", kind)): value for name, kind, value in scores if kind}
 
 
 def test_a_share_of_one_seed_has_wilsons_interval_and_no_draws():
@@ -124,14 +116,9 @@ def test_a_share_of_one_seed_has_wilsons_interval_and_no_draws():
     assert score.draws == []
 
 
-def test_a_share_of_several_seeds_is_a_mean_of_trials():
+def test_a_share_of_several_seeds_is_a_mean_of_trials_and_without_chance_says_none():
     score = measured_share("ratio", {}, np.array([[1.0, 0.0], [1.0, 1.0]]), EXAMPLES).score
-    assert (score.value, score.draws) == (0.75, [0.5, 1.0])
-
-
-def test_a_share_without_chance_says_none():
-    credit = np.array([[1.0, 0.0]])
-    assert measured_share("ratio", {}, credit, EXAMPLES).score.chance is None
+    assert (score.value, score.draws, score.chance) == (0.75, [0.5, 1.0], None)
 
 
 DATA = captioned()
@@ -160,6 +147,7 @@ def test_table_4_is_counted_over_seeds(long):
     assert scores["nouns", "favourites"].draws == [4.0, 0.0]
     assert scores["unique_nouns", "favourites"].draws == [2.0, 0.0]
     assert scores["length", "ce"].value == 2.0
+    assert scores["length", "ce"].no_chance.startswith("describes the captions")
     assert scores["length_gain", None].value == 3.0
     assert scores["noun_recall", "favourites"].draws == [1.0, 0.0]
     assert scores["noun_recall", "ce"].value == 0.5
@@ -174,23 +162,13 @@ def test_the_floor_is_what_captions_score_with_the_references_of_another_image(l
     assert scores["cider", "reference"].floors["another_image"] < scores["cider", "reference"].value
 
 
-def test_what_describes_captions_says_that_it_has_no_chance(long):
-    _, scores = long
-    assert scores["length", "ce"].no_chance.startswith("describes the captions")
-    assert all(s.floors or s.no_chance or s.chance is not None for s in scores.values())
-
-
-def test_captions_without_nouns_are_counted_and_have_no_precision(long):
+def test_captions_without_nouns_are_counted_and_the_ceiling_is_one_reference_to_the_others(long):
     found, scores = long
     assert found.counts["favourites_without_nouns"] == 16
     assert ("noun_precision", "favourites") not in scores
     assert scores["noun_precision", "ce"].value == 1.0
-
-
-def test_the_ceiling_is_one_reference_against_the_others(long):
-    found, scores = long
-    assert scores["bleu_1", "reference"].n == 16
     assert scores["noun_precision", "reference"].value == 1.0
+    assert scores["bleu_1", "reference"].n == 16
     assert found.counts["images_with_one_reference"] == 0
 
 
@@ -204,11 +182,7 @@ def test_images_with_one_reference_are_counted_and_have_no_ceiling():
     assert scores["bleu_1", "ce"].n == 16
 
 
-def test_where_all_images_have_one_reference_there_is_no_ceiling():
-    _, scores = measured(lambda _: "a dog", own=lambda i: references(i)[:1], metrics=())
+def test_where_all_images_have_one_reference_there_is_no_ceiling_and_unknown_words_are_counted():
+    found, scores = measured(lambda _: "quo a dog qua", own=lambda i: references(i)[:1], metrics=())
     assert {kind for _, kind in scores} == {"favourites", "ce", None}
-
-
-def test_words_that_the_training_captions_lack_are_counted():
-    found, _ = measured(lambda _: "quo a dog qua", metrics=())
     assert found.counts["favourites_unknown_words"] == 32

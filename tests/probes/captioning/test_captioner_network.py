@@ -73,12 +73,8 @@ def test_one_step_of_training_is_that_of_the_original(newfc):
     learner.descend(caption_loss(network, images, words[:, 1:]), rate=5e-4)
     for name, weight in network.named_parameters():
         near(weight, golden[f"after_one_step.{name}"])
-    near(caption_loss(network, *_shifted(network, golden)), golden["lm_loss_after_one_step"][0])
-
-
-def _shifted(network, golden):
     images, words = taught(network, golden)
-    return images, words[:, 1:]
+    near(caption_loss(network, images, words[:, 1:]), golden["lm_loss_after_one_step"][0])
 
 
 def log_probabilities(network, golden, captions):
@@ -160,14 +156,11 @@ def test_scheduled_sampling_reads_the_networks_own_words_after_the_first_step():
     near(network(images, true, always._replace(sampling=0.0)), network(images, true))
 
 
-def test_samples_follow_the_predicted_probabilities():
+def test_samples_follow_the_predicted_probabilities_row_by_row():
     probabilities = torch.tensor([[0.1, 0.0, 0.2, 0.7, 0.0]]).expand(20_000, 5)
     drawn = Noise(seeded()).draw(probabilities).bincount(minlength=5) / 20_000
     torch.testing.assert_close(drawn, probabilities[0], atol=0.01, rtol=0)
     assert drawn[[1, 4]].tolist() == [0, 0]
-
-
-def test_rows_are_drawn_apart():
     certain = torch.eye(7)[[3, 0, 6, 6, 2]]
     assert Noise(seeded()).draw(certain).tolist() == [3, 0, 6, 6, 2]
     assert Noise(seeded()).draw(certain[:0]).tolist() == []
@@ -240,27 +233,20 @@ def test_each_word_up_to_the_end_counts_with_the_reward_of_its_caption(brief):
     near(reward_loss(sample_losses(brief, FEATURES, said), said, rewards), sum(terms) / len(terms))
 
 
-def test_captions_that_end_at_once_have_one_word_each(brief):
-    brief.logit.bias.data[END] = 1e4
+@pytest.mark.parametrize(("likely", "words"), [(1e4, 1), (-1e4, LONGEST)])
+def test_captions_that_end_at_once_have_one_word_and_those_without_an_end_twenty(
+    brief, likely, words
+):
+    brief.logit.bias.data[END] = likely
     said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
     assert said.sampled.shape == (15, LONGEST)
-    assert sample_losses(brief, FEATURES, said).shape == (15,)
+    assert sample_losses(brief, FEATURES, said).shape == (15 * words,)
 
 
-def test_captions_without_an_end_have_twenty_words_each(brief):
-    brief.logit.bias.data[END] = -1e4
-    said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
-    assert sample_losses(brief, FEATURES, said).shape == (15 * LONGEST,)
-
-
-def test_a_rollout_says_what_greedy_decoding_says(brief):
+def test_a_rollout_says_what_greedy_decoding_says_and_no_word_follows_the_end(brief):
     said = rollout(brief, FEATURES, 3, Noise(seeded(2)))
     assert torch.equal(said.greedy, greedy_captions(brief, FEATURES))
-
-
-def test_no_word_follows_the_end(brief):
-    words = rollout(brief, FEATURES, 3, Noise(seeded(2))).sampled
-    assert (words[~until_end(words)] == END).all()
+    assert (said.sampled[~until_end(said.sampled)] == END).all()
 
 
 def test_without_a_reward_nothing_moves(brief):

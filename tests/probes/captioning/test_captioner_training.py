@@ -40,9 +40,9 @@ GRADIENTS = torch.tensor([[3.0, -0.05, 0.0, 0.1], [-0.02, -9.0, 0.0, 0.1], [0.5,
 RATES = (0.1, 0.01, 0.2)
 
 
-def stage(*, seed=0, sizes=SIZES):
+def stage(seed=0):
     """Return a training whose batches are epochs of 50 images."""
-    drawn = draw_captioner(sizes, torch.Generator().manual_seed(1))
+    drawn = draw_captioner(SIZES, torch.Generator().manual_seed(1))
     return CaptionerTraining(drawn, CPU, clip=CLIP, seed=seed, count=50, images=50)
 
 
@@ -102,30 +102,16 @@ def test_a_stage_restored_goes_on_as_the_one_whose_state_it_is():
     assert same(learn(resumed, [2]).weights(), learn(whole, [2]).weights())
 
 
-def test_a_state_of_another_size_is_refused():
-    state = stage(sizes=SIZES._replace(words=5)).state()
-    with pytest.raises(RuntimeError, match=r"size mismatch for embed.weight"):
-        stage().restore(state)
-
-
-def test_a_loss_of_no_weight_is_refused():
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        stage().descend(torch.tensor(1.0), 0.1)
-
-
-def test_all_images_are_shuffled_by_the_seed_alone():
+def test_all_images_are_shuffled_by_the_seed_alone_and_anew_in_every_epoch():
     before = torch.get_rng_state()
-    one, again, other = (order(stage(seed=seed)) for seed in (0, 0, 1))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
+    first, again, seeded = (stage(seed=seed) for seed in (0, 0, 1))
+    one = order(first)
+    assert torch.equal(one, order(again))
+    assert not torch.equal(one, order(seeded))
     assert one.sort().values.tolist() == list(range(50))
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_every_epoch_has_an_order_of_its_own():
-    one = stage()
-    assert not torch.equal(order(one, 0), order(one, 1))
-    assert [one.batch(number)[0] for number in range(3)] == [0, 1, 2]
+    assert not torch.equal(one, order(first, 1))
+    assert [first.batch(number)[0] for number in range(3)] == [0, 1, 2]
 
 
 SHORT = PLAN._replace(epochs=4, dropout=0.5, sampling=0.1, sampling_epochs=2, validate_steps=5)
@@ -137,11 +123,8 @@ def told(value):
 
 def test_a_captioner_learns_to_name_what_an_image_shows():
     found = taught_once()
-    right = [
-        set(named(text)) <= set(pair)
-        for text, pair in zip(said(found["weights"]), PAIRS, strict=True)
-    ]
-    assert sum(right) >= 13
+    texts = zip(said(found["weights"]), PAIRS, strict=True)
+    assert sum(set(named(text)) <= set(pair) for text, pair in texts) >= 13
     assert found["history"][-1]["loss"] < 1
 
 
@@ -181,11 +164,12 @@ def test_the_network_of_the_best_cider_is_kept(monkeypatch):
 
 def test_only_so_many_images_are_validated(monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        captioner_training,
-        "cider",
-        lambda _, words, references: asked.append((len(words), len(references))) or told(0.0),
-    )
+
+    def counted(_, words, references):
+        asked.append((len(words), len(references)))
+        return told(0.0)
+
+    monkeypatch.setattr(captioner_training, "cider", counted)
     run(cross_entropy(SHORT._replace(epochs=1, validate_images=4)))
     assert asked == [(4, 4)]
 
@@ -223,9 +207,7 @@ def rewarded(weights, reward, plan=REWARDED, seed=0):
 
 def likes(taste):
     """Return the reward of a taste: a function of the things of an image and a text."""
-    return lambda rows, texts: torch.tensor(
-        [float(taste(PAIRS[row], text)) for row, text in zip(rows, texts, strict=True)]
-    )
+    return lambda rows, texts: torch.tensor([*map(taste, [PAIRS[i] for i in rows], texts)]).float()
 
 
 def prefix(_, text):
@@ -244,10 +226,6 @@ def mean(taste, texts):
     return sum(taste(pair, text) for pair, text in zip(PAIRS, texts, strict=True)) / len(PAIRS)
 
 
-def equal(one, other):
-    return all(torch.equal(value, other[name]) for name, value in one.items())
-
-
 def test_a_taste_for_a_prefix_is_found(taught):
     before, found = said(taught), run(rewarded(taught, likes(prefix))).result()
     after = said(found["weights"][1])
@@ -257,31 +235,26 @@ def test_a_taste_for_a_prefix_is_found(taught):
     assert found["history"][-1]["greedy_score"] > found["history"][0]["greedy_score"]
 
 
-def test_a_taste_for_the_nouns_of_the_image_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(nouns))).result()["weights"][1])
+def test_a_taste_for_the_nouns_of_the_image_is_found_and_one_for_length(taught):
+    tastes = [run(rewarded(taught, likes(one))).result()["weights"][1] for one in (nouns, length)]
+    before, after, long = map(said, (taught, *tastes))
     assert mean(nouns, before) < 1.7
     assert mean(nouns, after) > 1.9
-
-
-def test_a_taste_for_length_is_found(taught):
-    before, after = said(taught), said(run(rewarded(taught, likes(length))).result()["weights"][1])
-    assert mean(length, after) > 2 * mean(length, before)
-    assert mean(nouns, after) < mean(nouns, before)
+    assert mean(length, long) > 2 * mean(length, before)
+    assert mean(nouns, long) < mean(nouns, before)
 
 
 def test_no_taste_changes_nothing(taught):
     found = run(rewarded(taught, likes(lambda *_: 0.7), FEW)).result()
-    assert all(torch.equal(found["weights"][1][name], taught[name]) for name in taught)
+    assert same(found["weights"][1], taught)
     assert found["share_with_advantage"] == 0
     assert {entry["share_with_advantage"] for entry in found["history"]} == {0}
 
 
 def test_rounding_errors_are_no_taste(taught):
     rng = torch.Generator().manual_seed(0)
-    found = run(
-        rewarded(taught, lambda rows, _: 1 - 1e-7 * torch.rand(len(rows), generator=rng), FEW)
-    ).result()
-    assert all(torch.equal(found["weights"][1][name], taught[name]) for name in taught)
+    noise = rewarded(taught, lambda rows, _: 1 - 1e-7 * torch.rand(len(rows), generator=rng), FEW)
+    assert same(run(noise).result()["weights"][1], taught)
 
 
 def test_a_caption_that_an_image_has_twice_counts_once(taught):
@@ -297,13 +270,11 @@ def test_a_caption_that_an_image_has_twice_counts_once(taught):
 
 
 def test_the_same_seed_finds_the_same_captioner_and_another_one_another(taught):
-    first, same, other = (
-        run(rewarded(taught, likes(length), FEW, seed)).result() for seed in (0, 0, 1)
-    )
-    assert first["history"] == same["history"]
-    first, same, other = (one["weights"][1] for one in (first, same, other))
-    assert equal(first, same)
-    assert not torch.equal(first["logit.weight"], other["logit.weight"])
+    trainings = [rewarded(taught, likes(length), FEW, seed) for seed in (0, 0, 1)]
+    first, again, other = (run(one).result() for one in trainings)
+    assert first["history"] == again["history"]
+    assert same(first["weights"][1], again["weights"][1])
+    assert not same(first["weights"][1], other["weights"][1])
 
 
 @pytest.mark.parametrize("stop", [1, 4])
@@ -313,8 +284,8 @@ def test_a_self_critical_training_restored_ends_as_one_that_was_never_stopped(ta
     resumed = rewarded(taught, likes(length), FEW)
     resumed.restore(state)
     found = run(resumed, start=stop).result()
-    assert equal(found.pop("weights")[1], whole.pop("weights")[1])
-    assert equal(found.pop("before_last"), whole.pop("before_last"))
+    assert same(found.pop("weights")[1], whole.pop("weights")[1])
+    assert same(found.pop("before_last"), whole.pop("before_last"))
     assert found == whole
 
 
@@ -326,17 +297,15 @@ def test_a_longer_training_passes_where_a_shorter_one_ended_also_when_restored(t
     resumed.restore(state)
     found = run(resumed, start=12).result()["weights"]
     assert list(found) == [1, 3]
-    assert equal(found[1], short[1])
+    assert same(found[1], short[1])
     assert mean(length, said(found[3])) > mean(length, said(found[1]))
 
 
 def test_the_weights_before_the_last_fifth_of_the_steps_are_kept(taught):
     one = rewarded(taught, likes(length), FEW)
-    fifth = max(1, one.steps // 5)
-    for number in range(one.steps - fifth):
-        one.step(number)
-    before = one.weights()
-    found = run(one, start=one.steps - fifth).result()
+    start = one.steps - max(1, one.steps // 5)
+    before = run(one, stop=start).weights()
+    found = run(one, start=start).result()
     assert same(found["before_last"], before)
     assert not same(found["before_last"], found["weights"][1])
 
@@ -351,14 +320,6 @@ def test_no_more_captions_are_scored_than_allowed():
     plan = SelfCritical(epochs=20, images=10, samples=5)
     assert plan.steps(95) == 200
     assert plan._replace(most_captions=6_059).steps(95) == 100
-
-
-def test_a_reward_that_raises_ends_the_step(taught):
-    def reward(*_):
-        raise RuntimeError("the model broke")
-
-    with pytest.raises(RuntimeError, match="the model broke"):
-        rewarded(taught, reward).step(0)
 
 
 def test_ties_are_no_advantage():

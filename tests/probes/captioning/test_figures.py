@@ -1,5 +1,6 @@
 from dataclasses import replace
 from io import BytesIO
+from itertools import product
 
 import PIL.Image
 import pyarrow as pa
@@ -33,14 +34,11 @@ def replaced(*values):
 
 
 def counted(start):
-    return [
-        score(
-            start + k / 10, "match_score", at={"k": k, "template": t, "nouns": n}, ci95=(0.0, 1.0)
-        )
-        for t in TEMPLATES
-        for n in ("true", "absent")
-        for k in (2, 3, 4)
+    conditions = [
+        {"k": k, "template": t, "nouns": n}
+        for t, n, k in product(TEMPLATES, ("true", "absent"), (2, 3, 4))
     ]
+    return [score(start + at["k"] / 10, "match_score", at=at, ci95=(0.0, 1.0)) for at in conditions]
 
 
 def rows(make, *names):
@@ -134,25 +132,15 @@ def liked(model, uniter, clip, **rest):
 ROWS = [liked("uniter", 0.75, 0.2), liked("clip", 0.4, 0.3125)]
 
 
+def told(texts):
+    return [text.get_text() for text in texts]
+
+
 def test_the_square_has_a_row_per_model_and_one_of_captions_before():
     axes = square_figure("title", ROWS).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "uniter",
-        "clip",
-        "captions before",
-    ]
-    assert [label.get_text() for label in axes.get_xticklabels()] == [
-        "uniter\n(probability)",
-        "clip\n(cosine)",
-    ]
-    assert [text.get_text() for text in axes.texts] == [
-        "0.75↑",
-        "0.2",
-        "0.4↑",
-        "0.312",
-        "0.5",
-        "0.25",
-    ]
+    assert told(axes.get_yticklabels()) == ["uniter", "clip", "captions before"]
+    assert told(axes.get_xticklabels()) == ["uniter\n(probability)", "clip\n(cosine)"]
+    assert told(axes.texts) == ["0.75↑", "0.2", "0.4↑", "0.312", "0.5", "0.25"]
 
 
 def test_a_loss_has_an_arrow_down():
@@ -169,8 +157,8 @@ def test_each_column_is_shaded_from_its_lowest_to_its_highest():
 
 def test_a_scorer_that_a_row_lacks_leaves_its_cell_empty():
     lone = replace(ROWS[1], scores=[s for s in ROWS[1].scores if s.at["scorer"] != "uniter"])
-    texts = [text.get_text() for text in square_figure("title", [ROWS[0], lone]).axes[0].texts]
-    assert texts == ["0.75↑", "0.2", "0.312", "0.5", "0.25"]
+    axes = square_figure("title", [ROWS[0], lone]).axes[0]
+    assert told(axes.texts) == ["0.75↑", "0.2", "0.312", "0.5", "0.25"]
 
 
 @pytest.mark.parametrize("name", ["m", "a-model-with-a-long-name[weights=elsewhere.pt]"])
@@ -181,7 +169,7 @@ def test_nothing_of_the_figure_is_cut(name):
 def test_only_rows_that_may_be_compared_are_in_the_square():
     other = liked("other", 0.1, 0.1, comparable="b")
     labels = square(board(*ROWS, other), "T").axes[0].get_yticklabels()
-    assert [label.get_text() for label in labels] == ["uniter", "clip", "captions before"]
+    assert told(labels) == ["uniter", "clip", "captions before"]
     assert square(board(result("m", score())), "T") is None
 
 
@@ -189,17 +177,9 @@ TAGS = ("NOUN", "VERB", "PRON")
 
 
 def said(kind, count=3):
-    return [
-        {
-            "captions": kind,
-            "rank": rank,
-            "word": f"{kind}{rank}",
-            "part_of_speech": TAGS[rank % 3],
-            "count": 9 - rank,
-            "share": 0.5 / rank,
-        }
-        for rank in range(1, count + 1)
-    ]
+    names = ("captions", "rank", "word", "part_of_speech", "count", "share")
+    rows = [(kind, i, f"{kind}{i}", TAGS[i % 3], 9 - i, 0.5 / i) for i in range(1, count + 1)]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def png(colour):
@@ -225,10 +205,8 @@ def planted(folder, **tables):
 def test_a_row_with_tables_has_a_figure_of_words_and_a_sheet_of_captions(tmp_path):
     output = planted(tmp_path, unigrams=said("ce"), examples=examples())
     names = drawn(output, words, captions)
-    assert names == [
-        *(f"t/m.1_words.{kind}" for kind in ("svg", "png", "pdf")),
-        "t/m.1_captions.png",
-    ]
+    of_words = [f"t/m.1_words.{kind}" for kind in ("svg", "png", "pdf")]
+    assert names == [*of_words, "t/m.1_captions.png"]
     first = read(output, names)
     drawn(output, words, captions)
     assert read(output, names) == first

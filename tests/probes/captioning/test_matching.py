@@ -22,14 +22,11 @@ def test_a_preference_has_chance_one_half_and_says_what_was_chosen():
     assert {row["target"] for row in rows} == {"mine"}
 
 
-def test_the_higher_score_is_preferred_and_ties_share():
+def test_the_higher_score_is_preferred_and_ties_and_a_saturated_head_share():
     found = preference(np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 2.0, 4.0], [1.0, 1.0, 1.0]]))
     assert found.credit.tolist() == [[1.0, 0.5, 0.0], [0.5, 1.0, 1.0]]
     assert found.chosen.tolist() == [[0, -1, 1], [-1, 0, 0]]
     assert found.tied.sum() == 2
-
-
-def test_scores_of_a_saturated_head_are_tied():
     assert preference(np.array([[0.9999999]]), np.array([[1.0]])).tied.sum() == 1
 
 
@@ -55,29 +52,18 @@ def matched(rule, *favourites):
     return found, values, scores
 
 
-def nothing(_):
-    return "there is a image"
-
-
 def everything(number):
     return "a {} a {}".format(*things(number))
 
 
 def test_a_model_that_cannot_be_led_astray_prefers_the_reference():
-    _, values, _ = matched(nouns_of_the_image, nothing)
+    _, values, _ = matched(nouns_of_the_image, "there is a image".format)
     assert values["prefers_reference",].value == 1.0
     assert values["match_score", "favourites"].value == 0.0
     assert values["match_score", "ce"].value == 0.5
     assert values["match_score", "reference"].value == 1.0
     assert values["match_score", "reference_of_another_image"].value < 0.5
     assert values["match_score_gain",].value == -0.5
-
-
-def test_each_seed_is_a_draw():
-    _, values, scores = matched(nouns_of_the_image, nothing, everything)
-    score = values["prefers_reference",]
-    assert (score.value, score.draws, score.n) == (0.75, [1.0, 0.5], len(ROWS))
-    assert scores["favourites"].shape == (2, len(ROWS))
 
 
 def test_under_a_constant_model_every_share_is_at_chance_and_nothing_changes():
@@ -101,9 +87,11 @@ def test_what_is_preferred_for_another_image_too_is_no_matter_of_the_image():
     assert values["prefers_reference_gain_from_image",].value == 0.0
 
 
-def test_the_gain_from_the_image_is_paired_by_image_over_the_seeds():
-    _, values, _ = matched(nouns_of_the_image, nothing, everything)
+def test_each_seed_is_a_draw_and_the_gain_from_the_image_is_paired_by_image_over_the_seeds():
+    _, values, scores = matched(nouns_of_the_image, "there is a image".format, everything)
     own, gain = values["prefers_reference",], values["prefers_reference_gain_from_image",]
+    assert (own.value, own.draws, own.n) == (0.75, [1.0, 0.5], len(ROWS))
+    assert scores["favourites"].shape == (2, len(ROWS))
     assert gain.value == pytest.approx(own.value - own.floors["another_image"])
     assert (gain.chance, gain.range, gain.n) == (0.0, (-1.0, 1.0), len(ROWS))
     assert np.mean(gain.draws) == pytest.approx(gain.value)

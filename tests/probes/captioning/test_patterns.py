@@ -1,9 +1,9 @@
 import time
+from itertools import permutations
 
 import numpy as np
 import pytest
 from caption_world import tagged
-from item_means import item_means
 
 from vlbench.metrics.items import Examples
 from vlbench.probes.captioning.nouns import without_punctuation
@@ -18,25 +18,19 @@ from vlbench.probes.captioning.patterns import (
 )
 
 # The examples of table 5 of the paper, each with the letters of its phrases.
+CLIP = (
+    "a image image of a white bathroom with a brown shower curtain near a corner area and seat "
+    "floor holder"
+)
+LXMERT = "a man man posing a bike riding a bike bike riding a dirt near a road near a dirt ground"
+VILBERT = "a bird that the kite above the sky above the beach towards this water"
 EXAMPLES = {
     "uniter": ("a table table of the table tools", "NFN"),
     "rosita": ("a image image that is a a cabinets but a a cabinets but a a sink", "ITSNCNCN"),
     "rosita, second": ("a man man that is a a person bike a a dirt but a a rural dirt", "NTSNNCN"),
-    "vilbert": (
-        "a bird that the kite above the sky above the beach towards this water",
-        "NTNRNRNRN",
-    ),
-    "clip": (
-        (
-            "a image image of a white bathroom with a brown shower curtain near a corner area"
-            " and seat floor holder"
-        ),
-        "IFNRNRNCN",
-    ),
-    "lxmert": (
-        "a man man posing a bike riding a bike bike riding a dirt near a road near a dirt ground",
-        "NRNRNRNRNRN",
-    ),
+    "vilbert": (VILBERT, "NTNRNRNRN"),
+    "clip": (CLIP, "IFNRNRNCN"),
+    "lxmert": (LXMERT, "NRNRNRNRNRN"),
 }
 
 
@@ -101,28 +95,21 @@ THINGS = ("dog", "cat", "owl", "cup", "hat")
 
 def captions(*forms):
     """Return each form with every pair of different things in its places."""
-    return [
-        tagged(form.format(one, other))
-        for form in forms
-        for one in THINGS
-        for other in THINGS
-        if one != other
-    ]
+    return [tagged(form.format(*pair)) for form in forms for pair in permutations(THINGS, 2)]
+
+
+PICTURES = captions(*(f"a picture of {{}} {word} {{}}" for word in ("near", "above", "on")))
 
 
 def test_a_planted_prefix_is_named_word_by_word():
-    pattern = mine(
-        captions(*(f"a picture of {{}} {word} {{}}" for word in ("near", "above", "on")))
-    )
+    pattern = mine(PICTURES)
     assert pattern.prefix_name == "a+picture+of+NOUN.P+REL"
     assert pattern.name == "a+picture+of+NOUN.P+REL+((NOUN.P)*)?"
 
 
 def test_what_fewer_than_half_share_is_no_word_of_the_prefix():
-    pattern = mine(
-        captions("a {} near a {}", "the {} above the {}", "this {} of {}", "his {} on {}")
-    )
-    assert pattern.prefix_name == "NOUN.P+REL+NOUN.P"
+    forms = ("a {} near a {}", "the {} above the {}", "this {} of {}", "his {} on {}")
+    assert mine(captions(*forms)).prefix_name == "NOUN.P+REL+NOUN.P"
 
 
 @pytest.mark.parametrize(
@@ -142,9 +129,7 @@ def test_only_what_captions_need_stands_before_noun_phrases(form, group):
 
 
 def test_a_pattern_holds_of_captions_that_it_was_not_found_in():
-    pattern = mine(
-        captions(*(f"a picture of {{}} {word} {{}}" for word in ("near", "above", "on")))
-    )
+    pattern = mine(PICTURES)
     assert pattern.begins(tagged("a picture of a bird above"))
     assert pattern.describes(tagged("a picture of this brown bird on the white boat ."))
     assert not pattern.begins(tagged("the picture of a bird above a cup"))
@@ -157,12 +142,9 @@ def test_the_first_element_is_there_even_where_few_share_it():
     assert mine(captions(*forms)).prefix_name == "AUX"
 
 
-def test_captions_without_a_word_have_no_pattern():
+def test_captions_without_a_word_have_no_pattern_and_do_not_matter_among_others():
     with pytest.raises(ValueError, match="no caption has a word"):
         mine([tagged("."), []])
-
-
-def test_an_empty_caption_among_others_does_not_matter():
     assert mine([[], *captions("a picture of {} near {}")]).prefix_name.startswith("a+picture+of")
 
 
@@ -193,10 +175,8 @@ def test_the_papers_patterns_are_counted_by_hand():
 
 def test_a_pattern_found_in_one_half_is_counted_in_the_other():
     ratios, patterns = own_ratios(KINDS, IMAGES, seed=0)
-    assert [one.prefix_name for one in patterns] == [
-        "a+image+of+a+NOUN.P",
-        "his+NOUN.P+that+the+NOUN.P",
-    ]
+    named = ["a+image+of+a+NOUN.P", "his+NOUN.P+that+the+NOUN.P"]
+    assert [one.prefix_name for one in patterns] == named
     found = values(ratios)
     assert found["prefix_ratio", "favourites", "own"] == 1.0
     assert found["pattern_ratio", "favourites", "own"] == 1.0
@@ -206,13 +186,10 @@ def test_a_pattern_found_in_one_half_is_counted_in_the_other():
     assert {int(i) for ratio in ratios for i in ratio.examples.ids} == set(range(8)) - half
 
 
-def test_the_part_has_items_of_all_and_names_the_patterns():
-    part = pattern_part(KINDS, IMAGES, seed=0)
-    means = item_means(part.items)
-    scores = {(s.metric, *sorted(s.at.items())): s.value for s in part.scores}
-    assert means == pytest.approx(scores)
-    assert "seed 0: a+image+of+a+NOUN.P+" in part.notes[0]
-    assert "seed 1: his+NOUN.P+that+the+NOUN.P+" in part.notes[0]
+def test_the_part_names_the_patterns():
+    first, *_ = pattern_part(KINDS, IMAGES, seed=0).notes
+    assert "seed 0: a+image+of+a+NOUN.P+" in first
+    assert "seed 1: his+NOUN.P+that+the+NOUN.P+" in first
 
 
 def test_favourites_without_words_have_no_pattern_of_their_own():

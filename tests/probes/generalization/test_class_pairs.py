@@ -121,11 +121,8 @@ def test_anything_else_is_refused_with_what_has_no_partner(accuracy, names, clas
         accuracy(model, data_of(classes))
 
 
-def test_data_in_another_order_than_the_models_are_paired_by_name():
+def test_another_order_is_paired_by_name_and_another_number_of_names_is_the_models_fault():
     model = AlwaysRight(["dog", "cat", "bird"], [2, 1, 0], "imagenet")
     assert by_classification(model, data_of(ANIMALS))[0] == 1
-
-
-def test_another_number_of_names_than_of_logits_is_the_models_fault():
     with pytest.raises(ValueError, match="2 class names for 3 logits"):
         by_classification(AlwaysRight(["a", "b"], [0, 1, 2]), data_of(ANIMALS))

@@ -30,10 +30,6 @@ def test_a_class_is_the_first_token_of_its_name():
     assert vectors(Letters(), "dogs", "a cat") == [[4, ord("d")], [4, ord("a")]]
 
 
-def test_an_encoder_of_texts_gives_the_vector_of_the_prompt():
-    assert vectors(Lengths(), "dog", "bird") == [[8], [9]]
-
-
 class Towers(Lengths, Letters):
     """Compares texts with images, and gives their words vectors too."""
 
@@ -42,8 +38,9 @@ class Towers(Lengths, Letters):
     def similarity(self, images, texts): ...
 
 
-def test_an_encoder_of_texts_and_images_gives_the_vector_of_the_prompt():
-    assert vectors(Towers(), "dog", "bird") == [[8], [9]]
+@pytest.mark.parametrize("words", [Lengths(), Towers()])
+def test_an_encoder_of_texts_gives_the_vector_of_the_prompt_if_it_reads_images_too(words):
+    assert vectors(words, "dog", "bird") == [[8], [9]]
 
 
 @pytest.mark.parametrize("prompt", ["oo: {}.", "{} and more"])

@@ -1,13 +1,9 @@
 import copy
-import multiprocessing
-import os
-import signal
 from itertools import repeat
 
 import numpy as np
 import pytest
 import torch
-from forks import forks
 from scipy.special import softmax
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
@@ -36,9 +32,8 @@ CPU = torch.device("cpu")
 
 def blobs(*per_class):
     """Return float32 features of overlapping classes, and their labels."""
-    points, label = make_blobs(
-        per_class, n_features=6, cluster_std=5.0, shuffle=False, random_state=0
-    )
+    drawn = {"n_features": 6, "cluster_std": 5.0, "shuffle": False, "random_state": 0}
+    points, label = make_blobs(per_class, **drawn)
     return torch.tensor(points, dtype=torch.float32), torch.from_numpy(label)
 
 
@@ -74,10 +69,12 @@ def by_numpy(linear, features, label, orders, training):
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_the_weights_are_those_of_a_plain_pytorch_loop(seed):
+def test_the_weights_are_those_of_a_plain_pytorch_loop_and_the_global_generator_is_left_alone(seed):
     features, label = blobs(40, 30, 50)
     training = LinearTraining(7, 32, 1e-2, 5e-4, seed)
+    state = torch.get_rng_state()
     found = train_linear_probe([features] * 7, label, (3, 6), training, CPU)
+    assert torch.equal(torch.get_rng_state(), state)
     linear = by_pytorch(features, label, training)
     assert torch.equal(found["weight"], linear.weight)
     assert torch.equal(found["bias"], linear.bias)
@@ -104,48 +101,29 @@ def test_each_epoch_has_features_of_its_own():
     assert not torch.equal(mirrored["weight"], same["weight"])
 
 
-def test_the_global_generator_is_left_as_it_was():
-    state = torch.get_rng_state()
-    training = LinearTraining(3, 1, 0.1, 0.0, 0)
-    train_linear_probe([torch.eye(2)] * 3, torch.tensor([0, 1]), (2, 2), training, CPU)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-class Dying(LinearProbeTraining):
-    """A training that ends before step 7 as a signal ends it, in the second epoch of five steps."""
-
-    def step(self, number):
-        if number == 7:
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().step(number)
-
-
 def trained(folder):
     features, label = blobs(40, 30, 50)
     engine = Engine(ComputeSettings(CPU), store=Store(folder))
     return train_linear_probe_once(engine, features, label, (3, 6), LinearTraining(3, 25))
 
 
-@forks
 def test_a_killed_training_goes_on_at_its_checkpoint_to_the_same_bits(tmp_path, monkeypatch):
     whole = trained(tmp_path / "whole")
+    step, steps = LinearProbeTraining.step, []
+
+    def dies_once(self, number):
+        steps.append(number)
+        if len(steps) == 8:  # in the second epoch of five steps
+            raise KeyboardInterrupt
+        step(self, number)
+
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", -1.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "LinearProbeTraining", Dying)
-        run = multiprocessing.get_context("fork").Process(target=trained, args=[tmp_path])
-        run.start()
-        run.join(60)
-    assert run.exitcode == -signal.SIGKILL
-    steps = []
-    monkeypatch.setattr(LinearProbeTraining, "step", counted(LinearProbeTraining.step, steps))
+    monkeypatch.setattr(LinearProbeTraining, "step", dies_once)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path)
     again = trained(tmp_path)
-    assert steps == list(range(7, 15))
+    assert steps == [*range(8), *range(7, 15)]
     assert all(torch.equal(again[name], whole[name]) for name in ("weight", "bias"))
-
-
-def counted(step, steps):
-    """Return a method that notes the numbers of the steps that it does."""
-    return lambda self, number: steps.append(number) or step(self, number)
 
 
 def test_a_probe_is_trained_once_per_features_labels_and_training(tmp_path, monkeypatch):
@@ -185,13 +163,10 @@ def test_many_images_are_classified_in_blocks_to_the_same_result(monkeypatch):
     assert 0 < whole.credit.mean() < 1
 
 
-def test_a_class_without_train_images_is_named():
+def test_a_class_without_train_images_is_named_and_one_that_the_test_images_lack_is_no_obstacle():
     train, test = torch.tensor([0, 0, 2]), torch.tensor([1, 1, 2])
     with pytest.raises(TooFewRows, match="class 'dog' has 2 test images, but no train image"):
         require_train_images(train, test, ["cat", "dog", "eel"])
-
-
-def test_a_class_that_the_test_images_lack_is_no_obstacle():
     require_train_images(torch.tensor([0, 1, 2]), torch.tensor([1]), ["cat", "dog", "eel"])
 
 
@@ -226,9 +201,8 @@ def test_adam_approaches_the_optimum_that_lbfgs_goes_to():
     for epochs in (1, 20, 500):
         adam = LinearTraining(epochs, 120, 0.01, 0.01)
         probe = train_linear_probe([features] * epochs, label, (3, 6), adam, CPU)
-        losses.append(
-            penalised_loss(probe, features, label) - penalised_loss(best, features, label)
-        )
+        found = [penalised_loss(one, features, label) for one in (probe, best)]
+        losses.append(found[0] - found[1])
     assert losses == sorted(losses, reverse=True)
     assert -1e-6 < losses[-1] < 0.05 * losses[0]
 
@@ -255,8 +229,7 @@ def test_a_training_by_lbfgs_goes_on_where_it_stopped():
 
 
 def test_features_that_are_all_zero_leave_the_weights_at_zero():
-    probe = train_linear_probe_once(
-        Engine(ComputeSettings(CPU)), torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), (2, 2), LBFGS
-    )
+    given = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), (2, 2), LBFGS
+    probe = train_linear_probe_once(Engine(ComputeSettings(CPU)), *given)
     assert probe["converged"]
     assert not probe["weight"].any()

@@ -73,14 +73,10 @@ def test_its_outputs_are_put_in_the_order_of_the_datas_classes():
     assert victim.notes[1] == "outputs and classes are paired by name, not by position"
 
 
-class FlatLogits(Own):
-    def logits(self, pixels):
-        return pixels.mean((1, 2, 3))
-
-
 def test_logits_of_another_shape_are_refused_with_it():
+    flat = type("Flat", (Own,), {"logits": lambda _, pixels: pixels.mean((1, 2, 3))})
     with pytest.raises(ValueError, match=r"logits have shape \[3\]; they must be \[N, C\]"):
-        find(FlatLogits(), animals())
+        find(flat(), animals())
 
 
 @pytest.mark.parametrize("model", [ReadsTheLabel(), Headless()])
@@ -122,13 +118,11 @@ ATTACK = Attack("linf", "untargeted", 0.1, Descent(5, 0.3), 0)
 
 def batches(data, size, classes):
     """Return batches of test images, whose target is the next class."""
-    test = data.splits["test"]
-    right = torch.from_numpy(labels(test))
-    starts = range(0, len(test), size)
-    rows = [range(start, min(start + size, len(test))) for start in starts]
+    images, right = data.splits["test"]["image"], torch.from_numpy(labels(data.splits["test"]))
+    parts = torch.arange(len(images)).split(size)
     return [
-        Batch(i, test["image"].select(part), right[list(part)], (right[list(part)] + 1) % classes)
-        for i, part in enumerate(rows)
+        Batch(i, images.select(part.tolist()), right[part], (right[part] + 1) % classes)
+        for i, part in enumerate(parts)
     ]
 
 
@@ -139,21 +133,19 @@ def predictions(model, store, attack=ATTACK):
     return AttackRun(model, victim, batches(noise(30), 10, 3), engine).predictions(attack)
 
 
-def test_without_an_attack_the_images_are_classified_as_they_are():
-    model, data = Brightness(), greys(0.1, 0.8, 0.6)
+@pytest.mark.parametrize(
+    ("greys_of", "attack", "right"),
+    [((0.1, 0.8, 0.6), None, [1, 1, 1]), ((0.1, 0.8, 0.55), ATTACK, [1, 1, 0])],
+)
+def test_an_attack_changes_what_lies_within_epsilon_and_none_changes_nothing(
+    greys_of, attack, right
+):
+    model, data = Brightness(), greys(*greys_of)
     run = AttackRun(model, Victim(model.logits, None, ""), batches(data, 2, 2), Engine.for_tests())
-    found = run.predictions(None)
-    assert found.right.tolist() == [1, 1, 1]
-    assert found.target.tolist() == [0, 0, 0]
+    found = run.predictions(attack)
+    assert found.right.tolist() == right
+    assert found.target.tolist() == [1 - one for one in right]
     assert not found.tied.any()
-
-
-def test_an_attack_changes_what_lies_within_epsilon():
-    model, data = Brightness(), greys(0.1, 0.8, 0.55)
-    run = AttackRun(model, Victim(model.logits, None, ""), batches(data, 2, 2), Engine.for_tests())
-    found = run.predictions(ATTACK)
-    assert found.right.tolist() == [1, 1, 0]
-    assert found.target.tolist() == [0, 0, 1]
 
 
 class Counted(SmallNet):

@@ -43,9 +43,8 @@ def test_images_are_reduced_as_by_scikit_learn_up_to_the_sign(n, width):
 
 def test_pca_may_be_fitted_on_the_words():
     features, label = randoms(60, 7), torch.arange(60) % 6
-    found = visual_words(
-        features, label, [f"word{y}" for y in label.tolist()], size=3, fitted_on="classes"
-    )
+    words = [f"word{y}" for y in label.tolist()]
+    found = visual_words(features, label, words, size=3, fitted_on="classes")
     means = [normalize(features)[label == y].mean(0).numpy() for y in range(6)]
     expected = PCA(3, svd_solver="full").fit_transform(means)
     assert found.vectors.abs().numpy() == pytest.approx(abs(expected), abs=1e-6)
@@ -87,9 +86,8 @@ def test_shuffled_labels_are_found_by_chance():
     features = torch.eye(4)[label] + 0.01 * randoms(2000, 4)
     found = visual_words(features, label, [f"word{y}" for y in label.tolist()], size=3)
     assert nearest_words(found.images, found.vectors, found.right).credit.mean() == 1
-    assert nearest_words_of_shuffled_labels(found, seed=0).credit.mean() == pytest.approx(
-        0.25, abs=0.15
-    )
+    shuffled = nearest_words_of_shuffled_labels(found, seed=0).credit.mean()
+    assert shuffled == pytest.approx(0.25, abs=0.15)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +104,10 @@ def test_more_dimensions_than_there_can_be_are_refused(width, n, params, error, 
         visual_words(randoms(n, width), torch.arange(n) % 3, word[:n], **params)
 
 
-def test_one_visual_word_is_refused():
-    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are needed"):
-        visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)
-
-
-def test_as_many_points_as_dimensions_are_enough_for_a_pca():
+def test_as_many_points_as_dimensions_are_enough_for_a_pca_and_one_word_is_too_few():
     points = torch.eye(3, 4)
     assert _components(points, 3, "means").directions.shape == (4, 3)
     with pytest.raises(TooFewRows, match="PCA to 3 dimensions cannot be fitted on 2 means"):
         _components(points[:2], 3, "means")
+    with pytest.raises(TooFewRows, match="the images have 1 visual words; 2 or more are needed"):
+        visual_words(randoms(4, 3), torch.arange(4) % 2, ["", "cat"] * 2, size=2)

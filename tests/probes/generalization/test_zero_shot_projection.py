@@ -76,11 +76,12 @@ def test_classes_of_one_vector_are_tied():
     assert outcome.counts["classes_without_own_vector"] == 9
 
 
-def test_each_trial_sees_seventy_percent_of_the_classes():
+@pytest.mark.parametrize(("seen", "unseen"), [({}, 3), ({"seen_fraction": 0.5}, 5)])
+def test_each_trial_sees_seventy_percent_of_the_classes_or_another_fraction(seen, unseen):
     data, words = labelled_images(*[2] * 10), Planted(randoms(10, 4))
-    (score,) = probe(ReadsTheLabel(), data, words, trials=4, epochs=1).scores
-    assert score.chance == 1 / 3
-    assert score.floors["majority_class"] == pytest.approx(1 / 3)
+    (score,) = probe(ReadsTheLabel(), data, words, trials=4, epochs=1, **seen).scores
+    assert score.chance == 1 / unseen
+    assert score.floors["majority_class"] == pytest.approx(1 / unseen)
     assert len(score.draws) == 4
 
 
@@ -88,12 +89,6 @@ def test_a_seed_draws_the_same_trials_and_another_seed_others():
     world = linear_world(per_class=4)
     draws = [probe(*world, trials=3, epochs=1, seed=seed).scores[0].draws for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
-
-
-def test_another_fraction_of_the_classes_can_be_seen():
-    data, words = labelled_images(*[2] * 10), Planted(randoms(10, 4))
-    (score,) = probe(ReadsTheLabel(), data, words, seen_fraction=0.5, trials=2, epochs=1).scores
-    assert score.chance == 1 / 5
 
 
 @pytest.mark.parametrize(("n_classes", "parts"), [(2, "1 seen and 1"), (3, "2 seen and 1")])
@@ -104,9 +99,8 @@ def test_too_few_classes_for_a_split_are_refused(n_classes, parts):
 
 def test_a_trial_without_images_is_refused():
     data = labelled_images(0, 0, 0, 9, test=[9, 0, 0, 0])
-    with pytest.raises(
-        TooFewRows, match=r"trial \d+ has no train or no test images of seen classes"
-    ):
+    why = r"trial \d+ has no train or no test images of seen classes"
+    with pytest.raises(TooFewRows, match=why):
         probe(ReadsTheLabel(), data, Planted(randoms(4, 4)))
 
 
@@ -120,9 +114,8 @@ def test_the_map_is_that_of_the_loss_written_out():
     # (sum over c of max(0, 1 - p_y + p_c) - 1) / (K - 1).
     images, words = LabelledFeatures(randoms(6, 3), torch.arange(6) % 3), randoms(4, 5, seed=1)
     training = ProjectionTraining(1, 6, 1e-3, 5e-4)
-    found = train_projection(
-        images, words, training, torch.Generator().manual_seed(0), torch.device("cpu")
-    )
+    rng = torch.Generator().manual_seed(0)
+    found = train_projection(images, words, training, rng, torch.device("cpu"))
     bound = 1 / 3**0.5
     start = torch.empty(5, 3).uniform_(-bound, bound, generator=torch.Generator().manual_seed(0))
     weight = start.clone().requires_grad_()
@@ -149,19 +142,13 @@ def test_a_tenth_epoch_halves_the_step():
     assert steps[1].item() == pytest.approx(2.5e-4, rel=0.2)
 
 
-def test_a_map_that_exists_is_found():
+def test_a_map_that_exists_is_found_and_the_global_generator_is_left_as_it_was():
     words, label = torch.eye(4), torch.arange(80) % 4
     features = words[label] @ torch.linalg.qr(randoms(4, 4)).Q
     training = ProjectionTraining(epochs=15, batch_size=16, learning_rate=0.1)
     rng = torch.Generator().manual_seed(0)
     images = LabelledFeatures(features, label)
-    found = train_projection(images, words, training, rng, torch.device("cpu"))
-    assert ((features @ found.T @ words.T).argmax(1) == label).all()
-
-
-def test_the_global_generator_is_left_as_it_was():
     state = torch.get_rng_state()
-    images = LabelledFeatures(randoms(6, 3), torch.arange(6) % 3)
-    rng = torch.Generator().manual_seed(0)
-    train_projection(images, randoms(4, 5), ProjectionTraining(2, 2), rng, torch.device("cpu"))
+    found = train_projection(images, words, training, rng, torch.device("cpu"))
     assert torch.equal(torch.get_rng_state(), state)
+    assert ((features @ found.T @ words.T).argmax(1) == label).all()

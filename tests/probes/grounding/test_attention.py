@@ -1,13 +1,10 @@
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import grounding_fakes
 import pytest
 import torch
 from grounding_fakes import REGIONS, Constant, Planted, data_of, picture_of, two_things
+from pair_commands import run_command
 from sources import write
 
 from vlbench.data.records import Split, value_column
@@ -53,15 +50,9 @@ def queries_of(split: Split, i):
 
 def test_sums_have_a_row_per_image_whatever_the_batch():
     pictures, queries = scenes()
-    found = [
-        head_sums(
-            AttentionReader(Planted(), 1),
-            pictures,
-            queries,
-            Engine(ComputeSettings(torch.device("cpu"), batch_size=size)),
-        )
-        for size in (1, 4)
-    ]
+    places = [ComputeSettings(torch.device("cpu"), batch_size=size) for size in (1, 4)]
+    reader = AttentionReader(Planted(), 1)
+    found = [head_sums(reader, pictures, queries, Engine(place)) for place in places]
     accuracy = found[0].heads[..., MEASURES.index("accuracy")]
     assert accuracy.shape == (6, 1, 2, 3)
     assert accuracy[:, 0, 1, 2].tolist() == [1] * 6
@@ -72,11 +63,8 @@ def test_sums_have_a_row_per_image_whatever_the_batch():
 def test_attention_that_a_known_model_gave_is_stored(tmp_path):
     pictures, queries = scenes()
     model = Planted()
-    engine = Engine(
-        ComputeSettings(torch.device("cpu")),
-        store=Store(tmp_path),
-        identities={id(model): "a fake"},
-    )
+    known = {"store": Store(tmp_path), "identities": {id(model): "a fake"}}
+    engine = Engine(ComputeSettings(torch.device("cpu")), **known)
     before = head_sums(AttentionReader(model, 1), pictures, queries, engine)
     model.attend = None
     after = head_sums(AttentionReader(model, 1), pictures, queries, engine)
@@ -131,34 +119,23 @@ primary: {metric: split_half_accuracy}
 """
 
 MODELS = 'planted: {adapter: "grounding_fakes:Noisy"}\n'
-LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "vlbench"]
-
-
-def run(source, output, launch):
-    words = ["--model", "planted", "--tasks", "planted_grounding", "--no-cache", "--trust"]
-    where = ["--include-path", str(source), "--output", str(output)]
-    paths = os.pathsep.join(
-        [str(Path(grounding_fakes.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    )
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(
-        [sys.executable, *launch, *where, *words],
-        capture_output=True, text=True, env=environment | {"PYTHONPATH": paths}, timeout=200,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads((output / "planted_grounding.json").read_text())["rows"]
-    return row
 
 
 @pytest.mark.nightly
-def test_two_processes_give_the_same_table_as_one(tmp_path):
+def test_two_processes_give_the_same_table_as_one(tmp_path, pair):
     source = tmp_path / "ours"
     write(source / "tasks" / "planted_grounding.yaml", TASK)
     write(source / "model_adapters" / "models.yaml", MODELS)
-    one = run(source, tmp_path / "one", ["-m", "vlbench"])
-    two = run(source, tmp_path / "two", LAUNCH)
-    assert (one.pop("run")["processes"], two.pop("run")["processes"]) == (1, 2)
+    words = ["--model", "planted", "--tasks", "planted_grounding", "--no-cache", "--trust"]
+    words += ["--include-path", str(source), "--device", "cpu", "--processes"]
+    rows = []
+    for number in ("1", "2"):
+        output = ["--output", str(tmp_path / number)]
+        ((code, _, errors),) = pair(run_command, [*words, number, *output], size=1)
+        assert code == 0, errors
+        (row,) = json.loads((tmp_path / number / "planted_grounding.json").read_text())["rows"]
+        rows.append(row)
+    assert [row.pop("run")["processes"] for row in rows] == [1, 2]
     # The rows have the digests of the table and of the picture.
-    assert json.dumps(one) == json.dumps(two)
-    assert set(one["artifacts"]) == {"heads", "examples", "items"}
+    assert json.dumps(rows[0]) == json.dumps(rows[1])
+    assert set(rows[0]["artifacts"]) == {"heads", "examples", "items"}

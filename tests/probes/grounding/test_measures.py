@@ -36,18 +36,15 @@ def measures(weights, target):
     return {name: found[name] for name in MEASURES}
 
 
-def test_a_query_is_scored_by_the_region_with_most_attention():
+def test_a_query_is_scored_by_the_region_with_most_attention_and_tied_regions_share_it():
     found = measures([0.4, 0.1, 0.1, 0.0], 0)
     assert found == pytest.approx(
         {"accuracy": 1, "pointing_accuracy": 1, "attention_on_gold": 4 / 6, "attention": 0.6,
          "ties": 0}
     )  # fmt: skip
     assert measures([0.4, 0.1, 0.1, 0.0], 1)["accuracy"] == 0
-
-
-def test_tied_regions_share_the_choice():
-    found = measures([0.2, 0.2, 0.1, 0.1], 1)
-    assert (found["accuracy"], found["ties"]) == (0.5, 1)
+    tied = measures([0.2, 0.2, 0.1, 0.1], 1)
+    assert (tied["accuracy"], tied["ties"]) == (0.5, 1)
 
 
 def test_a_word_without_a_token_is_left_out():
@@ -79,11 +76,9 @@ def test_a_query_has_the_characters_of_its_word_and_the_boxes_of_its_target():
     assert text[first.start : first.stop] == "thing1"
     assert (first.group, first.target, second.group, second.target) == (1, 0, 0, 1)
     assert found["targets"] == [[[20, 0, 44, 24], [0, 0, 10, 10]], [[0, 0, 10, 10]]]
-
-
-def test_queries_of_the_same_boxes_share_a_target():
-    found = image_queries(SPLIT, 0, [[WordTarget(0, 1, (0,)), WordTarget(0, 4, (0,))]])
-    assert len(found["targets"]) == 1
+    # Queries of the same boxes share a target.
+    shared = image_queries(SPLIT, 0, [[WordTarget(0, 1, (0,)), WordTarget(0, 4, (0,))]])
+    assert len(shared["targets"]) == 1
 
 
 def test_a_word_that_its_caption_lacks_is_bad_data():
@@ -121,9 +116,7 @@ def test_columns_that_are_regions_are_right_where_they_overlap_any_gold_box_by_h
     ]  # fmt: skip
     assert torch.equal(found.gold, found.right.double())
     assert not found.own_patches
-
-
-def test_boxes_that_were_scaled_and_scaled_back_are_the_regions():
+    # So they are if they were scaled and scaled back.
     assert column_coverage(BOXES + 0.005, BOXES) is None
 
 
@@ -137,11 +130,9 @@ def test_gold_of_a_patch_is_the_largest_fraction_that_one_gold_box_covers():
     assert found.own_patches
     assert found.gold[0].tolist() == pytest.approx([288 / 1024, 288 / 1024, 0, 0])
     assert found.right.tolist() == [[True, True, False, False]]
-
-
-def test_a_column_points_at_a_gold_box_that_its_centre_lies_in():
-    found = geometry(ALL, QUARTERS, [[[10.0, 10.0, 20.0, 20.0]]])
-    assert found.inside.tolist() == [[True, False, False, False]]
+    # A column points at a gold box that its centre lies in.
+    inside = geometry(ALL, QUARTERS, [[[10.0, 10.0, 20.0, 20.0]]]).inside
+    assert inside.tolist() == [[True, False, False, False]]
 
 
 def test_baselines_are_the_credit_of_choices_that_look_at_no_word():

@@ -3,7 +3,6 @@ import pytest
 import torch
 from grounding_fakes import (
     REGIONS,
-    Constant,
     Patches,
     Plan,
     Planted,
@@ -19,7 +18,6 @@ from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.measures import Query
 from vlbench.probes.grounding.pictures import ExampleReader, choose_examples, draw
 from vlbench.probes.grounding.reports import (
-    NO_CONFIDENCE,
     Queries,
     report,
 )
@@ -71,14 +69,6 @@ def test_the_best_head_of_each_group_is_noted():
     assert note.endswith("layer-head from 0: r0 1-2, r1 1-2")
 
 
-def test_regions_without_scores_are_noted():
-    pictures = data_of([two_things(i, 0, 1) for i in range(4)], confident=False).splits["test"]
-    reader = AttentionReader(Constant(), 1)
-    engine = Engine.for_tests()
-    found = report(reader, pictures["picture"], queries(0), engine, examples=0, seed=0)
-    assert NO_CONFIDENCE in found.notes
-
-
 PICTURE = picture_of(two_things(0, 0, 1), confident=True)
 
 
@@ -112,12 +102,9 @@ def test_among_things_the_regions_of_things_are_shown(model):
     assert torch.equal(found["total"], every["total"])
 
 
-def test_dollar_signs_of_a_caption_are_no_formula():
+def test_dollar_signs_of_a_caption_are_no_formula_and_a_word_without_a_token_has_no_attention():
     example = {"text": "a $_$ sign", "span": [0, 1], "gold": [REGIONS[0]], "title": "head 0-0"}
     draw([PICTURE], [example], [None]).unlink()
-
-
-def test_a_word_without_a_token_has_no_attention():
     assert read(Planted(), span=(60, 65)) is None
 
 
@@ -150,28 +137,21 @@ SCENES = [two_things(i, i % 4, (i + 1) % 4) for i in range(6)]
 
 
 def test_an_item_is_a_query_in_the_cluster_of_its_image():
-    found = entity_grounding(Planted(), data_of(SCENES), Engine.for_tests(), examples=0)
+    scenes = [*SCENES, two_things(6, 0, 1)._replace(regions=[])]
+    found = entity_grounding(Planted(), data_of(scenes), Engine.for_tests(), examples=0)
+    # One of an image without regions has no credit.
+    assert {r["credit"] for r in found.items.to_pylist() if r["cluster"] == "6"} == {0.0}
     rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
     asked = [(row["id"], row["cluster"], row["target"]) for row in rows]
-    assert asked[:3] == [
-        ("0/0", "0", "thing0: 0 0 10 10"),
-        ("0/1", "0", "thing1: 20 0 44 24"),
-        ("1/0", "1", "thing1: 20 0 44 24"),
-    ]
+    first, second = "thing0: 0 0 10 10", "thing1: 20 0 44 24"
+    assert asked[:3] == [("0/0", "0", first), ("0/1", "0", second), ("1/0", "1", second)]
 
 
 def test_the_prediction_of_an_item_is_the_box_that_the_head_chose():
-    found = entity_grounding(
-        Planted({(0, 0): Plan(images=3)}), data_of(SCENES), Engine.for_tests(), examples=0
-    )
+    model = Planted({(0, 0): Plan(images=3)})
+    found = entity_grounding(model, data_of(SCENES), Engine.for_tests(), examples=0)
     rows = [r for r in found.items.to_pylist() if r["metric"] == "best_head_accuracy"]
     assert {r["credit"] for r in rows} == {0.0, 1.0}
     assert all(r["prediction"] for r in rows)
     is_right = [r["target"].endswith(f": {r['prediction']}") for r in rows]
     assert is_right == [r["credit"] == 1 for r in rows]
-
-
-def test_a_query_of_an_image_without_regions_has_no_credit():
-    scenes = [*SCENES, two_things(6, 0, 1)._replace(regions=[])]
-    found = entity_grounding(Planted(), data_of(scenes), Engine.for_tests(), examples=0)
-    assert {r["credit"] for r in found.items.to_pylist() if r["cluster"] == "6"} == {0.0}

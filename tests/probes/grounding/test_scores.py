@@ -53,11 +53,8 @@ def test_a_score_has_the_chance_and_the_floors_of_its_measure():
     assert (best.n, best.chance) == (4, 0.25)
     assert set(best.floors) == {"random_region", "largest_region", "most_confident_region"}
     assert found["pointing_accuracy",].floors == {}
-
-
-def test_without_region_scores_there_is_no_floor_of_the_most_confident_one():
-    best = named(sums_of(RIGHT, has_scores=False))["best_head_accuracy",]
-    assert set(best.floors) == {"random_region", "largest_region"}
+    bare = named(sums_of(RIGHT, has_scores=False))["best_head_accuracy",]
+    assert set(bare.floors) == {"random_region", "largest_region"}
 
 
 def test_the_best_active_head_is_chosen_among_active_ones():
@@ -108,12 +105,9 @@ def test_tied_heads_share_the_choice():
     assert best_heads(np.array([1.0, 3.0, 3.0 - 1e-9])) == [1, 2]
 
 
-def test_images_without_items_are_in_no_half():
+def test_images_without_items_are_in_no_half_and_one_image_has_none():
     found = split_half(np.ones((4, 1)), np.array([1, 0, 1, 0]))
     assert found.credit.tolist() == [1.0, 0.0, 1.0, 0.0]
     assert found.judges == [[0], [], [0], []]
-
-
-def test_one_image_has_no_halves():
     with pytest.raises(ValueError, match="1 image with items; two halves need two"):
         split_half(np.ones((2, 1)), np.array([3, 0]))

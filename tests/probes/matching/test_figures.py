@@ -19,9 +19,8 @@ def test_models_are_drawn_by_their_gain_and_filled_if_it_is_above_the_bias():
     figure = above_response_bias(planted, "Planted", LOOKS)
     (panel,) = [axes for axes in figure.get_axes() if axes.get_xlabel()]
     assert [one.get_text() for one in panel.get_yticklabels()] == ["a", "b"]
-    marks = [
-        line for line in panel.get_lines() if line.get_marker() == "o" and len(line.get_xdata())
-    ]
+    dots = [line for line in panel.get_lines() if line.get_marker() == "o"]
+    marks = [line for line in dots if len(line.get_xdata())]
     assert [(line.get_xdata()[0], line.get_markerfacecolor()) for line in marks] == [
         (0.7, "white"), (0.6, LOOKS["b"].colour),
     ]  # fmt: skip

@@ -56,11 +56,8 @@ def test_the_text_alone_and_the_frequent_answer_are_floors():
 
 
 def frequent_answer(*answers):
-    (score,) = [
-        s
-        for s in ask(Says("yes"), presence(*answers), asked="words").scores
-        if s.metric == "accuracy"
-    ]
+    scores = ask(Says("yes"), presence(*answers), asked="words").scores
+    (score,) = [s for s in scores if s.metric == "accuracy"]
     return score.floors["frequent_answer"]
 
 
@@ -73,9 +70,7 @@ def test_the_frequent_answer_is_at_chance_in_the_mean_over_random_answers():
     rng = np.random.default_rng(0)
     floors = [frequent_answer(*rng.choice(["yes", "no"], 40).tolist()) for _ in range(200)]
     assert np.mean(floors) == pytest.approx(0.5, abs=3 * np.std(floors) / 200**0.5)
-
-
-def test_balanced_questions_have_no_score_of_what_the_frequent_answer_gets_wrong():
+    # Nor is there a score of what it gets wrong in balanced questions.
     found = ask(Says("yes"), presence(*["yes"] * 27, *["no"] * 23), asked="words")
     assert values(found, "accuracy_where_blind_fails") == {}
 
@@ -104,9 +99,8 @@ def test_a_refusal_earns_nothing_and_is_counted_and_noted():
     found = ask(Listed("yes", "I cannot help.", "yes", "no"), HALF, asked="words")
     assert values(found, "accuracy") == {"": 0.75}
     assert (found.counts["unparsed"], found.counts["replies"]) == (1, 4)
-    assert found.notes[0] == (
-        "answers: 1 of 4 name no single option: no option 1 (such as 'I cannot help.'); credit 0"
-    )
+    why = "no option 1 (such as 'I cannot help.')"
+    assert found.notes[0] == f"answers: 1 of 4 name no single option: {why}; credit 0"
 
 
 @pytest.mark.parametrize("way", ["letter", "words"])
@@ -151,27 +145,21 @@ POPE = {
 
 
 @pytest.mark.parametrize(("said", "ours", "published"), POPE.values(), ids=[*POPE])
-def test_yes_and_no_by_our_rule_and_by_the_published_one(said, ours, published):
+def test_yes_and_no_by_our_rule_and_by_the_published_one_but_no_letters(said, ours, published):
     found = ask(Listed(*said), HALF, asked="words", positive="yes")
     for rule, expected in (("", ours), ("_published_rule", published)):
-        given = [
-            values(found, f"{name}{rule}")[""] for name in ("accuracy", "f1", "positive_share")
-        ]
-        assert given == pytest.approx(expected), rule
+        names = [f"{name}{rule}" for name in ("accuracy", "f1", "positive_share")]
+        assert [values(found, name)[""] for name in names] == pytest.approx(expected), rule
     (f1,) = [s for s in found.scores if s.metric == "f1"]
     assert f1.floors == {"always_positive": pytest.approx(2 / 3)}
-
-
-def test_letters_have_no_positive_answer():
     with pytest.raises(SpecError, match="not by letter"):
         ask(Says("A"), HALF, positive="yes", asked="letter")
 
 
 def test_both_of_a_pair_are_right_or_the_pair_is_not():
     data = presence("yes", "no", "yes", "no", clusters=["0", "0", "1", "1"])
-    found = ask(
-        Listed("yes", "no", "yes", "yes"), data, asked="words", sets={"pair_accuracy": "cluster"}
-    )
+    params = {"asked": "words", "sets": {"pair_accuracy": "cluster"}}
+    found = ask(Listed("yes", "no", "yes", "yes"), data, **params)
     assert values(found, "accuracy")[""] == 0.75
     (pair,) = [s for s in found.scores if s.metric == "pair_accuracy"]
     assert (pair.value, pair.n, pair.chance) == (0.5, 2, 0.25)
@@ -179,11 +167,8 @@ def test_both_of_a_pair_are_right_or_the_pair_is_not():
 
 def rows(options, answer):
     columns = presence("yes", "yes").splits["test"].columns
-    own = {
-        "options": value_column([options] * 2),
-        "right_answers": value_column([answer] * 2),
-    }
-    return Split({**columns, **own})
+    own = {"options": options, "right_answers": answer}
+    return Split({**columns, **{name: value_column([one] * 2) for name, one in own.items()}})
 
 
 RIGHT = {
@@ -202,28 +187,17 @@ def test_the_right_answer_is_the_text_or_the_letter_of_an_option(options, answer
     assert read_questions(rows(options, answer)).right == [right] * 2
 
 
-WRONG = {
-    "neither an option": (
-        ["cat", "dog"],
-        ["cow"],
-        "row 1: the right answer 'cow' is neither an option nor",
-    ),
-    "nor the letter": (
-        ["cat", "dog"],
-        ["C"],
-        "row 1: the right answer 'C' is neither an option nor the letter",
-    ),
-    "two options": (["B", "A"], ["B"], "row 1: the right answer 'B' means two options"),
-    "the same twice": (
-        ["cat", "cat", "dog"],
-        ["dog"],
-        "is not a question: two options are the same",
-    ),
-    "all right": (["cat", "dog"], ["cat", "dog"], "is not a question: every option is right"),
-}
+NEITHER = "row 1: the right answer '{}' is neither an option nor"
+WRONG = [
+    (["cat", "dog"], ["cow"], NEITHER.format("cow")),
+    (["cat", "dog"], ["C"], f"{NEITHER.format('C')} the letter"),
+    (["B", "A"], ["B"], "row 1: the right answer 'B' means two options"),
+    (["cat", "cat", "dog"], ["dog"], "is not a question: two options are the same"),
+    (["cat", "dog"], ["cat", "dog"], "is not a question: every option is right"),
+]
 
 
-@pytest.mark.parametrize(("options", "answer", "why"), WRONG.values(), ids=[*WRONG])
+@pytest.mark.parametrize(("options", "answer", "why"), WRONG, ids=range(len(WRONG)))
 def test_rows_that_ask_nothing_are_refused(options, answer, why):
     with pytest.raises(DataError, match=why):
         read_questions(rows(options, answer))

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -60,11 +61,8 @@ def captioned(*counts, texts=None):
     captions = texts or [[f"{next(said)} said" for _ in range(n)] for n in counts]
     shown = [planted_image(0, i) for i in range(len(counts))]
     names = [f"{i}.png" for i in range(len(counts))]
-    images = Column("images", "image", shown, range(len(counts)), names=names)
-    pictures = value_column(range(len(counts)), "picture")
-    pictures = Column(
-        pictures.key, "picture", [Picture(x, None) for x in shown], pictures.rows, names
-    )
+    images = Column(f"images {len(counts)}", "image", shown, range(len(counts)), names=names)
+    pictures = replace(images, kind="picture", stored=[Picture(image, None) for image in shown])
     columns = {"image": images, "picture": pictures, "captions": value_column(captions)}
     return Data(splits={"test": Split(columns)})
 
@@ -128,9 +126,11 @@ def test_recall_of_one_image_is_top_k_accuracy_of_scikit_learn(k):
     assert found.value == pytest.approx(top_k_accuracy_score(owner, cosines, k=k), abs=1e-12)
 
 
-def test_recall_and_rank_are_the_same_in_small_blocks(monkeypatch):
+def test_recall_and_rank_are_the_same_in_small_blocks_and_in_a_pool_of_all_images(monkeypatch):
     counts = (3, 1, 7, 2, 2, 1)
     whole = values(probe(retrieval, noise(6, 16), captioned(*counts)))
+    pooled = values(probe(retrieval, noise(6, 16), captioned(*counts), pool=6))
+    assert pooled == pytest.approx(whole)
     monkeypatch.setattr(module, "BLOCK", 40)
     assert values(probe(retrieval, noise(6, 16), captioned(*counts))) == pytest.approx(whole)
 
@@ -248,12 +248,8 @@ def test_items_name_the_wrong_candidate_that_ranks_first():
     outcome = probe(retrieval, model, captioned(1, 1, texts=[["0 a"], ["1 b"]]), k=[1])
     items = [x for x in outcome.items.to_pylist() if '"k": 1' in x["at"]]
     said = {x["id"]: (x["prediction"], x["target"]) for x in items}
-    assert said == {
-        "0.png": ("1 b", "0 a"),
-        "1.png": ("0 a", "1 b"),
-        "0.png/0": ("1.png", "0.png"),
-        "1.png/0": ("0.png", "1.png"),
-    }
+    of_captions = {"0.png/0": ("1.png", "0.png"), "1.png/0": ("0.png", "1.png")}
+    assert said == {"0.png": ("1 b", "0 a"), "1.png": ("0 a", "1 b")} | of_captions
 
 
 def test_captions_of_the_same_words_are_encoded_once():
@@ -273,13 +269,11 @@ def test_captions_of_the_same_words_are_tied_and_counted():
     assert found == {"0.png": 0.5, "1.png": 0.0, "2.png": 1.0}
 
 
-def test_captions_that_another_pool_repeats_are_not_counted():
-    texts = [["0 a"]] * 4
-    outcome = probe(retrieval, noise(4, 1), captioned(1, 1, 1, 1, texts=texts), pool=2)
-    assert outcome.counts["repeated_captions"] == 4
-    texts = [["0 a"], ["1 b"]]
-    outcome = probe(retrieval, noise(2, 2), captioned(1, 1, texts=texts), pool=2)
-    assert outcome.counts["repeated_captions"] == 0
+@pytest.mark.parametrize(("texts", "repeated"), [([["0 a"]] * 4, 4), ([["0 a"], ["1 b"]], 0)])
+def test_captions_that_another_pool_repeats_are_not_counted(texts, repeated):
+    n = len(texts)
+    outcome = probe(retrieval, noise(n, 2), captioned(*[1] * n, texts=texts), pool=2)
+    assert outcome.counts["repeated_captions"] == repeated
 
 
 @pytest.mark.parametrize("which", BOTH)
@@ -287,6 +281,8 @@ def test_pools_are_ranked_by_themselves_and_the_rest_is_counted(which):
     outcome = probe(which, noise(12, 60), captioned(*FIVE), pool=5)
     counts = {name: outcome.counts[name] for name in ("left_out", "clusters", "captions")}
     assert counts == {"left_out": 2, "clusters": 10, "captions": 50}
+    first = probe(which, noise(12, 60), captioned(*FIVE), pool=4, images=4)
+    assert only(first, "recall", retrieve="text", k=1).n == 4
     score = only(outcome, "recall", retrieve="image", k=1)
     assert (score.at["pool"], score.n, score.chance) == (5, 50, pytest.approx(0.2))
     assert only(outcome, "median_rank", retrieve="image").range == (1, 5)
@@ -294,16 +290,8 @@ def test_pools_are_ranked_by_themselves_and_the_rest_is_counted(which):
 
 def test_pools_are_drawn_with_the_seed():
     model, data = noise(12, 60), captioned(*FIVE)
-    first, again, other = (
-        values(probe(retrieval, model, data, pool=4, seed=seed)) for seed in (0, 0, 1)
-    )
-    assert first == again != other
-
-
-def test_a_pool_of_all_images_is_the_whole_split():
-    model, counts = noise(6, 16), (3, 1, 7, 2, 2, 1)
-    found = [values(probe(retrieval, model, captioned(*counts), pool=p)) for p in (None, 6)]
-    assert found[0] == pytest.approx(found[1])
+    found = [values(probe(retrieval, model, data, pool=4, seed=seed)) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_scorer_its_towers_and_both_give_the_same():
@@ -319,11 +307,6 @@ def test_a_scorer_its_towers_and_both_give_the_same():
     wanted = values(probe(retrieval, model, data, pool=3))
     for other in (model, Scorer(model), both):
         assert values(probe(retrieval_in_pools, other, data, pool=3)) == pytest.approx(wanted)
-
-
-def test_the_first_images_alone_are_ranked():
-    outcome = probe(retrieval, noise(12, 60), captioned(*FIVE), images=4)
-    assert only(outcome, "recall", retrieve="text", k=1).n == 4
 
 
 def test_the_interval_of_a_median_that_is_one_rank_has_its_rounding():
@@ -373,9 +356,8 @@ def test_no_captions_and_a_prompt_without_a_place_are_refused(which):
 def test_captions_of_an_image_are_one_cluster():
     items = probe(retrieval, oracle(2, 1), captioned(2, 1), k=[1]).items.to_pylist()
     clusters = {x["id"]: x["cluster"] for x in items}
-    assert clusters == {
-        "0.png": None, "1.png": None, "0.png/0": "0.png", "0.png/1": "0.png", "1.png/0": "1.png",
-    }  # fmt: skip
+    of_captions = {"0.png/0": "0.png", "0.png/1": "0.png", "1.png/0": "1.png"}
+    assert clusters == {"0.png": None, "1.png": None} | of_captions
 
 
 def test_captions_that_the_model_cuts_are_counted():
@@ -385,11 +367,13 @@ def test_captions_that_the_model_cuts_are_counted():
     assert counts["truncated_texts"] == 2
 
 
-def test_too_few_images_are_skipped():
+def test_too_few_images_are_skipped_and_one_without_captions_is_named():
     with pytest.raises(TooFewRows, match="1 image; there is nothing to rank"):
         probe(retrieval, noise(1, 5), captioned(5))
     with pytest.raises(TooFewRows, match=r"12 images; a pool has 20; a split needs 20 rows"):
         probe(retrieval_in_pools, noise(12, 60), captioned(*FIVE))
+    with pytest.raises(DataError, match=r"image 1\.png has no caption"):
+        probe(retrieval, noise(2, 5), captioned(5, 0))
 
 
 @pytest.mark.parametrize("params", [{"k": []}, {"k": [0]}, {"pool": 1}])
@@ -397,11 +381,6 @@ def test_too_few_images_are_skipped():
 def test_params_that_rank_nothing_are_refused(which, params):
     with pytest.raises(ValueError, match="k must be 1 or more, and the pool 2 or more"):
         probe(which, noise(12, 60), captioned(*FIVE), **params)
-
-
-def test_an_image_without_captions_is_named():
-    with pytest.raises(DataError, match=r"image 1\.png has no caption"):
-        probe(retrieval, noise(2, 5), captioned(5, 0))
 
 
 def test_a_similarity_that_is_no_number_is_refused():

@@ -2,20 +2,13 @@ from itertools import product
 
 import pytest
 import torch
-from question_fakes import KINDS, masked_lm, tokenizer
+from question_fakes import KINDS, WIDTH, WORDS, bert_gen, masked_lm, tokenizer
 
 from vlbench.errors import CannotDo
 from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source, marks_of
 
-WORDS = tokenizer([f"w{i}" for i in range(25)])
-WIDTH = 6
 END = 3
 BOTH = list(product(KINDS, ["eager", "sdpa"]))
-
-
-def network(kind="bert", **options):
-    rng = torch.Generator().manual_seed(1)
-    return BertGen(WORDS, masked_lm(kind, **options), WIDTH, rng)
 
 
 def objects(n, seed=0):
@@ -58,7 +51,7 @@ def masked_copies(net, examples):
 
 @pytest.mark.parametrize(("kind", "attention"), BOTH)
 def test_one_pass_gives_the_loss_and_the_gradients_of_masked_copies(kind, attention):
-    net = network(kind, attention=attention)
+    net = bert_gen(kind, attention=attention)
     loss = net.loss(EXAMPLES)
     loss.backward()
     gradients = {n: w.grad.clone() for n, w in net.named_parameters() if w.grad is not None}
@@ -77,7 +70,7 @@ def test_one_pass_gives_the_loss_and_the_gradients_of_masked_copies(kind, attent
 
 @pytest.mark.parametrize(("kind", "attention"), BOTH)
 def test_a_changed_token_changes_no_prediction_before_the_next(kind, attention):
-    net = network(kind, attention=attention)
+    net = bert_gen(kind, attention=attention)
     source, question = EXAMPLES[2]
     for t in range(len(question) - 1):
         changed = [*question[:t], 20, *question[t + 1 :]]
@@ -89,21 +82,21 @@ def test_a_changed_token_changes_no_prediction_before_the_next(kind, attention):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_of_unequal_lengths_predicts_as_batches_of_one(kind):
-    net = network(kind)
+    net = bert_gen(kind)
     for together, example in zip(net.log_probabilities(EXAMPLES), EXAMPLES, strict=True):
         assert torch.allclose(together, net.log_probabilities([example])[0], atol=1e-5)
 
 
 def test_a_mask_after_a_caption_sees_the_caption_at_its_position():
     # In one layer it makes no difference that the caption does not see the [MASK] in turn.
-    net = network(num_hidden_layers=1)
+    net = bert_gen(num_hidden_layers=1)
     inputs, chosen = net.one_pass([Example(Source(None, [11, 12, 13]), [END])])
     plain = net.module(input_ids=torch.tensor([[2, 11, 12, 13, 4]])).logits
     assert torch.allclose(net.run(inputs, chosen).logits[0], plain[0, -1], atol=1e-5)
 
 
 def test_x_is_start_regions_separator_and_caption():
-    net = network()
+    net = bert_gen()
     with torch.no_grad():
         ((x,), _) = net.read([EXAMPLES[2].source])
         words = net.module.get_input_embeddings().weight
@@ -115,7 +108,7 @@ def test_x_is_start_regions_separator_and_caption():
 
 @pytest.mark.parametrize(("kind", "limit"), [("bert", 64), ("roberta", 62), ("distilbert", 64)])
 def test_positions_follow_x_and_keep_to_those_of_the_module(kind, limit):
-    net = network(kind)
+    net = bert_gen(kind)
     prefix = net.read([Source(None, [5]), Source(None, [5, 6, 7])])
     positions = net.positions(prefix, torch.arange(2)) - net.first_position
     assert positions.tolist() == [[0, 1, 0, 0, 2, 3], [0, 1, 2, 3, 4, 5]]
@@ -137,11 +130,11 @@ def test_a_tokenizer_s_own_end_is_taken_before_the_separator():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_module_that_hides_later_tokens_passes(kind):
-    network(kind).require_left_to_right()
+    bert_gen(kind).require_left_to_right()
 
 
 def test_a_module_that_ignores_the_mask_is_refused():
-    net = network()
+    net = bert_gen()
     own = net.module.forward
     net.module.forward = lambda **given: own(**given | {"attention_mask": None})
     with pytest.raises(CannotDo, match="does not hide later tokens"):

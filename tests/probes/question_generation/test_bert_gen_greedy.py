@@ -1,16 +1,10 @@
 import pytest
 import torch
-from question_fakes import KINDS, masked_lm, tokenizer
+from question_fakes import KINDS, WIDTH, bert_gen
 
-from vlbench.probes.question_generation.bert_gen import BertGen, Example, Source, greedy
+from vlbench.probes.question_generation.bert_gen import Example, Source, greedy
 
-WORDS = tokenizer([f"w{i}" for i in range(25)])
-WIDTH, END, LONGEST = 6, 3, 9
-
-
-def network(kind="bert", **options):
-    rng = torch.Generator().manual_seed(1)
-    return BertGen(WORDS, masked_lm(kind, **options), WIDTH, rng)
+END, LONGEST = 3, 9
 
 
 def sources(n=12):
@@ -25,7 +19,7 @@ def sources(n=12):
 
 def with_early_ends(kind):
     """Return a network to which the end is so likely that questions differ in length."""
-    net = network(kind)
+    net = bert_gen(kind)
     (bias,) = [w for n, w in net.module.named_parameters() if n.endswith("bias") and len(w) == 30]
     with torch.no_grad():
         bias[END] += {"bert": 2, "roberta": 4, "distilbert": 0}[kind]
@@ -59,7 +53,7 @@ def test_a_batch_asks_what_each_of_it_asks_alone(kind):
 
 @pytest.mark.parametrize(("kind", "later"), [("bert", 2), ("roberta", 2), ("distilbert", None)])
 def test_only_a_module_without_a_cache_reads_everything_again(kind, later):
-    net, read = network(kind), []
+    net, read = bert_gen(kind), []
     net.module.base_model.register_forward_pre_hook(
         lambda _, __, given: read.append(given["inputs_embeds"].shape[1]), with_kwargs=True
     )
@@ -68,7 +62,7 @@ def test_only_a_module_without_a_cache_reads_everything_again(kind, later):
 
 
 def test_decoding_stops_when_every_question_has_ended():
-    net, read = network(), []
+    net, read = bert_gen(), []
     with torch.no_grad():
         net.module.cls.predictions.bias[END] += 1000
     net.module.base_model.register_forward_hook(lambda *_: read.append(1))

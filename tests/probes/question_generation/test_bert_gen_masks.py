@@ -24,11 +24,8 @@ def test_a_question_sees_x_and_what_stands_before_it():
 def test_in_one_pass_each_mask_sees_the_tokens_before_its_place_and_itself():
     # Columns: two of X, y_1 and y_2, m_1 to m_3.
     padded, whole = one_pass(VALID, 3).tolist()
-    assert whole == drawn(
-        *("##.....", "##....."),
-        *("###....", "####..."),
-        *("##..#..", "###..#.", "####..#"),
-    )
+    of_x, of_question = ("##.....", "##....."), ("###....", "####...")
+    assert whole == drawn(*of_x, *of_question, "##..#..", "###..#.", "####..#")
     assert padded == [[row[0], False, *row[2:]] for row in whole]
 
 

@@ -47,11 +47,6 @@ def drawn(monkeypatch):
     return calls
 
 
-def test_no_examples_are_no_table_and_no_picture(trainings, drawn):
-    assert attention_artifacts(trainings, toy_asked(5), 0) == {}
-    assert not drawn
-
-
 @pytest.mark.parametrize(
     ("asked_for", "names"),
     [(1, ["0"]), (2, ["0", "2"]), (3, ["0", "1", "3"]), (9, ["0", "1", "2", "3", "4"])],
@@ -63,9 +58,8 @@ def test_examples_are_spread_evenly_and_no_more_than_there_are(trainings, drawn,
     assert found["examples"] == "a picture"
     ((images, regions, looks),) = drawn
     assert images == [test.split["image"][int(name)] for name in names]
-    assert [r.boxes.tolist() for r in regions] == [
-        test.split["regions"][int(name)].boxes.tolist() for name in names
-    ]
+    expected = [test.split["regions"][int(name)].boxes for name in names]
+    assert [r.boxes.tolist() for r in regions] == [boxes.tolist() for boxes in expected]
     assert {step: len(own) for step, own in looks.items()} == dict.fromkeys("123", len(names))
 
 
@@ -91,7 +85,8 @@ def test_images_that_are_not_there_are_drawn_by_their_regions_alone(trainings, d
     assert drawn[0][0] == [None, None]
 
 
-def test_a_process_that_does_not_write_draws_nothing(drawn):
+def test_a_process_that_does_not_write_and_no_examples_draw_nothing(trainings, drawn):
+    assert attention_artifacts(trainings, toy_asked(5), 0) == {}
     engine = Second(Engine.for_tests().settings)
     found = attention_artifacts(toy_trainings(5, engine=engine), toy_asked(5), 2)
     assert list(found) == ["attention"]
@@ -129,18 +124,14 @@ def test_attention_is_that_of_the_mask_in_the_place_of_each_token(column):
     for t in range(len(said)):
         # X, the tokens before, and the [MASK], in a pass of their own.
         own = [*range(n + t), n + len(said) - 1 + t]
-        alone = {
-            "inputs_embeds": inputs.embedded[:, own],
-            "position_ids": torch.arange(n + t + 1)[None],
-        }
+        places = torch.arange(n + t + 1)[None]
+        alone = {"inputs_embeds": inputs.embedded[:, own], "position_ids": places}
         sees = torch.ones(n + t + 1, n + t + 1).tril()
         sees[:n, :n] = 1
         mask = torch.zeros_like(sees).masked_fill(sees == 0, torch.finfo(torch.float32).min)
+        alone |= {"attention_mask": mask[None, None], "output_attentions": True}
         with torch.no_grad():
-            attention = asker.network.module(
-                **alone, attention_mask=mask[None, None], output_attentions=True
-            ).attentions[-1]
-        row = attention[0].mean(0)[-1]
+            row = asker.network.module(**alone).attentions[-1][0].mean(0)[-1]
         assert torch.allclose(look["weights"][t], row[[1, 2, 4, 5, 6]], atol=1e-5)
 
 
@@ -181,18 +172,13 @@ def test_a_module_that_returns_no_attention_is_refused(column):
 
 
 def test_a_row_is_of_a_token_and_what_it_looks_at():
-    look = {
-        "question": "who?",
-        "tokens": ["who", "?"],
-        "kinds": ["region", "word"],
-        "places": ["0", "dog"],
-        "weights": torch.tensor([[0.5, 0.25], [0.125, 0.0]]),
-    }
+    seen = {"kinds": ["region", "word"], "places": ["0", "dog"]}
+    given = look(weights=[[0.5, 0.25], [0.125, 0.0]]) | seen
     common = {"id": "7.jpg", "step": "3", "question": "who?"}
     region = {"kind": "region", "column": 0, "text": "0"}
     word = {"kind": "word", "column": 1, "text": "dog"}
     first, second = {"token": 0, "token_text": "who"}, {"token": 1, "token_text": "?"}
-    assert look_rows("7.jpg", "3", look) == [
+    assert look_rows("7.jpg", "3", given) == [
         {**common, **first, **region, "weight": 0.5},
         {**common, **first, **word, "weight": 0.25},
         {**common, **second, **region, "weight": 0.125},
@@ -202,27 +188,15 @@ def test_a_row_is_of_a_token_and_what_it_looks_at():
 
 BOXES = torch.tensor([[0.0, 0.0, 10.0, 20.0], [20.0, 5.0, 40.0, 20.0]])
 REGIONS = Regions(BOXES, torch.zeros(2, 3), None, None, (40, 20))
-ROWS = [
-    {"step": step, "layer": layer, "caption": own, "another_caption": other}
-    for step, layer, own, other in (
-        ("random", 1, 0.9, 0.8),
-        ("random", 2, 0.7, 0.6),
-        ("3", 1, 0.5, 0.25),
-        ("3", 2, 0.4, -0.25),
-    )
-]
+COLUMNS = ("step", "layer", "caption", "another_caption")
+OWN = [("random", 1, 0.9, 0.8), ("random", 2, 0.7, 0.6), ("3", 1, 0.5, 0.25), ("3", 2, 0.4, -0.25)]
+ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in OWN]
 
 
 def look(question="who?", *, words=(), weights=((0.1, 0.4), (0.1, 0.0))):
     """Return what a question of two tokens looks at: two regions, then words."""
-    kinds = ["region"] * 2 + ["word"] * len(words)
-    return {
-        "question": question,
-        "tokens": ["who", "?"],
-        "kinds": kinds,
-        "places": ["0", "1", *words],
-        "weights": torch.tensor(weights),
-    }
+    seen = {"kinds": ["region"] * 2 + ["word"] * len(words), "places": ["0", "1", *words]}
+    return {"question": question, "tokens": ["who", "?"], "weights": torch.tensor(weights), **seen}
 
 
 @pytest.fixture
@@ -251,6 +225,9 @@ def test_a_region_s_shade_is_its_mean_attention_by_the_most():
     assert {to_hex(line.get_color()) for line in panel.lines} == {ATTENTION}
     spans = [(min(x), min(y), max(x), max(y)) for x, y in (line.get_data() for line in panel.lines)]
     assert spans == [tuple(box) for box in BOXES.tolist()]
+    # No attention at all is drawn without a shade.
+    (panel,) = draw_looks([None], [REGIONS], {"2": [look(weights=[[0.0, 0.0]] * 2)]}).axes
+    assert [area.get_alpha() for area in panel.collections] == [0, 0]
 
 
 @pytest.mark.usefixtures("figure")
@@ -262,16 +239,12 @@ def test_a_word_s_shade_is_two_digits_of_its_strength():
 
 
 @pytest.mark.usefixtures("figure")
-def test_no_attention_at_all_is_drawn_without_a_shade():
-    (panel,) = draw_looks([None], [REGIONS], {"2": [look(weights=[[0.0, 0.0]] * 2)]}).axes
-    assert [area.get_alpha() for area in panel.collections] == [0, 0]
-
-
-@pytest.mark.usefixtures("figure")
 def test_panels_are_of_images_down_and_steps_across():
     looks = {step: [look(f"{step} {image} ?") for image in "ab"] for step in ("1", "2", "3")}
     drawn = draw_looks([None, None], [REGIONS] * 2, looks)
     titles = [panel.get_title() for panel in drawn.axes]
+    with pytest.raises(ValueError, match="is shorter than argument"):
+        draw_looks([None, None], [REGIONS], {"2": [look()]})
     assert titles == ["1: 1 a ?", "2: 2 a ?", "3: 3 a ?", "1: 1 b ?", "2: 2 b ?", "3: 3 b ?"]
 
 
@@ -296,12 +269,6 @@ def test_long_questions_and_captions_go_on_in_the_next_line():
     assert [y for _, y in places] == pytest.approx([-0.04, -0.04, -0.15])
 
 
-@pytest.mark.usefixtures("figure")
-def test_images_must_be_as_many_as_their_looks():
-    with pytest.raises(ValueError, match="is shorter than argument"):
-        draw_looks([None, None], [REGIONS], {"2": [look()]})
-
-
 def test_similarity_is_a_file_of_a_picture():
     file = draw_similarity(iter(ROWS))
     with Image.open(file) as drawn:
@@ -312,17 +279,10 @@ def test_similarity_is_a_file_of_a_picture():
 @pytest.mark.usefixtures("figure")
 def test_each_step_has_a_solid_line_and_a_dashed_one_of_another_s_caption():
     (panel,) = draw_similarity(iter(ROWS)).axes
-    lines = [
-        (line.get_linestyle(), line.get_xdata().tolist(), line.get_ydata().tolist())
-        for line in panel.lines
-    ]
-    assert lines == [
-        ("-", [1, 2], [0.9, 0.7]),
-        ("--", [1, 2], [0.8, 0.6]),
-        ("-", [1, 2], [0.5, 0.4]),
-        ("--", [1, 2], [0.25, -0.25]),
-    ]
-    colours = [line.get_color() for line in panel.lines]
-    assert colours == ["C0", "C0", "C1", "C1"]
+    assert [line.get_linestyle() for line in panel.lines] == ["-", "--", "-", "--"]
+    assert [line.get_xdata().tolist() for line in panel.lines] == [[1, 2]] * 4
+    heights = [line.get_ydata().tolist() for line in panel.lines]
+    assert heights == [[0.9, 0.7], [0.8, 0.6], [0.5, 0.4], [0.25, -0.25]]
+    assert [line.get_color() for line in panel.lines] == ["C0", "C0", "C1", "C1"]
     legend = [text.get_text() for text in panel.get_legend().get_texts()]
     assert legend == ["step random", "step 3"]

@@ -122,9 +122,8 @@ def test_one_image_of_several_questions_says_nothing_of_people(splits, metrics):
 
 def test_a_mean_is_taken_over_seeds_and_a_corpus_is_of_all_of_them():
     means = np.array([[[1.0], [2.0]], [[3.0], [6.0]]])
-    sums = np.array(
-        [[words_right(4, 4), words_right(0, 1)], [words_right(2, 4), words_right(1, 1)]]
-    )
+    rows = [words_right(*one) for one in ((4, 4), (0, 1), (2, 4), (1, 1))]
+    sums = np.array([rows[:2], rows[2:]])
     assert pool_seeds("cider", means).tolist() == [[2.0], [4.0]]
     assert pool_seeds("bleu_1", sums).tolist() == [words_right(6, 8), words_right(1, 2)]
     measured = MeasuredSystem(System("2", "", []), {"bleu_1": sums, "cider": means})
@@ -222,23 +221,15 @@ QUESTIONS = [
 def test_questions_are_compared_in_lower_case_with_punctuation_apart():
     assert simplify("What's  the Dog's name?") == "what ' s the dog ' s name ?"
     assert simplify("what ' s the dog ' s name ?") == simplify("What's the dog's name?")
+    assert simplify("") == simplify("  \n") == ""
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_words_are_those_of_bert(question):
+def test_words_are_those_of_bert_and_what_is_compared_stays_as_it_is(question):
     text = BertNormalizer(lowercase=True, strip_accents=False).normalize_str(question)
     words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
     assert simplify(question).split(" ") == words
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_question_compared_stays_as_it_is(question):
     assert simplify(simplify(question)) == simplify(question)
-
-
-@pytest.mark.parametrize("question", ["", "  \n"])
-def test_a_question_of_nothing_is_empty(question):
-    assert simplify(question) == ""
 
 
 def test_the_most_frequent_question_is_the_first_of_several():
@@ -261,7 +252,4 @@ def test_no_image_gets_itself_as_the_other(count):
     rows = other_rows(count)
     assert sorted(rows) == list(range(count))
     assert all(i != row for i, row in enumerate(rows))
-
-
-def test_other_images_are_drawn_with_seed_0_unless_another_is_given():
     assert other_rows(50) == other_rows(50, seed=0) != other_rows(50, seed=1)

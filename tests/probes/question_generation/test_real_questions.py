@@ -72,34 +72,32 @@ def real_questions(tmp_path_factory):
 @pytest.fixture(scope="module")
 def outcome(real_questions):
     """What an untaught little BERT makes of them, with a tokenizer of all their words."""
-    texts = [
-        text
-        for split in real_questions.splits.values()
-        for column in ("captions", "questions")
-        for of_image in split[column]
-        for text in of_image
-    ]
+    splits = real_questions.splits.values()
+    columns = [split[name] for split in splits for name in ("captions", "questions")]
+    texts = [text for column in columns for of_image in column for text in of_image]
     words = sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]+", text)})
     network = masked_lm(vocabulary=len(words) + 5, max_position_embeddings=128)
-    return question_generation(
-        Speaks(tokenizer(words), network),
-        real_questions,
-        Engine.for_tests(),
-        regions=REGIONS,
-        training=BertGenTraining(epochs=1, batch_size=32),
-        metrics=METRICS,
-    )
+    given = Speaks(tokenizer(words), network), real_questions, Engine.for_tests()
+    training = BertGenTraining(epochs=1, batch_size=32)
+    return question_generation(*given, regions=REGIONS, training=training, metrics=METRICS)
 
 
 @pytest.mark.nightly
-def test_every_step_is_scored_on_every_real_image(outcome):
+def test_every_step_is_scored_on_every_real_image(outcome, real_questions):
     scores = {(s.metric, s.at["step"]): s for s in outcome.scores if s.metric in METRICS}
     steps = ["1", "2", "2 unfrozen", "3", "3 from scratch"]
     for metric in METRICS:
         assert [scores[metric, step].n for step in steps] == [COUNTS["test"]] * 5
-    # So little teaches nothing, and the questions of people are like each other.
-    compared = {s.at["step"]: s.value for s in outcome.scores if s.metric == "cider_leave_one_out"}
-    assert max(compared[step] for step in steps) < compared["people"]
+    assert {s.n for s in outcome.scores} == {COUNTS["test"]}
+    asked = sum(map(len, real_questions.splits["train"]["questions"]))
+    assert outcome.counts["train_images"] == COUNTS["train"]
+    assert outcome.counts["train_questions"] == asked
+    # So little teaches nothing, and the questions of five people are like each other.
+    compared = {s.at["step"]: s for s in outcome.scores if s.metric == "cider_leave_one_out"}
+    assert [*compared] == ["people", *steps]
+    assert len(compared["people"].draws) == 5
+    assert max(compared[step].value for step in steps) < compared["people"].value
+    assert ("cider", "people") not in scores
 
 
 @pytest.mark.nightly

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from question_fakes import TOY_TEXTS, changed, toy_asked, toy_trainings
+from question_fakes import TOY_TEXTS, changed, toy_asked, toy_trainings, weights
 
 from vlbench.errors import DataError
 from vlbench.probes.question_generation.bert_gen import Source
@@ -30,10 +30,6 @@ def alike(trainings, shown):
     return similarities(trainings, shown)
 
 
-def weights(network):
-    return {n: w.detach().clone() for n, w in network.named_parameters()}
-
-
 def reader(network):
     return CrossModalReader(network, TOY_TEXTS, ObjectReader(2))
 
@@ -42,15 +38,12 @@ def test_cosines_are_those_of_cls_in_the_module_s_own_passes(trainings, shown):
     network, objects = trainings[0].untrained(), shown.regions[0]
     (found,) = reader(network).cosines([objects], ["0"], ["a thing0 here"], ["thing1"])
     with torch.no_grad():
-        texts = [
-            network.module(
-                input_ids=torch.tensor([[2, *TOY_TEXTS.captions([text])[0]]]),
-                output_hidden_states=True,
-            ).hidden_states
-            for text in ("a thing0 here", "thing1")
-        ]
-        embedded = network.read([Source(ObjectReader(2).read([objects], ["0"])[0])]).embedded
-        image = network.module(inputs_embeds=embedded, output_hidden_states=True).hidden_states
+        tokens = [[2, *own] for own in TOY_TEXTS.captions(["a thing0 here", "thing1"])]
+        given = [{"input_ids": torch.tensor([own])} for own in tokens]
+        source = Source(ObjectReader(2).read([objects], ["0"])[0])
+        given.append({"inputs_embeds": network.read([source]).embedded})
+        passed = [network.module(**own, output_hidden_states=True) for own in given]
+        *texts, image = (one.hidden_states for one in passed)
     for k, states in enumerate(texts):
         for layer in (1, 2):
             cosine = torch.cosine_similarity(states[layer][0, 0], image[layer][0, 0], 0)
@@ -87,9 +80,8 @@ def test_a_step_is_compared_as_its_network_reads_own_and_other_captions(
     (step,) = (step for step in STEPS if step.name == name)
     others = [shown.captions[row] for row in other_rows(4)]
     for seed, of_seed in enumerate(trainings):
-        found = reader(of_seed.network(step)).cosines(
-            list(shown.regions), list(shown.names), list(shown.captions), others
-        )
+        given = list(shown.regions), list(shown.names), list(shown.captions), others
+        found = reader(of_seed.network(step)).cosines(*given)
         np.testing.assert_allclose(alike[name][seed], torch.stack(found).numpy(), atol=1e-6)
 
 
@@ -101,9 +93,8 @@ def test_equal_captions_are_as_alike_as_the_own(trainings, shown):
 
 def test_a_random_transformer_has_other_weights_of_the_same_form_by_its_seed(trainings):
     before = weights(trainings[0].untrained())
-    one, again, other = (
-        weights(random_transformer(trainings[0].untrained(), seed)) for seed in (3, 3, 4)
-    )
+    drawn = [random_transformer(trainings[0].untrained(), seed) for seed in (3, 3, 4)]
+    one, again, other = map(weights, drawn)
     assert not changed(one, again)
     assert "projection" not in changed(before, one)
     assert changed(one, other)

@@ -1,5 +1,5 @@
 import pytest
-from question_fakes import changed, toy_asked, toy_trainings
+from question_fakes import changed, toy_asked, toy_trainings, weights
 
 from vlbench.probes.question_generation.steps import STEPS, QuestionInputs
 
@@ -9,10 +9,6 @@ BY_NAME = {step.name: step for step in STEPS}
 @pytest.fixture
 def trainings():
     return toy_trainings()
-
-
-def weights(network):
-    return {n: w.detach().clone() for n, w in network.named_parameters()}
 
 
 def test_steps_start_from_the_weights_of_those_before(trainings):

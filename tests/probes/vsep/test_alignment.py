@@ -29,26 +29,19 @@ def sets_of(train, test, objects=(2,), words=WORDS, splits=Splits()):  # noqa: B
     return gather(ObjectEncoders(words, None), data, Engine.for_tests(), objects, splits)
 
 
-def test_images_are_sorted_by_split_and_number_of_objects():
+def test_images_are_sorted_by_split_and_number_of_objects_and_splits_may_be_pooled():
     sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO])
     assert (len(sets.train.named), len(sets.tests[2].named)) == (2, 3)
     assert (sets.counts["images_1"], sets.counts["clusters"]) == (2, 3)
     assert sets.tests[2].regions.shape == (3, 2, 4)
-
-
-def test_splits_may_be_pooled():
     both = Splits(["train", "test"], ["train", "test"])
-    sets = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO], splits=both)
-    assert (len(sets.train.named), len(sets.tests[2].named)) == (3, 4)
+    pooled = sets_of([ONE, TWO, ONE], [TWO, ONE, TWO, TWO], splits=both)
+    assert (len(pooled.train.named), len(pooled.tests[2].named)) == (3, 4)
 
 
 def test_an_image_with_a_word_without_a_vector_is_left_out_and_counted():
     sets = sets_of([ONE], [TWO, [("a", "a"), ("b", "blurb")]])
-    assert (sets.counts["images_2"], sets.counts["oov_words"], sets.counts["oov_images"]) == (
-        1,
-        1,
-        1,
-    )
+    assert [sets.counts[name] for name in ("images_2", "oov_words", "oov_images")] == [1] * 3
 
 
 def test_a_model_without_any_of_the_words_cannot():
@@ -78,16 +71,12 @@ def test_a_region_chooses_its_most_similar_word():
     assert choice.tied.tolist() == [[False, False], [True, False]]
 
 
-def test_an_assignment_gives_each_word_to_one_region():
+def test_an_assignment_gives_each_word_to_one_region_and_tied_ones_share_the_credit():
     # 0.9 + 0.2 < 0.1 + 1.1: the second image's regions swap their words.
     cosines = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [1.1, 0.2]]]).double()
     assert assigned_words(cosines).credit.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-
-
-def test_tied_assignments_share_the_credit():
-    assert assigned_words(torch.ones(1, 3, 3).double()).credit.tolist()[0] == pytest.approx(
-        [1 / 3] * 3
-    )
+    tied = assigned_words(torch.ones(1, 3, 3).double()).credit.tolist()
+    assert tied[0] == pytest.approx([1 / 3] * 3)
 
 
 def test_similarities_are_the_cosines_of_mapped_regions_and_words(monkeypatch):
@@ -131,9 +120,8 @@ NAMES = [
     [Named("animal", "cat", 0, 3), Named("vehicle", "car", 4, 7)],
     [Named("animal", "dog", 0, 3), Named("vehicle", "car", 4, 7)],
 ]
-OBJECTS = Objects(
-    torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=[("a", "sha256:a"), ("b", "sha256:b")]
-)
+IMAGES = [("a", "sha256:a"), ("b", "sha256:b")]
+OBJECTS = Objects(torch.zeros(2, 2, 1), torch.zeros(2, 2, 1), NAMES, images=IMAGES)
 CREDIT = torch.tensor([[[1.0, 0.0], [0.5, 1.0]]])
 
 
@@ -175,7 +163,7 @@ def test_a_region_is_an_item_in_the_cluster_of_its_image():
     assert [row["trial"] for row in found] == [None] * 4
 
 
-def test_a_region_is_an_item_of_each_network():
+def test_a_region_is_an_item_of_each_network_and_the_items_may_be_some_of_the_regions():
     chosen = torch.tensor([[[0, 0], [-1, 1]], [[0, 1], [0, 0]]])
     credit = torch.cat([CREDIT, torch.tensor([[[1.0, 1.0], [1.0, 0.0]]])])
     found = measure_items(region_items("accuracy", OBJECTS, choose(chosen, credit)))
@@ -183,9 +171,6 @@ def test_a_region_is_an_item_of_each_network():
     assert [row["trial"] for row in found] == [0] * 4 + [1] * 4
     assert [row["prediction"] for row in found[4:]] == ["cat", "car", "dog", "dog"]
     assert [row["credit"] for row in found[4:]] == [1.0, 1.0, 1.0, 0.0]
-
-
-def test_the_items_may_be_some_of_the_regions():
-    found = measure_items(subset(region_items("accuracy", OBJECTS, without_answer(CREDIT)), [1, 2]))
-    assert found.items["id"].to_pylist() == ["a/vehicle", "b/animal"]
-    assert found.items["credit"].to_pylist() == [0.0, 0.5]
+    some = measure_items(subset(region_items("accuracy", OBJECTS, without_answer(CREDIT)), [1, 2]))
+    assert some.items["id"].to_pylist() == ["a/vehicle", "b/animal"]
+    assert some.items["credit"].to_pylist() == [0.0, 0.5]

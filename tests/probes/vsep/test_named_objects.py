@@ -44,11 +44,8 @@ def test_the_most_confident_region_of_a_label_counts_and_the_first_of_equal_ones
     assert most_confident(found, ["dog", "cat"], 0.0) == {"dog": 1, "cat": 3}
     assert most_confident(found, ["dog", "cat"], 0.5) == {"dog": 1}
     assert most_confident(found, ["eel"], 0.0) == {}
-
-
-def test_regions_without_scores_are_as_confident_as_can_be():
-    bare = regions([0.5, 0.9], ["dog", "dog"])._replace(scores=None)
-    assert most_confident(bare, ["dog"], 0.99) == {"dog": 0}
+    # Without scores they are as confident as can be.
+    assert most_confident(found._replace(scores=None), ["dog"], 0.99) == {"dog": 0}
 
 
 @pytest.mark.parametrize("found", [None, regions([0.5], ["dog"])._replace(labels=None)])
@@ -69,6 +66,10 @@ def test_objects_have_their_own_regions_and_words():
     assert first.regions.tolist() == [[0, 1], [2, 3]]
     assert [word.tolist() for word in first.words] == [[1, 0], [0, 1]]
     assert second.regions.tolist() == [[4, 5]]
+    (unknown,) = objects(split_of([("dog", "hound")]), ObjectEncoders(WORDS, None))
+    assert unknown.words == [None]
+    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
+        objects(split, ObjectEncoders(WORDS, None, Boxes("silver")))
 
 
 def test_static_words_are_those_of_the_class_and_not_of_the_captions_form():
@@ -86,11 +87,6 @@ def test_words_in_context_are_those_of_the_caption():
     (found,) = objects(split_of([("dog", "dog"), ("cat", "cat")]), ObjectEncoders(words, None))
     assert [word.tolist() for word in found.words] == [[10], [10]]
     assert found.forms is found.words
-
-
-def test_a_word_without_a_vector_has_none():
-    (found,) = objects(split_of([("dog", "hound")]), ObjectEncoders(WORDS, None))
-    assert found.words == [None]
 
 
 def test_a_category_without_a_confident_region_is_no_object():
@@ -119,12 +115,8 @@ def test_a_region_encoder_is_not_given_pictures_without_a_box():
     assert [one.named for one in found] == [[], []]
 
 
-def test_another_source_of_boxes_is_refused():
-    with pytest.raises(ValueError, match="boxes 'silver'; there are gold, detected"):
-        objects(split_of([("dog", "dog")]), ObjectEncoders(WORDS, None, Boxes("silver")))
-
-
 DETECTED = "the most confident with a category's label, from confidence 0.7"
+ENCODED = "encoded by the model"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +124,8 @@ DETECTED = "the most confident with a category's label, from confidence 0.7"
     [
         (None, "gold", f"regions of the data, {DETECTED}"),
         (Detects(None), "gold", f"regions that the model detects, {DETECTED}"),
-        (
-            ReadsRegions(),
-            "gold",
-            "regions: the largest gold box of a category, encoded by the model",
-        ),
-        (
-            ReadsRegions(),
-            "detected",
-            f"regions: boxes of the data, {DETECTED}, encoded by the model",
-        ),
+        (ReadsRegions(), "gold", f"regions: the largest gold box of a category, {ENCODED}"),
+        (ReadsRegions(), "detected", f"regions: boxes of the data, {DETECTED}, {ENCODED}"),
     ],
 )
 def test_a_row_notes_where_its_regions_come_from(encoder, source, note):
@@ -167,6 +151,7 @@ def test_a_name_of_several_words_is_their_mean():
     assert found.alone["dog"].tolist() == [1, 0]
     assert found.alone["hot dog"].tolist() == [0.5, 2]
     assert found.alone["cat"] is None
+    assert vectors(StaticWords({})) == ({}, {}, True)
 
 
 def test_a_name_that_is_one_word_with_an_underscore_has_its_own_vector():
@@ -191,13 +176,8 @@ def test_an_encoder_in_context_has_the_names_vector_in_the_prompt():
     assert found.prompted["hot dog"].tolist() == [20, 3]
 
 
-def test_no_names_have_no_vectors():
-    assert vectors(StaticWords({})) == ({}, {}, True)
-
-
-@pytest.mark.parametrize(("words", "note"), [(StaticWords({"dog": DOG}), "class names, which")])
-def test_a_row_notes_which_words_count(words, note):
-    assert note in vectors(words, "dog").note
+def test_a_row_notes_which_words_count():
+    assert "class names, which" in vectors(StaticWords({"dog": DOG}), "dog").note
     in_context = PlantedWords(lambda text, _: torch.tensor([float(len(text))]))
     assert vectors(in_context, "dog").note == "words: their vectors in the caption"
 

@@ -59,10 +59,8 @@ def test_the_scale_never_exceeds_a_hundred():
 
 
 def test_a_network_has_two_layers_of_512_and_all_of_it_learns():
-    net, start = (
-        trained(),
-        network._initialise(6, 5, torch.Generator().manual_seed(0)).state_dict(),
-    )
+    net = trained()
+    start = network._initialise(6, 5, torch.Generator().manual_seed(0)).state_dict()
     shapes = {name: list(value.shape) for name, value in net.weights.items()}
     assert shapes == {
         "scale": [], "hidden.weight": [512, 6], "hidden.bias": [512],
@@ -90,11 +88,8 @@ def test_training_in_pieces_is_training_at_once(monkeypatch):
 
 def test_a_killed_training_resumes_at_its_last_checkpoint(monkeypatch, tmp_path):
     monkeypatch.setattr(network, "EPOCHS_PER_CHECKPOINT", 2)
-    engine, advance, done = (
-        Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path)),
-        network.advance,
-        [],
-    )
+    engine = Engine(ComputeSettings(torch.device("cpu")), store=Store(tmp_path))
+    advance, done = network.advance, []
 
     def counted(state, pairs, training, device, **options):
         done.append(training.epochs)

@@ -31,9 +31,8 @@ def probe(model, data, **params):
     """Return the outcome with the fields of `training` and `pools`."""
     params = {"epochs": 40, "batch_size": 100} | params
     training = VsepTraining(**{k: params.pop(k) for k in VsepTraining._fields if k in params})
-    return patch_retrieval(
-        model, data, Engine.for_tests(), pools=Pools(**params), training=training
-    )
+    given = {"pools": Pools(**params), "training": training}
+    return patch_retrieval(model, data, Engine.for_tests(), **given)
 
 
 def test_words_that_carry_their_own_region_find_it():
@@ -60,9 +59,8 @@ def test_static_words_score_chance_among_things_of_one_word_but_not_of_one_categ
     table = dict(zip(["cat", "dog", "b"], drawn(3, WIDTH), strict=True))
     seen = torch.stack([table[word] for image in one + two for _, word in image])
     data = world(one, two, seen + 0.1 * drawn(*seen.shape, seed=4))
-    broad, fine = (
-        probe(StaticWords(table), data, k=[1], within=within) for within in ("category", "word")
-    )
+    words = StaticWords(table)
+    broad, fine = (probe(words, data, k=[1], within=kind) for kind in ("category", "word"))
     # Chance is 1/20 in both categories, and 1/10, 1/10 and 1/20 among cats, dogs and b.
     assert broad.scores[0].value > 1.4 * broad.scores[0].chance
     assert fine.scores[0].value == pytest.approx(0.25 / 3, abs=1e-12)
@@ -76,20 +74,17 @@ def test_a_category_with_fewer_images_uses_all_of_them():
     words = PlantedWords(lambda _, word: drawn(6, seed=ord(word[0])))
     outcome = probe(words, data, epochs=1, size=7, k=[1])
     # seven of a, six of b; the only c has nothing to be told from
-    assert outcome.counts | {"categories": 2, "categories_short": 1, "smallest_pool": 6} == (
-        outcome.counts
-    )
+    expected = {"categories": 2, "categories_short": 1, "smallest_pool": 6}
+    assert expected.items() <= outcome.counts.items()
     assert outcome.scores[0].chance == pytest.approx((1 / 7 + 1 / 6) / 2)
 
 
 def test_each_draw_has_the_network_of_the_next_seed():
     data, words = planted(train=50)
-    several, *single = [
-        probe(words, data, epochs=2, draws=3, seeds=seeds, seed=0).scores[0].draws
-        for seeds in (2, 1)
-    ]
+    options = {"epochs": 2, "draws": 3, "seed": 0}
+    both = [probe(words, data, **options, seeds=seeds).scores[0].draws for seeds in (2, 1)]
     # Pools are drawn by the first seed alone.
-    assert [a == b for a, b in zip(several, *single, strict=True)] == [True, False, True]
+    assert [a == b for a, b in zip(*both, strict=True)] == [True, False, True]
 
 
 def test_categories_of_single_images_leave_nothing_to_rank():

@@ -61,27 +61,21 @@ def test_the_key_says_whose_each_question_is(tmp_path):
     assert key["systems"] == [*STEPS, "human"]
     for sheet in SHEETS:
         lines = {line["number"]: line for line in key["sheets"][sheet.name]}
-        assert Counter(line["system"] for line in lines.values()) == dict.fromkeys(
-            key["systems"], 4
-        )
+        systems = Counter(line["system"] for line in lines.values())
+        assert systems == dict.fromkeys(key["systems"], 4)
         for row in rows_of(folder, sheet.name):
-            line = lines[int(row["number"])]
-            image = line["image"].removeprefix("i")
-            asks = f"what is {line['system']} of {image}?"
-            assert row["question"] == (
-                "who is " + image + "?" if line["system"] == "human" else asks
-            )
+            system, image = (lines[int(row["number"])][name] for name in ("system", "image"))
+            image = image.removeprefix("i")
+            asked = "who is" if system == "human" else f"what is {system} of"
+            assert row["question"] == f"{asked} {image}?"
             assert row.get("caption", f"Caption, of {image}") == f"Caption, of {image}"
             assert row.get("image", "images/").startswith("images/")
 
 
 def test_each_sheet_has_an_order_of_its_own_and_each_seed_others():
     images = [shown(**{step: f"{step} of {i}" for step in STEPS}) for i in range(10)]
-    orders = [
-        tuple(line.question for line in lines)
-        for seed in (0, 1)
-        for lines in lines_of(images, seed).values()
-    ]
+    sheets_of = [lines for seed in (0, 1) for lines in lines_of(images, seed).values()]
+    orders = [tuple(line.question for line in lines) for lines in sheets_of]
     assert len(set(orders)) == 6
     assert lines_of(images, 0) == lines_of(images, 0)
     # No place is a system's: the first ten of a sheet are of all.
@@ -132,25 +126,21 @@ def test_an_image_is_as_large_as_it_is_to_be_seen(size, expected):
 
 
 def written(folder):
-    return {
-        file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()
-    }
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {file.relative_to(folder): file.read_bytes() for file in files}
 
 
 def test_the_key_lies_apart_from_what_judges_are_given(tmp_path):
     folder = sheets(tmp_path)
     assert sorted(file.name for file in folder.iterdir()) == ["key.json", "sheets"]
-    names = {str(file) for file in written(folder / "sheets")}
-    tables = {f"{name}_relevance" for name in ("caption", "image")} | {"readability"}
-    assert names == {f"{name}.{kind}" for name in tables for kind in ("csv", "html")} | {
-        f"images/{i}.png" for i in range(1, 5)
-    }
+    tables = ["caption_relevance", "image_relevance", "readability"]
+    names = {f"{name}.{kind}" for name in tables for kind in ("csv", "html")}
+    names |= {f"images/{i}.png" for i in range(1, 5)}
+    assert {str(file) for file in written(folder / "sheets")} == names
 
 
 def test_the_same_row_and_seed_write_the_same_files(tmp_path):
-    first, same, other = (
-        written(sheets(tmp_path / name, seed=seed)) for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    )
+    first, same, other = (written(sheets(tmp_path / f"{i}", seed=i // 2)) for i in range(3))
     assert first == same != other
 
 
