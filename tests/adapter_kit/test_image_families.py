@@ -11,12 +11,7 @@ import pytest
 import timm
 import torch
 import transformers
-from image_families import (
-    NotBuiltError,
-    timm_family,
-    transformers_family,
-    transformers_sources,
-)
+from image_families import NotBuiltError, timm_family, transformers_family, transformers_sources
 from token_kinds import IMAGES, expected_vectors
 from torchvision.transforms.functional import resize, to_tensor
 

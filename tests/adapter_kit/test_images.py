@@ -140,13 +140,13 @@ def test_a_model_of_no_known_size_is_refused():
         SquareView(Mean(), processor(), None)
 
 
-@pytest.mark.parametrize(
-    ("vision", "more", "size", "message"),
-    [
-        ({"image_size": 8}, {}, 9, "size 9 is not 8, the model's only input size"),
-        ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is not a multiple of 8"),
-    ],
-)
+UNSEEN = [
+    ({"image_size": 8}, {}, 9, "size 9 is not 8, the model's only input size"),
+    ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is not a multiple of 8"),
+]
+
+
+@pytest.mark.parametrize(("vision", "more", "size", "message"), UNSEEN)
 def test_a_size_that_the_model_cannot_see_is_refused(vision, more, size, message):
     with pytest.raises(SpecError, match=message):
         SquareView(Mean(**vision), processor(**more), size)

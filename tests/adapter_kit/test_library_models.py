@@ -94,15 +94,15 @@ def test_pixels_of_a_tag_are_what_its_own_transform_gives(tag):
     torch.testing.assert_close(found, tag.transforms()(photo))
 
 
-@pytest.mark.parametrize(
-    ("tag", "given", "expected"),
-    [
-        (None, (None, None, None), (256, 256, "bicubic")),
-        (TAG, (None, None, None), (256, 224, "bilinear")),
-        (TAG, (256, 256, None), (256, 256, "bilinear")),
-        (TAG, (128, None, "nearest"), (128, 128, "nearest")),
-    ],
-)
+SETTINGS = [
+    (None, (None, None, None), (256, 256, "bicubic")),
+    (TAG, (None, None, None), (256, 224, "bilinear")),
+    (TAG, (256, 256, None), (256, 256, "bilinear")),
+    (TAG, (128, None, "nearest"), (128, 128, "nearest")),
+]
+
+
+@pytest.mark.parametrize(("tag", "given", "expected"), SETTINGS)
 def test_what_a_task_says_of_its_images_wins(tag, given, expected):
     assert tuple(view_of_weights(tag, *given).values()) == expected
 

@@ -81,25 +81,25 @@ def test_items_of_a_corpus_score_keep_their_statistics(tmp_path):
     assert read_items(tmp_path, row)["statistics"].to_pylist() == [[1.0, 2.0]]
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "why"),
-    [
-        ("credit", ["a", "b"], r"items\.parquet is not a table of items: Failed to parse"),
-        ("id", [1.5, 2.5], r"items\.parquet is not a table of items: Unsupported cast"),
-        (
-            "credit",
-            [0.0, float("nan")],
-            r"items\.parquet contains credit that is not finite; run the t",
-        ),
-        (
-            "credit",
-            [0.0, float("inf")],
-            r"items\.parquet contains credit that is not finite; run the t",
-        ),
-        ("credit", [0.0, None], r"items\.parquet contains credit that is not finite; run the t"),
-        ("digest", None, r"items\.parquet has no column digest"),
-    ],
-)
+NO_ITEMS = [
+    ("credit", ["a", "b"], r"items\.parquet is not a table of items: Failed to parse"),
+    ("id", [1.5, 2.5], r"items\.parquet is not a table of items: Unsupported cast"),
+    (
+        "credit",
+        [0.0, float("nan")],
+        r"items\.parquet contains credit that is not finite; run the t",
+    ),
+    (
+        "credit",
+        [0.0, float("inf")],
+        r"items\.parquet contains credit that is not finite; run the t",
+    ),
+    ("credit", [0.0, None], r"items\.parquet contains credit that is not finite; run the t"),
+    ("digest", None, r"items\.parquet has no column digest"),
+]
+
+
+@pytest.mark.parametrize(("column", "values", "why"), NO_ITEMS)
 def test_what_is_no_table_of_items_is_named(tmp_path, column, values, why):
     with pytest.raises(DataError, match=why):
         read_items(tmp_path, kept(tmp_path, **{column: values and pa.array(values)}))

@@ -23,9 +23,7 @@ def test_a_tensor_becomes_safetensors(tmp_path):
     saved = save_artifacts(tmp_path, "t", "m", {"heads": tensor})
     file = tmp_path / "artifacts" / "t" / "m" / "heads.safetensors"
     checksum = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    assert saved == {
-        "heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum},
-    }
+    assert saved == {"heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum}}
     (loaded,) = load_file(file).values()
     assert torch.equal(loaded, tensor.detach())
 

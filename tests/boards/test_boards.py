@@ -187,16 +187,16 @@ def test_a_board_that_says_so_already_is_not_written_again(tmp_path, standing):
     assert content_and_time(tmp_path / "t.json") == before
 
 
-@pytest.mark.parametrize(
-    "new",
-    [
-        result("m", "skipped", reason="another"),
-        result("m", "failed", reason="why"),
-        result("new", "skipped", reason="why"),
-        result("m", "skipped", reason="why", paper="another"),
-        result("m", "skipped", reason="why", request="another"),
-    ],
-)
+NEWS = [
+    result("m", "skipped", reason="another"),
+    result("m", "failed", reason="why"),
+    result("new", "skipped", reason="why"),
+    result("m", "skipped", reason="why", paper="another"),
+    result("m", "skipped", reason="why", request="another"),
+]
+
+
+@pytest.mark.parametrize("new", NEWS)
 def test_a_board_that_says_anything_else_is_written(tmp_path, new):
     write_result(tmp_path, result("m", "skipped", reason="why"))
     before = (tmp_path / "t.json").read_bytes()
@@ -229,15 +229,15 @@ def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
 OTHER = {"provenance": {"weights": "w2", "adapter": "a2"}}
 
 
-@pytest.mark.parametrize(
-    ("standing", "new"),
-    [
-        (result("m", "failed"), result(**OTHER)),
-        (result("other"), result(**OTHER)),
-        (result(comparable="c2"), result(**OTHER)),
-        (result(), result(request="another")),
-    ],
-)
+NO_CLASH = [
+    (result("m", "failed"), result(**OTHER)),
+    (result("other"), result(**OTHER)),
+    (result(comparable="c2"), result(**OTHER)),
+    (result(), result(request="another")),
+]
+
+
+@pytest.mark.parametrize(("standing", "new"), NO_CLASH)
 def test_failed_rows_other_identities_and_the_same_weights_do_not_clash(tmp_path, standing, new):
     write_result(tmp_path, standing)
     refuse_clash(tmp_path, new)

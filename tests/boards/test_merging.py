@@ -413,16 +413,16 @@ def test_older_versions_go_to_the_archive():
     assert rows(old, new) == [("n", "a", "")]
 
 
-@pytest.mark.parametrize(
-    ("other", "what"),
-    [
-        ({"scores": [score(0.6)]}, "scores"),
-        ({"request": "r2"}, "request"),
-        ({"notes": ["n"]}, "notes"),
-        ({"artifacts": {"items": {"file": "f", "sha256": "s"}}}, "artifacts"),
-        ({"provenance": {"weights": "sha256:other"}}, "provenance"),
-    ],
-)
+DIFFERENCES = [
+    ({"scores": [score(0.6)]}, "scores"),
+    ({"request": "r2"}, "request"),
+    ({"notes": ["n"]}, "notes"),
+    ({"artifacts": {"items": {"file": "f", "sha256": "s"}}}, "artifacts"),
+    ({"provenance": {"weights": "sha256:other"}}, "provenance"),
+]
+
+
+@pytest.mark.parametrize(("other", "what"), DIFFERENCES)
 def test_other_values_under_one_identity_name_both_files(other, what):
     one = result("{0}", score())
     (conflict,) = conflicts(board(one), board(replace(one, **other)))

@@ -94,15 +94,15 @@ def test_all_selects_every_task_and_no_group(source):
     assert set(catalog.task_names(["all"])) == set(catalog.tasks) - groups
 
 
-@pytest.mark.parametrize(
-    ("ask", "names", "message"),
-    [
-        ("task_names", ["zz_on"], "no task, tag or glob is named 'zz_on'; .*zz_one"),
-        ("task_names", ["secnd"], r"named 'secnd'; did you mean second\?"),
-        ("task_names", ["qqq", "www"], "(?s)qqq.*www"),
-        ("model", "zz-modl", "no model is named 'zz-modl'; did you mean zz-mod"),
-    ],
-)
+UNKNOWN = [
+    ("task_names", ["zz_on"], "no task, tag or glob is named 'zz_on'; .*zz_one"),
+    ("task_names", ["secnd"], r"named 'secnd'; did you mean second\?"),
+    ("task_names", ["qqq", "www"], "(?s)qqq.*www"),
+    ("model", "zz-modl", "no model is named 'zz-modl'; did you mean zz-mod"),
+]
+
+
+@pytest.mark.parametrize(("ask", "names", "message"), UNKNOWN)
 def test_unknown_names_are_all_told_with_the_nearest(source, ask, names, message):
     catalog = load_catalog([source])
     with pytest.raises(UnknownNameError, match=message):
@@ -267,15 +267,15 @@ def test_a_glob_of_models_is_those_that_can_be_had(source):
         catalog.model_names(["zz-?c"])
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("resnet50", "timm:resnet50 or torchvision:resnet50"),
-        ("vit_base_patch16_224.augreg", "timm:vit_base_patch16_224.augreg"),
-        ("my-vit", "hf:./my-vit"),
-        ("./my-vit", "hf:./my-vit"),
-    ],
-)
+MEANT = [
+    ("resnet50", "timm:resnet50 or torchvision:resnet50"),
+    ("vit_base_patch16_224.augreg", "timm:vit_base_patch16_224.augreg"),
+    ("my-vit", "hf:./my-vit"),
+    ("./my-vit", "hf:./my-vit"),
+]
+
+
+@pytest.mark.parametrize(("name", "meant"), MEANT)
 def test_a_name_of_a_library_or_a_folder_is_told_as_a_model_of_it(
     tmp_path, monkeypatch, name, meant
 ):

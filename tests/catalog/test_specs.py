@@ -314,37 +314,29 @@ def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path)
     assert load_tasks(file, tmp_path)[0].probe == "few_shot"
 
 
-@pytest.mark.parametrize(
-    ("text", "base", "message"),
-    [
+NOT_EXTENDED = [
+    (CHILD.replace("extends: base", "extends: bass"), BASE, r":2: no task .* did you mean base"),
+    (CHILD.replace("extends: base", "extends: ../base"), BASE, r":2: no task is named '../base'"),
+    (
+        CHILD.replace("extends: base", "extends: child"),
+        BASE,
+        r"child.yaml:2: circular 'extends': \S*/child.yaml extends \S*/child.yaml$",
+    ),
+    (
+        CHILD,
+        BASE + "extends: child\n",
         (
-            CHILD.replace("extends: base", "extends: bass"),
-            BASE,
-            r":2: no task .* did you mean base",
+            r"base.yaml:10: circular 'extends': \S*child.yaml extends "
+            r"\S*base.yaml extends \S*child.yaml$"
         ),
-        (
-            CHILD.replace("extends: base", "extends: ../base"),
-            BASE,
-            r":2: no task is named '../base'",
-        ),
-        (
-            CHILD.replace("extends: base", "extends: child"),
-            BASE,
-            r"child.yaml:2: circular 'extends': \S*/child.yaml extends \S*/child.yaml$",
-        ),
-        (
-            CHILD,
-            BASE + "extends: child\n",
-            (
-                r"base.yaml:10: circular 'extends': \S*child.yaml extends "
-                r"\S*base.yaml extends \S*child.yaml$"
-            ),
-        ),
-        (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is for tasks with a probe"),
-        (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is for tasks with a"),
-        (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
-    ],
-)
+    ),
+    (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is for tasks with a probe"),
+    (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is for tasks with a"),
+    (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("text", "base", "message"), NOT_EXTENDED)
 def test_what_cannot_be_extended_is_told(child, text, base, message):
     with pytest.raises(SpecError, match=message):
         child(text, base)

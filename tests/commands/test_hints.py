@@ -2,21 +2,20 @@ import pytest
 
 from vlbench.cli import main
 
+HINTS = [
+    (["leaderbord", "show"], "did you mean leaderboard?"),
+    (["leaderboard", "biuld"], "did you mean build?"),
+    (["build"], "did you mean vlbench leaderboard build?"),
+    (["ls", "task"], "did you mean tasks?"),
+    (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
+    (["ls", "tasks", "--jsn"], "did you mean --json?"),
+    (["leaderboard", "show", "--outptu", "x"], "did you mean --output?"),
+    (["items", "few_shot_scenes", "tiny-rn", "--format", "json"], "did you mean --json?"),
+    (["leaderboard", "compare", "a", "b", "--json"], "did you mean --format?"),
+]
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["leaderbord", "show"], "did you mean leaderboard?"),
-        (["leaderboard", "biuld"], "did you mean build?"),
-        (["build"], "did you mean vlbench leaderboard build?"),
-        (["ls", "task"], "did you mean tasks?"),
-        (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
-        (["ls", "tasks", "--jsn"], "did you mean --json?"),
-        (["leaderboard", "show", "--outptu", "x"], "did you mean --output?"),
-        (["items", "few_shot_scenes", "tiny-rn", "--format", "json"], "did you mean --json?"),
-        (["leaderboard", "compare", "a", "b", "--json"], "did you mean --format?"),
-    ],
-)
+
+@pytest.mark.parametrize(("words", "hint"), HINTS)
 def test_a_word_that_is_not_known_is_an_error_with_what_was_meant(words, hint, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)

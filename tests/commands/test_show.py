@@ -123,8 +123,7 @@ def test_what_no_terminal_should_get_is_an_escape_of_yaml(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "ways"),
-    [("clip-rn50", "crops or grid"), ("raw-pixels", "crops"), ("tiny-bert", None)],
+    ("name", "ways"), [("clip-rn50", "crops or grid"), ("raw-pixels", "crops"), ("tiny-bert", None)]
 )
 def test_a_model_is_shown_with_the_ways_in_which_it_may_encode_regions(name, ways):
     assert show_thing(load_catalog(), name, Path()).get("encode_by") == ways

@@ -1,13 +1,7 @@
 import pytest
 from PIL import Image
 
-from vlbench.data.asked_images import (
-    AskedImage,
-    Sources,
-    asked_data,
-    asked_split,
-    captions_of,
-)
+from vlbench.data.asked_images import AskedImage, Sources, asked_data, asked_split, captions_of
 from vlbench.errors import DataAbsent, DataError
 
 NOTHING = Sources(None, [], None)

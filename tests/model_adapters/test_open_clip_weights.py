@@ -103,16 +103,16 @@ def test_a_file_that_does_not_say_its_activation_is_refused_with_both_named(stat
         OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
 
 
+ACTIVATIONS = [
+    ({"architecture": "RN50", "quick_gelu": False}, "GELU"),
+    ({"architecture": "RN50", "quick_gelu": True}, "QuickGELU"),
+    ({"architecture": "RN50", "tag": "openai"}, "QuickGELU"),
+    ({"architecture": "RN50-quickgelu"}, "QuickGELU"),
+]
+
+
 @pytest.mark.usefixtures("tiny_rn50")
-@pytest.mark.parametrize(
-    ("said", "activation"),
-    [
-        ({"architecture": "RN50", "quick_gelu": False}, "GELU"),
-        ({"architecture": "RN50", "quick_gelu": True}, "QuickGELU"),
-        ({"architecture": "RN50", "tag": "openai"}, "QuickGELU"),
-        ({"architecture": "RN50-quickgelu"}, "QuickGELU"),
-    ],
-)
+@pytest.mark.parametrize(("said", "activation"), ACTIVATIONS)
 def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activation):
     torch.save(state, tmp_path / "own.pt")
     model = OpenClip(device=CPU, weights=str(tmp_path / "own.pt"), **said)

@@ -49,17 +49,17 @@ def scored(planted, answer):
     return made(planted).score_pairs(PICTURES[:1], ["a cat"]).tolist()
 
 
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        ({"Yes": 0.6, "No": 0.2}, 0.75),
-        ({"Yes": 0.3, "yes": 0.1, "_yes": 0.1, "YES": 0.1, "_No": 0.1, "no": 0.1}, 0.75),
-        ({"▁Yes": 0.1, "ĠNo": 0.3, "Yesterday": 0.2, "Nope": 0.2}, 0.25),
-        # `No` has at most 1e-5, which leaves less than 1e-3 open.
-        ({"Yes": 0.9, "Maybe": 0.01, "I": 1e-5}, 0.9 / 0.90001),
-        ({"No": 0.9, "Maybe": 0.01, "I": 1e-5}, 1e-5 / 0.90001),
-    ],
-)
+ODDS = [
+    ({"Yes": 0.6, "No": 0.2}, 0.75),
+    ({"Yes": 0.3, "yes": 0.1, "_yes": 0.1, "YES": 0.1, "_No": 0.1, "no": 0.1}, 0.75),
+    ({"▁Yes": 0.1, "ĠNo": 0.3, "Yesterday": 0.2, "Nope": 0.2}, 0.25),
+    # `No` has at most 1e-5, which leaves less than 1e-3 open.
+    ({"Yes": 0.9, "Maybe": 0.01, "I": 1e-5}, 0.9 / 0.90001),
+    ({"No": 0.9, "Maybe": 0.01, "I": 1e-5}, 1e-5 / 0.90001),
+]
+
+
+@pytest.mark.parametrize(("listed", "expected"), ODDS)
 def test_a_score_is_the_log_odds_of_yes_over_all_its_variants(planted, listed, expected):
     odds = math.log(expected / (1 - expected))
     assert scored(planted, chat(**listed)) == pytest.approx([odds], rel=1e-5)
@@ -71,14 +71,14 @@ def test_a_probability_of_zero_leaves_log_odds_finite(planted):
     assert scored(planted, answer) == pytest.approx([math.log(0.5) + 9999])
 
 
-@pytest.mark.parametrize(
-    ("listed", "message"),
-    [
-        ({"Yes": 0.5, "A": 0.1}, "'No' is not among the 2 tokens listed, which leaves .* by 0.17"),
-        ({"_no": 0.5, "A": 0.1}, "'Yes' is not among the 2 tokens listed, which leaves"),
-        ({"<think>": 0.9, "A": 0.01}, "neither answer is among the 2 .* tokens are '<think>', 'A'"),
-    ],
-)
+LEFT_OPEN = [
+    ({"Yes": 0.5, "A": 0.1}, "'No' is not among the 2 tokens listed, which leaves .* by 0.17"),
+    ({"_no": 0.5, "A": 0.1}, "'Yes' is not among the 2 tokens listed, which leaves"),
+    ({"<think>": 0.9, "A": 0.01}, "neither answer is among the 2 .* tokens are '<think>', 'A'"),
+]
+
+
+@pytest.mark.parametrize(("listed", "message"), LEFT_OPEN)
 def test_a_score_that_is_left_open_fails(planted, listed, message):
     with pytest.raises(ServerError, match=message):
         scored(planted, chat(**listed))
@@ -206,24 +206,24 @@ def row(index, *values):
     return {"index": index, "embedding": list(values)}
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ([row(0, 1)], "2 requested; the answer has 1"),
-        ([row(0, 1), row(1, 1), row(2, 1)], "2 requested; the answer has 3"),
-        ([row(0, 1), row(0, 1)], "or wrong indices"),
-        ([row(0, 1), row(1, 1, 2)], "vectors of 2 lengths"),
-        ([row(0), row(1)], "or empty"),
-        ([row(0, 1), row(1, "x")], "not finite numbers"),
-        ([row(0, 1), row(1, float("nan"))], "not finite numbers"),
-        ([row(0, 1), row(1, 1e300)], "not finite numbers"),
-        ([row(0, 1), row(1, 10**400)], "not finite numbers"),
-        ([{"index": 0}], "has no data of that form"),
-        ([row(0, 1), {"embedding": [1]}], "has no data of that form"),
-        ([{"embedding": [1]}], "2 requested; the answer has 1"),
-        (None, "has no data of that form"),
-    ],
-)
+OTHER_FORMS = [
+    ([row(0, 1)], "2 requested; the answer has 1"),
+    ([row(0, 1), row(1, 1), row(2, 1)], "2 requested; the answer has 3"),
+    ([row(0, 1), row(0, 1)], "or wrong indices"),
+    ([row(0, 1), row(1, 1, 2)], "vectors of 2 lengths"),
+    ([row(0), row(1)], "or empty"),
+    ([row(0, 1), row(1, "x")], "not finite numbers"),
+    ([row(0, 1), row(1, float("nan"))], "not finite numbers"),
+    ([row(0, 1), row(1, 1e300)], "not finite numbers"),
+    ([row(0, 1), row(1, 10**400)], "not finite numbers"),
+    ([{"index": 0}], "has no data of that form"),
+    ([row(0, 1), {"embedding": [1]}], "has no data of that form"),
+    ([{"embedding": [1]}], "2 requested; the answer has 1"),
+    (None, "has no data of that form"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), OTHER_FORMS)
 def test_embeddings_of_another_form_are_refused(planted, data, message):
     planted.answers["/embeddings"] = {"data": data}
     with pytest.raises(ServerError, match=message):
@@ -396,13 +396,13 @@ def test_nothing_is_kept_for_another_run_unless_the_model_is_named(planted, run)
     assert result.provenance["weights"] == "served:tiny"
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ({"choices": []}, "the answer has no log-probabilities of that form"),
-        ((500, {}, b"out of memory"), "the server answered 500: out of memory, 7 times"),
-    ],
-)
+FAILURES = [
+    ({"choices": []}, "the answer has no log-probabilities of that form"),
+    ((500, {}, b"out of memory"), "the server answered 500: out of memory, 7 times"),
+]
+
+
+@pytest.mark.parametrize(("answer", "reason"), FAILURES)
 def test_a_task_fails_whose_scores_cannot_be_had(planted, run, tmp_path, answer, reason):
     planted.answers["/chat/completions"] = answer
     result = run()
@@ -556,10 +556,7 @@ def test_what_is_made_from_what_a_server_has_is_not_kept_either(planted, run, tm
 def test_a_path_that_a_server_has_for_a_name_is_shortened(planted, run, tmp_path):
     planted.answers["/chat/completions"] = cat_is_right
     result = run(model=f"openai:/home/alice/models/tiny@{planted.address}")
-    assert (result.model, result.provenance["weights"]) == (
-        "openai:tiny",
-        "served:tiny",
-    )
+    assert (result.model, result.provenance["weights"]) == ("openai:tiny", "served:tiny")
     assert [f for f, content in contents(tmp_path / "boards").items() if b"alice" in content] == []
 
 

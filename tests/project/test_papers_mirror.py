@@ -80,10 +80,7 @@ def parquet(pictures, labels):
     for picture, file in zip(pictures, encoded, strict=True):
         Image.fromarray(picture).save(file, "PNG")
     types = {"img": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
-    rows = {
-        "img": [{"bytes": file.getvalue(), "path": None} for file in encoded],
-        "label": labels,
-    }
+    rows = {"img": [{"bytes": file.getvalue(), "path": None} for file in encoded], "label": labels}
     content = io.BytesIO()
     datasets.Dataset.from_dict(rows, datasets.Features(types)).to_parquet(content)
     return content.getvalue()

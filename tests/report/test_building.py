@@ -78,15 +78,15 @@ def test_means_of_other_rows_are_not_comparable():
     assert (first == same, first == other) == (True, False)
 
 
-@pytest.mark.parametrize(
-    "lacking",
-    [
-        result("m", status="failed"),
-        result("m", score(0.4), counts=counts(n=100, expected=101)),
-        result("m", score(0.4), provenance={"weights": "random:0"}),
-        result("other", score(0.4)),
-    ],
-)
+LACKING = [
+    result("m", status="failed"),
+    result("m", score(0.4), counts=counts(n=100, expected=101)),
+    result("m", score(0.4), provenance={"weights": "random:0"}),
+    result("other", score(0.4)),
+]
+
+
+@pytest.mark.parametrize("lacking", LACKING)
 def test_a_model_without_a_publishable_row_on_every_task_is_left_out(lacking):
     assert mean_rows([board(result("m", score(0.2))), board(lacking)]) == []
 

@@ -8,12 +8,7 @@ from planted_matrices import CLASSES, matrix, row, two_boards
 from scipy.spatial.distance import squareform
 from scipy.stats import pearsonr, spearmanr
 
-from vlbench.report.similarities import (
-    joined,
-    left_out_rows,
-    similarities,
-    similarity_rows,
-)
+from vlbench.report.similarities import joined, left_out_rows, similarities, similarity_rows
 
 
 def compared(output, *odd):
@@ -169,14 +164,10 @@ def test_a_row_without_a_matrix_is_named(tmp_path):
     assert left_out(tmp_path, odd) == "its row has no rdm"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"status": "failed"},
-        {"counts": counts(8, 9)},
-        {"provenance": {"weights": "random:0"}},
-    ],
-)
+LEFT_OUT = [{"status": "failed"}, {"counts": counts(8, 9)}, {"provenance": {"weights": "random:0"}}]
+
+
+@pytest.mark.parametrize("changes", LEFT_OUT)
 def test_rows_that_are_not_publishable_take_no_part(tmp_path, changes):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5), **changes)
     members, reasons = joined(tmp_path, two_boards(tmp_path, odd))

@@ -176,18 +176,18 @@ def planted(model, data, name="", comparable=""):
     return result(model, score(0.5), comparable=comparable or data, provenance=made)
 
 
-@pytest.mark.parametrize(
-    ("rows", "names"),
-    [
-        ([("1", "flowers"), ("2", "cars")], ["flowers", "cars"]),
-        ([("1234567", "flowers"), ("2345678", "flowers")], ["flowers 123456", "flowers 234567"]),
-        ([("1234567",), ("2345678",)], ["image_folder 123456", "image_folder 234567"]),
-        ([("1",), ("2", "cars")], ["image_folder", "cars"]),
-        ([("1",), ("1", "cars")], ["cars"]),
-        ([("1", "a"), ("1", "b")], ["a"]),
-        ([("1", "\x1b[31mred")], ["\\x1b[31mred"]),
-    ],
-)
+NAMES_OF_DATA = [
+    ([("1", "flowers"), ("2", "cars")], ["flowers", "cars"]),
+    ([("1234567", "flowers"), ("2345678", "flowers")], ["flowers 123456", "flowers 234567"]),
+    ([("1234567",), ("2345678",)], ["image_folder 123456", "image_folder 234567"]),
+    ([("1",), ("2", "cars")], ["image_folder", "cars"]),
+    ([("1",), ("1", "cars")], ["cars"]),
+    ([("1", "a"), ("1", "b")], ["a"]),
+    ([("1", "\x1b[31mred")], ["\\x1b[31mred"]),
+]
+
+
+@pytest.mark.parametrize(("rows", "names"), NAMES_OF_DATA)
 def test_data_have_the_name_of_their_folder_and_a_digest_if_two_share_it(rows, names):
     assert [*by_data([planted("m", *row) for row in rows])] == names
 

@@ -33,11 +33,7 @@ ARGUMENTS = {"robustness_scenes": {"classes": 8}, "classification_scenes": {"cla
 # Regions that are all the same go to one word of a companion, which may be an unseen one: then the
 # unseen gain what the seen lose, and over both it is chance.
 PREFERS_A_WORD = {
-    "zero_shot_alignment_regions_scenes": (
-        "accuracy_unseen",
-        "accuracy_seen",
-        "mutual_exclusivity",
-    )
+    "zero_shot_alignment_regions_scenes": ("accuracy_unseen", "accuracy_seen", "mutual_exclusivity")
 }
 
 # Sums of credits are kept in float32 there.

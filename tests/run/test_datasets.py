@@ -62,18 +62,18 @@ def of_odd_names(model, data: Annotated[Data, "model", "my.split"], engine): ...
 def unsaid(model, data, engine): ...
 
 
-@pytest.mark.parametrize(
-    ("probe", "arguments", "splits"),
-    [
-        (named, {}, ["train", "test"]),
-        (by_an_argument, {}, ["val", "test"]),
-        (by_an_argument, {"split": "b"}, ["b", "test"]),
-        (by_a_field, {}, ["train", ...]),
-        (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
-        (of_odd_names, {}, ["model", "my.split"]),
-        (unsaid, {}, [...]),
-    ],
-)
+SPLITS_READ = [
+    (named, {}, ["train", "test"]),
+    (by_an_argument, {}, ["val", "test"]),
+    (by_an_argument, {"split": "b"}, ["b", "test"]),
+    (by_a_field, {}, ["train", ...]),
+    (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
+    (of_odd_names, {}, ["model", "my.split"]),
+    (unsaid, {}, [...]),
+]
+
+
+@pytest.mark.parametrize(("probe", "arguments", "splits"), SPLITS_READ)
 def test_the_annotation_of_data_names_the_splits_that_a_probe_reads(probe, arguments, splits):
     assert splits_read(probe, arguments) == splits
 

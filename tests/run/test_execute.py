@@ -64,13 +64,13 @@ def test_an_adapter_that_would_end_the_program_fails_with_its_line(source, line,
     assert re.search(told, "".join(capsys.readouterr()))
 
 
-@pytest.mark.parametrize(
-    ("own", "signature"),
-    [
-        ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
-        ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
-    ],
-)
+ENDING = [
+    ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
+    ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
+]
+
+
+@pytest.mark.parametrize(("own", "signature"), ENDING)
 def test_a_probe_or_a_loader_that_would_end_the_program_is_a_failed_row(source, own, signature):
     write(source / "tasks" / "mine.py", f"def ends({signature}):\n    exit(0)\n")
     ((shipped, mine),) = own.items()

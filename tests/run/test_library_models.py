@@ -104,11 +104,7 @@ def test_a_shipped_adapter_is_named_the_same_way_from_any_source(source):
 
 def test_check_reads_a_name_of_a_library(folder):
     findings = check_model(f"hf:{folder}", Options(device="cpu"))
-    assert {one.capability for one in findings} == {
-        "ImageEncoder",
-        "LayerEncoder",
-        "RegionEncoder",
-    }
+    assert {one.capability for one in findings} == {"ImageEncoder", "LayerEncoder", "RegionEncoder"}
     assert [one for one in findings if not one.ok] == []
 
 

@@ -131,15 +131,15 @@ def test_it_does_so_by_its_grid_where_the_user_says_so_and_its_name_shows_it(sou
     assert colour(result) == pytest.approx(colour(run(source, "gridded")) / 2, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("model", "task", "given", "manner"),
-    [
-        ("by-grid", "alone", {}, "grid"),
-        ("gridded", "asks_grid", {}, "grid"),
-        ("by-grid", "asks_grid", {"encode_by": "crops"}, "crops"),
-        ("by-grid", "alone", {"encode_by": "crops"}, "crops"),
-    ],
-)
+WAYS = [
+    ("by-grid", "alone", {}, "grid"),
+    ("gridded", "asks_grid", {}, "grid"),
+    ("by-grid", "asks_grid", {"encode_by": "crops"}, "crops"),
+    ("by-grid", "alone", {"encode_by": "crops"}, "crops"),
+]
+
+
+@pytest.mark.parametrize(("model", "task", "given", "manner"), WAYS)
 def test_the_users_word_comes_before_the_tasks_and_that_before_the_lines(
     source, model, task, given, manner
 ):

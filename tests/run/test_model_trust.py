@@ -52,22 +52,22 @@ def loads_with(source, name):
     return write(source / "tasks" / "b.yaml", TASK.replace(LOADER, f'"{name}"'))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "os:system",
-        "subprocess:run",
-        "builtins:exec",
-        "__main__:main",
-        "zz_stranger:evil",
-        "zz_stranger.deeper:evil",
-        "../outside/zz:evil",
-        "vlbench.code.plugins.2f746d70.zz:evil",
-        "vlbench.system.hub:urlsplit",
-        "vlbench.system.hub:os",
-        "vlbench.errors:get_close_matches",
-    ],
-)
+UNTRUSTED = [
+    "os:system",
+    "subprocess:run",
+    "builtins:exec",
+    "__main__:main",
+    "zz_stranger:evil",
+    "zz_stranger.deeper:evil",
+    "../outside/zz:evil",
+    "vlbench.code.plugins.2f746d70.zz:evil",
+    "vlbench.system.hub:urlsplit",
+    "vlbench.system.hub:os",
+    "vlbench.errors:get_close_matches",
+]
+
+
+@pytest.mark.parametrize("name", UNTRUSTED)
 @pytest.mark.usefixtures("stranger")
 def test_what_is_of_no_trusted_package_is_refused_and_not_imported(name):
     with pytest.raises(SpecError, match=r"^t\.yaml:5: '.*' is not trusted: .*; .* pass --trust$"):
@@ -194,17 +194,17 @@ def companion(file):
     return f'{MODELS}ev: {{adapter: "crops:Crops", params: {{encoder: "{file}:Evil"}}}}\n'
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["validate", "SOURCE/model_adapters/models.yaml"],
-        ["validate", "SOURCE/tasks/c.yaml"],
-        ["data", "c", "--include-path", "SOURCE"],
-        ["check", "ev", "--include-path", "SOURCE"],
-        ["--model", "ev", "--tasks", "few_shot_digits", "--include-path", "SOURCE", "--dry-run"],
-        ["--model", "raw-pixels", "--tasks", "c", "--include-path", "SOURCE"],
-    ],
-)
+COMMANDS = [
+    ["validate", "SOURCE/model_adapters/models.yaml"],
+    ["validate", "SOURCE/tasks/c.yaml"],
+    ["data", "c", "--include-path", "SOURCE"],
+    ["check", "ev", "--include-path", "SOURCE"],
+    ["--model", "ev", "--tasks", "few_shot_digits", "--include-path", "SOURCE", "--dry-run"],
+    ["--model", "raw-pixels", "--tasks", "c", "--include-path", "SOURCE"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_companion_elsewhere_is_refused_with_its_line_and_not_imported(
     source, evil, capsys, words
 ):
@@ -230,19 +230,19 @@ def test_a_companion_on_the_command_line_needs_no_trust(source, evil):
     assert main(["--model", "ev", "--tasks", "few_shot_digits", *words]) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "model: raw-pixels\ntrust: true\n",
-            r"run.yaml:2: trust cannot be set in a file; pass --trust",
-        ),
-        ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
-        ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
-        ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
-        ("include-path: SOURCE\n", r"run.yaml:1: include-path names code to run"),
-    ],
-)
+NAMING_CODE = [
+    (
+        "model: raw-pixels\ntrust: true\n",
+        r"run.yaml:2: trust cannot be set in a file; pass --trust",
+    ),
+    ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
+    ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
+    ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
+    ("include-path: SOURCE\n", r"run.yaml:1: include-path names code to run"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NAMING_CODE)
 def test_a_file_of_options_names_no_code_and_grants_itself_no_trust(
     source, evil, capsys, text, message
 ):

@@ -71,7 +71,7 @@ def test_a_row_names_intervals_that_say_nothing(source):
     # Of 9 items that are all alike, .283 may be otherwise: .717^9 = .05.
     assert row.scores[0].ci95 == pytest.approx((0.5 - 0.283 / 2, 0.5 + 0.283 / 2), abs=1e-3)
     assert list(row.notes) == [
-        "anything: the interval is the whole range: there are too few items or seeds",
+        "anything: the interval is the whole range: there are too few items or seeds"
     ]
 
 
@@ -282,15 +282,14 @@ def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path
     assert row["provenance"]["adapter"].startswith("MeanColour")
 
 
-@pytest.mark.parametrize(
-    ("value", "limits", "low", "high"),
-    # (1 - .00498)^600 = .05
-    [
-        (0.0, (-1.0, 1.0), -0.00498, 0.00498),
-        (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
-        (0.0, (-10.0, 10.0), -0.0498, 0.0498),
-    ],
-)
+LIMITS = [
+    (0.0, (-1.0, 1.0), -0.00498, 0.00498),
+    (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
+    (0.0, (-10.0, 10.0), -0.0498, 0.0498),
+]
+
+
+@pytest.mark.parametrize(("value", "limits", "low", "high"), LIMITS)
 def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, high):
     found = with_width(Score("m", value, 600, stderr=0.0, ci95=(value, value), range=limits))
     assert found.ci95 == pytest.approx((low, high), abs=1e-5)

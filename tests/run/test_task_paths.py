@@ -191,19 +191,19 @@ def test_a_name_of_one_loader_that_several_tasks_read_is_clear():
     require_known(["images"], {"a": HUB, "b": HUB})
 
 
-@pytest.mark.parametrize(
-    ("name", "loaders", "message"),
-    [
-        ("images", [HUB, TABLE], r"images=DIR: .* hub:images, table:images; give"),
-        (
-            "hub:images",
-            ["one.hub:images", "two.hub:images"],
-            r"are one\.hub:images, two\.hub:images; give",
-        ),
-        ("tabel:images", [TABLE], "named 'tabel:images'; did you mean table:images"),
-        ("few_shot", [HUB], "a selected task or of its loader, not a ta"),
-    ],
-)
+REFUSED = [
+    ("images", [HUB, TABLE], r"images=DIR: .* hub:images, table:images; give"),
+    (
+        "hub:images",
+        ["one.hub:images", "two.hub:images"],
+        r"are one\.hub:images, two\.hub:images; give",
+    ),
+    ("tabel:images", [TABLE], "named 'tabel:images'; did you mean table:images"),
+    ("few_shot", [HUB], "a selected task or of its loader, not a ta"),
+]
+
+
+@pytest.mark.parametrize(("name", "loaders", "message"), REFUSED)
 def test_a_name_of_no_one_task_or_loader_is_refused(name, loaders, message):
     with pytest.raises(UnknownNameError, match=message):
         require_known([name], dict(zip(["few_shot_cub", "b"], loaders, strict=False)))

@@ -91,14 +91,14 @@ def test_planted_rows_support_a_paper_and_are_held_against_its_numbers(tmp_path)
     assert "supported" in text
 
 
-@pytest.mark.parametrize(
-    ("style", "parts"),
-    [
-        ("md", ["| finding | model | verdict | by |", "Robust training costs accuracy."]),
-        ("tex", [r"\begin{tabular}{llll}", "tiny-rn-robust"]),
-        ("csv", ["paper,finding,where", "Robust training costs accuracy."]),
-    ],
-)
+FORMATS = [
+    ("md", ["| finding | model | verdict | by |", "Robust training costs accuracy."]),
+    ("tex", [r"\begin{tabular}{llll}", "tiny-rn-robust"]),
+    ("csv", ["paper,finding,where", "Robust training costs accuracy."]),
+]
+
+
+@pytest.mark.parametrize(("style", "parts"), FORMATS)
 def test_the_same_table_comes_in_other_formats(mine, style, parts):
     source, boards = mine
     text = told("mine", boards, [source], style=style)

@@ -12,12 +12,7 @@ import torch
 from hostile_code import Bomb
 from torch import Tensor, nn
 
-from vlbench.data.formats.torch_files import (
-    OPENAI_ARCHIVES,
-    Inert,
-    is_torchscript,
-    read_torch_file,
-)
+from vlbench.data.formats.torch_files import OPENAI_ARCHIVES, Inert, is_torchscript, read_torch_file
 
 KINDS = ["bfloat16", "bool", "uint8", "int8", "complex64", "float64", "float16", "int32", "int64"]
 

@@ -33,18 +33,15 @@ class Harm:
         return (sys.exit, ("harm",))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            pickle.dumps(Harm()),
-            r"^val_imgid2idx\.pkl is not a plain pickle .*it loads 'sys\.exit'",
-        ),
-        (pickle.dumps({42: 0})[:-2], r"^val_imgid2idx\.pkl is not a plain pickle"),
-        (pickle.dumps([42]), r"^val_imgid2idx\.pkl does not give each image the number of a row"),
-        (pickle.dumps({42: 2}), r"^val\.hdf5 has 2 images: no row 2 \(42\)"),
-    ],
-)
+REFUSED = [
+    (pickle.dumps(Harm()), r"^val_imgid2idx\.pkl is not a plain pickle .*it loads 'sys\.exit'"),
+    (pickle.dumps({42: 0})[:-2], r"^val_imgid2idx\.pkl is not a plain pickle"),
+    (pickle.dumps([42]), r"^val_imgid2idx\.pkl does not give each image the number of a row"),
+    (pickle.dumps({42: 2}), r"^val\.hdf5 has 2 images: no row 2 \(42\)"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), REFUSED)
 def test_a_pickle_that_is_no_index_is_refused_and_runs_nothing(tmp_path, content, message):
     file = put_ban(tmp_path, index=content)
     with pytest.raises(DataError, match=message):

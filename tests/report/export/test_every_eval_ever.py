@@ -158,16 +158,16 @@ def test_the_time_is_that_of_the_row(tmp_path, finished):
     assert record(file)["retrieved_timestamp"] == "1795303881"
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        (planted(request=""), "it has no request, so it has no lasting identity"),
-        (planted(run={}), "it does not record when it finished"),
-        (planted(run={"finished": "lately"}), "it does not record when it finished"),
-        (planted(run={"finished": 7}), "it does not record when it finished"),
-        (planted("m", score(-0.5)), "accuracy of -0.5 is outside its range"),
-    ],
-)
+NO_RECORDS = [
+    (planted(request=""), "it has no request, so it has no lasting identity"),
+    (planted(run={}), "it does not record when it finished"),
+    (planted(run={"finished": "lately"}), "it does not record when it finished"),
+    (planted(run={"finished": 7}), "it does not record when it finished"),
+    (planted("m", score(-0.5)), "accuracy of -0.5 is outside its range"),
+]
+
+
+@pytest.mark.parametrize(("row", "why"), NO_RECORDS)
 def test_a_row_that_can_be_no_record_says_why(tmp_path, row, why):
     assert exported(tmp_path, row) == [LeftOut(row, why)]
 

@@ -94,16 +94,16 @@ def test_each_board_has_its_own_place(tmp_path):
     assert new.endswith(END)
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"none", f"README.md: has no markers for t; add these lines .*:\n{BEGIN}\n{END}"),
-        (f"see {BEGIN} and {END}".encode(), "has no markers for t"),
-        (f"{BEGIN}\n".encode(), "has no markers for t"),
-        (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "occur more than once; keep one of each"),
-        (f"{END}\n{BEGIN}\n".encode(), "are out of order; put them in this order"),
-    ],
-)
+WRONG_MARKERS = [
+    (b"none", f"README.md: has no markers for t; add these lines .*:\n{BEGIN}\n{END}"),
+    (f"see {BEGIN} and {END}".encode(), "has no markers for t"),
+    (f"{BEGIN}\n".encode(), "has no markers for t"),
+    (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "occur more than once; keep one of each"),
+    (f"{END}\n{BEGIN}\n".encode(), "are out of order; put them in this order"),
+]
+
+
+@pytest.mark.parametrize(("content", "match"), WRONG_MARKERS)
 def test_markers_that_are_missing_doubled_or_crossed_are_said(tmp_path, content, match):
     with pytest.raises(SpecError, match=match):
         updated(content, named(tmp_path, "one"), "README.md")

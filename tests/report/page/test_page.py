@@ -72,15 +72,15 @@ def test_a_task_has_the_words_of_the_catalog(tmp_path):
     assert "Smoke test: few-shot classification" in texts
 
 
-@pytest.mark.parametrize(
-    ("task", "more"),
-    [
-        ("few_shot_digits", ""),
-        ("knn_images", " --images DIR"),
-        ("foils_table", " --data-dir foils_table=DIR"),
-        ("rsa_scenes_all", ""),
-    ],
-)
+COMMANDS = [
+    ("few_shot_digits", ""),
+    ("knn_images", " --images DIR"),
+    ("foils_table", " --data-dir foils_table=DIR"),
+    ("rsa_scenes_all", ""),
+]
+
+
+@pytest.mark.parametrize(("task", "more"), COMMANDS)
 def test_a_task_has_the_command_that_runs_it(tmp_path, task, more):
     found = page(tmp_path, board(result("a", score()), task=task))
     command = f"vlbench --model MODEL --tasks {task}{more}"
