@@ -9,7 +9,7 @@ import transformers
 from hostile_code import write_code
 from tiny_joint import CPU, TINY, WORDS, copy_without, save, write_words
 
-from vlbench.adapter_kit.hugging_face import Checkpoint, transformers_object
+from vlbench.adapter_kit.hugging_face import Checkpoint
 from vlbench.errors import CannotDo, WeightsError
 from vlbench.system import hub
 
@@ -205,10 +205,6 @@ def test_a_local_folder_needs_no_hub(folder, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(hub, "reachable", lambda: pytest.fail("the hub was tried"))
     assert Checkpoint(folder).config.model_type == "bert"
-
-
-def test_the_library_is_looked_up_by_name():
-    assert transformers_object("BertConfig") is transformers.BertConfig
 
 
 def test_a_folder_of_words_alone_has_a_tokenizer(tmp_path):

@@ -34,7 +34,6 @@ def parameters(sources):
 TIMM = parameters(
     {name: inspect.getsource(getattr(timm.models, name)) for name in timm.list_modules()}
 )
-TRANSFORMERS = parameters(transformers_sources())
 
 
 def open_layers(family):
@@ -71,7 +70,7 @@ def test_layers_of_timm_are_the_class_token_or_the_mean_of_patches(module):
     check(timm_family, module)
 
 
-@pytest.mark.parametrize("kind", TRANSFORMERS)
+@pytest.mark.parametrize("kind", parameters(transformers_sources()))
 def test_layers_of_transformers_are_the_class_token_or_the_mean_of_patches(kind):
     transformers.logging.set_verbosity_error()
     check(transformers_family, kind)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from PIL import Image
 from tiny_vlm import BLANK, CHAT, MARKS, cropping_processor
@@ -57,9 +59,10 @@ def test_rows_begin_alike_up_to_where_they_differ():
     assert common_run([[], [1]]) == 0
 
 
-def test_a_question_without_a_place_for_the_text_is_refused():
-    with pytest.raises(SpecError, match=r"question 'Is it\?' needs \{\} once"):
-        asked(question="Is it?")
+@pytest.mark.parametrize("question", ["Is it?", "{} or {}?"])
+def test_a_question_needs_one_place_for_the_text(question):
+    with pytest.raises(SpecError, match=rf"question '{re.escape(question)}' needs \{{\}} once"):
+        asked(question=question)
 
 
 def test_a_processor_without_a_placeholder_is_refused():

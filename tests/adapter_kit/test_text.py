@@ -72,9 +72,7 @@ def test_an_empty_text_has_its_special_tokens(words):
     assert spans == [[None, None]]
 
 
-def test_an_empty_text_is_the_end_of_a_text_where_there_are_no_special_tokens(
-    without_special_tokens,
-):
+def test_an_empty_text_without_special_tokens_is_the_end_of_a_text(without_special_tokens):
     batch, spans = TextReader(without_special_tokens, 16, CPU).read(["", "cat"])
     assert batch["input_ids"][0, 0] == without_special_tokens.eos_token_id
     assert set(spans[0]) == {None}

@@ -77,18 +77,12 @@ def test_no_artifacts_write_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("model", ["../../up", "a/b", "clip[weights=x.pt]", "a b:c"])
+@pytest.mark.parametrize("model", ["../../up", "..", "a/b", "clip[weights=x.pt]", "a b:c"])
 def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
     saved = save_artifacts(tmp_path, "t", model, {"heads": torch.zeros(1)})
     file = tmp_path / saved["heads"]["file"]
     assert file.resolve().parents[1] == (tmp_path / "artifacts" / "t").resolve()
     assert file.is_file()
-
-
-def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
-    saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
-    file = (tmp_path / saved["heads"]["file"]).resolve()
-    assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
 
 
 def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):

@@ -223,9 +223,7 @@ def test_a_link_out_of_the_target_is_not_written_through(tmp_path):
 
 
 @pytest.mark.parametrize("failing", range(5))
-def test_a_write_that_fails_loses_nothing_and_the_same_merge_completes_it(
-    tmp_path, monkeypatch, failing
-):
+def test_a_write_that_fails_loses_nothing_and_is_made_up_for(tmp_path, monkeypatch, failing):
     source, target = newer_and_older(tmp_path)
     whole = shutil.copytree(target, tmp_path / "whole")
     merge([source], whole)

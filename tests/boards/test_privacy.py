@@ -148,9 +148,7 @@ def test_nothing_private_is_left_in_a_message(monkeypatch):
         assert private not in cleaned(text), text
 
 
-def test_nothing_private_enters_a_board_or_page_by_a_name_parameter_reason_or_line(
-    tmp_path, monkeypatch
-):
+def test_nothing_private_enters_a_board_or_page_by_any_text(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_HOST", "swordfish")
     source = make_source(tmp_path / "ours")
     adapters, task = source / "model_adapters", source / "tasks" / "few_shot_colours.yaml"

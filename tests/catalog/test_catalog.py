@@ -51,13 +51,9 @@ def test_the_shipped_source_has_tasks_that_need_no_download():
     assert {"few_shot_digits", "clustering_digits"} <= set(catalog.task_names(["embedded"]))
 
 
-def test_a_description_fits_a_terminal():
+def test_every_shipped_task_has_a_paper_and_a_short_description():
     tasks = load_catalog().tasks.values()
     assert [(t.name, len(t.description)) for t in tasks if len(t.description) > 80] == []
-
-
-def test_every_shipped_task_has_a_paper_and_a_description():
-    tasks = load_catalog().tasks.values()
     assert [t.name for t in tasks if not (t.group or (t.paper and t.description))] == []
 
 
@@ -115,8 +111,7 @@ def test_the_tag_of_a_group_selects_its_tasks(source):
 
 def test_a_tag_of_a_task_and_a_group_selects_all_of_both(source):
     task(source, "zz_three", "grouped")
-    names = load_catalog([source]).task_names(["grouped"])
-    assert set(names) == {"zz_one", "zz_two", "zz_three"}
+    assert set(load_catalog([source]).task_names(["grouped"])) == {"zz_one", "zz_two", "zz_three"}
 
 
 def test_a_tag_that_is_a_number_leaves_the_message_whole(tmp_path):
@@ -131,9 +126,8 @@ def test_a_source_given_twice_counts_once(source):
 
 @pytest.mark.parametrize("name", ["", "gone"])
 def test_a_folder_that_is_no_source_is_refused(tmp_path, name):
-    with pytest.raises(
-        SpecError, match=f"{tmp_path / name}: a source needs a folder tasks/ or model_ad"
-    ):
+    message = f"{tmp_path / name}: a source needs a folder tasks/ or model_ad"
+    with pytest.raises(SpecError, match=message):
         load_catalog([tmp_path / name])
 
 
@@ -276,9 +270,7 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("name", "meant"), MEANT)
-def test_a_name_of_a_library_or_a_folder_is_told_as_a_model_of_it(
-    tmp_path, monkeypatch, name, meant
-):
+def test_a_bare_library_or_folder_is_told_as_a_model_of_it(tmp_path, monkeypatch, name, meant):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-vit").mkdir()
     with pytest.raises(UnknownNameError) as told:

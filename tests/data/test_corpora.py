@@ -146,7 +146,6 @@ HEAVY = ("datasets", "gensim", "h5py", "matplotlib", "open_clip", "pandas", "sci
 
 
 def test_embedded_data_are_planned_without_heavy_libraries_and_without_drawing(fresh_process):
-    modules = set(fresh_process["modules"])
-    assert modules & {*HEAVY, "torchvision", "transformers"} == set()
+    assert set(fresh_process["modules"]) & {*HEAVY, "torchvision", "transformers"} == set()
     assert fresh_process["counts"] == [1000, 1850]
     assert fresh_process["cached"] == []

@@ -196,9 +196,8 @@ def test_what_cannot_be_unrelated_captions_is_named(tmp_path, unrelated, message
 
 def test_regions_of_an_image_of_another_size_are_refused(tmp_path):
     rows = load(put(tmp_path), regions=put_regions(tmp_path / "7.npz", image_w=80))
-    with pytest.raises(
-        DataError, match=r"7\.npz is for an image of \(80, 30\), but the data set's image is"
-    ):
+    message = r"7\.npz is for an image of \(80, 30\), but the data set's image is"
+    with pytest.raises(DataError, match=message):
         rows["picture"][0]
 
 

@@ -63,9 +63,7 @@ def load(root, tmp_path, **options):
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])
-def test_a_folder_of_the_hubs_files_is_the_same_data_as_its_images(
-    written, table, folder, tmp_path
-):
+def test_a_folder_of_the_hub_is_the_same_data_as_its_images(written, table, folder, tmp_path):
     data = load(written(table, tmp_path / "pets"), tmp_path)
     assert data.digest() == image_folder(root=folder).digest()
     assert data.classes == NAMES
@@ -137,9 +135,8 @@ def test_a_file_of_save_to_disk_is_beside_its_list(name, table, tmp_path):
     shutil.copy(root / "validation/data-00000-of-00002.arrow", tmp_path / "outside.arrow")
     state = {"_data_files": [{"filename": name}] if name is not None else []}
     (root / "validation/state.json").write_text(json.dumps(state))
-    with pytest.raises(
-        DataError, match=r"validation/state\.json names (.*not in the same|no file)"
-    ):
+    message = r"validation/state\.json names (.*not in the same|no file)"
+    with pytest.raises(DataError, match=message):
         load(root, tmp_path)
 
 
@@ -229,9 +226,7 @@ def test_a_split_has_the_rows_that_datasets_reads(files, table, tmp_path):
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])
-def test_images_are_read_once_until_their_files_change(
-    written, table, folder, tmp_path, monkeypatch
-):
+def test_images_are_read_once_until_files_change(written, table, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("vlbench.system.digests.SETTLED_NS", -1)
     root, read = written(table, tmp_path / "pets"), []
 
@@ -250,7 +245,6 @@ def test_images_are_read_once_until_their_files_change(
 
 
 def test_a_folder_of_something_else_is_refused(folder, tmp_path):
-    with pytest.raises(
-        DataError, match="contains neither parquet files nor the files that save_to_disk writes"
-    ):
+    message = "contains neither parquet files nor the files that save_to_disk writes"
+    with pytest.raises(DataError, match=message):
         load(folder, tmp_path)

@@ -213,9 +213,8 @@ def test_another_revision_in_the_cache_is_not_taken(tmp_path, monkeypatch):
     hub = connect(monkeypatch, Hub(GREY))
     hub.tables.save_to_disk(tmp_path / "saved")
     hub.tables = datasets.load_from_disk(tmp_path / "saved")
-    with pytest.raises(
-        DataAbsent, match=r"cannot be reached, and the cache has only extra, test, train\)"
-    ):
+    message = r"cannot be reached, and the cache has only extra, test, train\)"
+    with pytest.raises(DataAbsent, match=message):
         mnist(root=tmp_path, download=True)
 
 
@@ -267,8 +266,7 @@ def test_known_digests_spare_the_reading():
 
 
 def test_sizes_are_in_the_header():
-    column = streamed_images([(encoded("JPEG")[:-30], "a")], ["its digest"])
-    assert column.stored.size(0) == (4, 5)
+    assert streamed_images([(encoded("JPEG")[:-30], "a")], ["its digest"]).stored.size(0) == (4, 5)
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,8 @@ def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
 def test_an_absent_number_of_shards_is_named(tmp_path):
     root = put_split(tmp_path, shards())
     (root / "test/nshards.txt").unlink()
-    with pytest.raises(
-        DataError, match=r"^test/nshards\.txt is missing; it gives the number of shards"
-    ):
+    message = r"^test/nshards\.txt is missing; it gives the number of shards"
+    with pytest.raises(DataError, match=message):
         load(root)
 
 
@@ -269,5 +268,4 @@ def test_a_suffix_of_captions_is_no_name_too(tmp_path):
     root = put_split(tmp_path, shards())
     with pytest.raises(DataError, match=r"s0000000: the category is \['a cat', .*, not a text"):
         load(root, label="", caption="txt", category="txt")
-    data = load(root, category="cls")
-    assert [*data.splits["test"]["category"]] == ["0", "0", "1", "1"]
+    assert [*load(root, category="cls").splits["test"]["category"]] == ["0", "0", "1", "1"]

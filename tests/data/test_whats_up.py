@@ -4,11 +4,9 @@ from foil_files import put_images, put_json
 from vlbench.data.whats_up import SUBSETS, whats_up
 from vlbench.errors import DataError
 
-PLACES = ("left of", "right of", "on", "under")
-
 
 def controlled(name="mug_left_of_table.jpeg", options=None, folder="controlled_images"):
-    captions = [f"A mug {place} a table" for place in PLACES]
+    captions = [f"A mug {place} a table" for place in ("left of", "right of", "on", "under")]
     return {"image_path": f"data/{folder}/{name}", "caption_options": options or captions}
 
 

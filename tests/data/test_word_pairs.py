@@ -105,5 +105,4 @@ def test_a_file_of_ones_own_is_a_split(put, tmp_path):
     ("file", "rows"), [("EN-MEN-TR-3k.txt", 3000), ("EN-RW-STANFORD.txt", 2034)]
 )
 def test_other_published_sets_are_read(real_data, file, rows):
-    data = word_pairs(root=real_data / "text" / "word-sim", file=file)
-    assert len(data.splits["test"]) == rows
+    assert len(word_pairs(root=real_data / "text" / "word-sim", file=file).splits["test"]) == rows

@@ -121,9 +121,8 @@ def test_regions_that_do_not_fit_each_other_or_their_image_are_named(tmp_path, a
 
 def test_what_is_no_features_is_told(tmp_path):
     (tmp_path / "a.txt").write_text("")
-    with pytest.raises(
-        DataError, match=r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"
-    ):
+    message = r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"
+    with pytest.raises(DataError, match=message):
         region_features(tmp_path / "a.txt")
 
 
@@ -151,5 +150,4 @@ def test_fractions_under_a_name_of_pixels_are_refused(put, tmp_path):
 
 
 def test_fractions_under_a_name_of_fractions_are_scaled(tmp_path):
-    boxes = region_features(as_npz(tmp_path, "norm_bb"))["42"].boxes
-    assert boxes.numpy() == pytest.approx(BOXES)
+    assert region_features(as_npz(tmp_path, "norm_bb"))["42"].boxes.numpy() == pytest.approx(BOXES)

@@ -59,7 +59,6 @@ def test_an_hdf5_file_that_lacks_a_column_is_named(tmp_path):
 def test_without_h5py_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     file = put_ban(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(
-        DataError, match=r"val\.hdf5 is read with h5py: pip install 'vlbench\[hdf5\]'"
-    ):
+    message = r"val\.hdf5 is read with h5py: pip install 'vlbench\[hdf5\]'"
+    with pytest.raises(DataError, match=message):
         index(file)

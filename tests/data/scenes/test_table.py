@@ -60,9 +60,7 @@ def test_stored_digests_hold_whatever_is_pinned(tmp_path, small_world):
     assert len(world.values("image")) == 3
 
 
-def test_a_drawing_that_differs_is_refused_once_with_its_columns(
-    tmp_path, small_world, pinned_objects
-):
+def test_a_drawing_that_differs_is_refused_with_its_columns(tmp_path, small_world, pinned_objects):
     pin(small_world, {"objects-train": pinned_objects | {"image": "sha256:0", "boxes": "sha256:0"}})
     world = world_table("objects", "train", 0, tmp_path)
     message = (
