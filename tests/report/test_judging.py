@@ -127,8 +127,7 @@ def test_an_interval_may_touch_the_end_of_a_range(tmp_path):
 def test_a_range_has_no_end_where_the_score_has_none_beyond(tmp_path):
     # The upper half is short, for the interval ends at 1; the lower one alone decides.
     row = result("a", score(0.99, ci95=(0.9, 1.0)))
-    judged = found(tmp_path, "model: a, within: [0.5, 1]", row)
-    assert judged.p_for < 1e-6
+    assert found(tmp_path, "model: a, within: [0.5, 1]", row).p_for < 1e-6
     assert found(tmp_path, "model: a, within: [0.5, 0.99]", row).verdict == "undecided"
 
 

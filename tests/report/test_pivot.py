@@ -210,7 +210,6 @@ def test_the_table_is_written_to_a_file(tmp_path):
 
 def test_a_format_without_tables_is_refused(tmp_path):
     write(tmp_path, board(result("a", score(0.5))))
-    with pytest.raises(
-        UnknownNameError, match="--pivot has the formats md, tex, csv, json, not hf"
-    ):
+    message = "--pivot has the formats md, tex, csv, json, not hf"
+    with pytest.raises(UnknownNameError, match=message):
         exported(tmp_path, "hf", tmp_path / "x")

@@ -142,16 +142,12 @@ def test_a_model_with_two_data_sets_is_compared_on_the_one_with_most_rows(tmp_pa
     assert [*reasons.values()] == ["not comparable with most rows of rsa_x"]
 
 
-def test_a_matrix_that_is_gone_is_named(tmp_path):
+def test_a_matrix_that_is_gone_or_not_its_rows_is_named(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     (tmp_path / "artifacts/rsa_x/odd/rdm.safetensors").unlink()
     assert left_out(tmp_path, odd) == (
         "artifacts/rsa_x/odd/rdm.safetensors is missing; run the task again with --overwrite"
     )
-
-
-def test_a_matrix_that_is_not_its_rows_is_named(tmp_path):
-    odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     row(tmp_path, "rsa_x", "odd", matrix(6))
     assert left_out(tmp_path, odd) == (
         "artifacts/rsa_x/odd/rdm.safetensors is not the file that was written "

@@ -123,12 +123,10 @@ def test_python_keeps_them_apart(output):
     pivot = boards.pivot()
     assert {*pivot.columns} == TASKS
     assert pivot.loc["raw-pixels", f"{KNN}: cars"] == value(output, KNN, "cars")
-    with pytest.raises(
-        UnknownNameError, match=r"raw-pixels has 2 rows on few_shot.*data=, one of cars, flowers"
-    ):
+    message = r"raw-pixels has 2 rows on few_shot.*data=, one of cars, flowers"
+    with pytest.raises(UnknownNameError, match=message):
         boards.items(FEW, "raw-pixels")
-    counts = {n: boards.items(FEW, "raw-pixels", data=n)["id"].nunique() for n in SIZES}
-    assert counts == SIZES
+    assert {n: boards.items(FEW, "raw-pixels", data=n)["id"].nunique() for n in SIZES} == SIZES
     assert "<td>cars</td>" in boards._repr_html_()
 
 
@@ -155,8 +153,7 @@ def test_records_of_other_sites_name_them(output, tmp_path):
 
 
 def test_figures_have_a_panel_for_each(output):
-    panels = board_panels(folder_boards(output)[FEW])
-    assert {panel.title for panel in panels} == {*SIZES}
+    assert {panel.title for panel in board_panels(folder_boards(output)[FEW])} == {*SIZES}
 
 
 def test_the_models_of_one_are_drawn(output):
@@ -164,9 +161,8 @@ def test_the_models_of_one_are_drawn(output):
     pair = pair_of([boards[FEW], boards[KNN]], titles, "cars")
     first, second = pair.scores["raw-pixels"]
     assert (first.value, second.value) == (value(output, FEW, "cars"), value(output, KNN, "cars"))
-    with pytest.raises(
-        UnknownNameError, match="give --data, or in Python data=, one of cars, flowers"
-    ):
+    message = "give --data, or in Python data=, one of cars, flowers"
+    with pytest.raises(UnknownNameError, match=message):
         pair_of([boards[FEW], boards[KNN]], titles)
 
 

@@ -45,8 +45,7 @@ def test_a_score_without_a_direction_has_no_arrow(tmp_path):
 def test_a_name_is_shown_as_it_is_and_is_no_markup(tmp_path, name):
     (_, cell) = first_cells(md.text(named(tmp_path, name)))
     assert {part.type for part in cell} <= {"text", "text_special"}
-    shown = "".join(part.content for part in cell)
-    assert shown == name.replace("\n", " ")
+    assert "".join(part.content for part in cell) == name.replace("\n", " ")
 
 
 def test_a_name_leaves_no_html_and_no_formula_in_the_source():

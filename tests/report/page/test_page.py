@@ -134,13 +134,10 @@ def test_the_items_that_are_wrong_most_often_are_shown(tmp_path):
     assert [(item.id, item.credit, item.models) for item in section.worst] == [("1.png", 0.0, 2)]
 
 
-CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
-
-
 @pytest.fixture
 def drawn(tmp_path):
     """A folder whose board has a figure."""
-    write(tmp_path, board(result("a", *CURVE)))
+    write(tmp_path, board(result("a", *[score(0.2, at={"shots": 1}), score(0.4)])))
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "t.svg").write_text("<svg/>")
     return tmp_path
@@ -365,8 +362,7 @@ def test_controls_stand_folded_below_the_models(tmp_path):
     found = Elements(rendered(tmp_path, *rows))
     ids = [given["id"] for tag, given in found.tags if tag == "table" and "id" in given]
     assert ids == ["task-t-table-1", "task-t-table-1-controls"]
-    classes = [given.get("class") for tag, given in found.tags if tag == "details"]
-    assert "controls" in classes
+    assert "controls" in [given.get("class") for tag, given in found.tags if tag == "details"]
 
 
 def test_the_head_of_standings_is_short_for_every_leader(tmp_path):
