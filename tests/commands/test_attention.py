@@ -9,7 +9,6 @@ LOOKS = """
 import torch
 from vlbench.capabilities import JointAttention, Parts
 
-
 class LooksLeft:
     \"\"\"The first word looks at the left half, others at the right.\"\"\"
 
@@ -27,7 +26,6 @@ class LooksLeft:
         weights[:, :, 0, 0] = 0.5
         weights[:, :, 1:, 1] = 0.25
         return [JointAttention(spans, weights, boxes, whole=True)]
-
 
 class NeedsAHead(LooksLeft):
     \"\"\"Without head 1 of layer 0, all words look at the left half.\"\"\"

@@ -73,15 +73,11 @@ COUNTS_AND_CONDITIONS = [
 
 
 @pytest.mark.parametrize(("base", "changed", "problem"), COUNTS_AND_CONDITIONS)
-def test_counts_and_conditions_of_defaults_and_of_records_are_checked(
-    source, base, changed, problem
-):
+def test_counts_and_conditions_of_defaults_are_checked(source, base, changed, problem):
     assert problem in told(source, f"version: 1\nextends: {base}\n{changed}\n", "mine")
 
 
-def test_a_condition_that_was_taken_over_and_is_lost_is_told_with_the_line_of_the_parameters(
-    source,
-):
+def test_a_lost_condition_that_was_taken_over_is_told_with_the_parameters(source):
     problem = told(source, "version: 1\nextends: few_shot_digits\nparams: {shots: [1]}\n", "mine")
     assert problem.endswith("tasks/mine.yaml:3: 'primary.at.shots' must be one of 1, not 5")
 
@@ -238,9 +234,7 @@ def test_functions_of_strangers_are_refused_unless_trusted(source):
 @pytest.mark.parametrize(
     ("metric", "near"), [("acuracy", "'accuracy'"), ("acc", "'accuracy'"), ("brand_new", "")]
 )
-def test_a_metric_that_no_other_task_has_but_for_letters_is_asked_about(
-    source, capsys, metric, near
-):
+def test_a_metric_that_no_other_task_has_is_asked_about(source, capsys, metric, near):
     file = write(source / "tasks" / "a.yaml", TASK.replace("accuracy", metric))
     assert main(["validate", str(file)]) == 0
     question = (

@@ -122,7 +122,6 @@ def test_folders_of_transformers(bert, tmp_path, name):
 def test_files_of_the_original_code(tmp_path):
     Detr = adapter("detr:Detr")  # noqa: N806 - a class
     torch.save({"model": [1, 2]}, tmp_path / "list.pth")
-    with pytest.raises(
-        WeightsError, match=r"list\.pth cannot be loaded: .* numbers, but its weights are"
-    ):
+    message = r"list\.pth cannot be loaded: .* numbers, but its weights are"
+    with pytest.raises(WeightsError, match=message):
         Detr(device=CPU, weights=str(tmp_path / "list.pth"))

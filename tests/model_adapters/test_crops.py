@@ -116,8 +116,7 @@ COVERED = [
 
 @pytest.mark.parametrize(("box", "red"), COVERED)
 def test_a_box_is_the_mean_of_the_cells_that_it_covers_in_the_view(columns, box, red):
-    found = averaged(columns, box)
-    assert found[0].tolist() == pytest.approx([red, 1], abs=0.5)
+    assert averaged(columns, box)[0].tolist() == pytest.approx([red, 1], abs=0.5)
 
 
 def test_a_picture_without_boxes_has_vectors_of_the_same_width(columns):

@@ -99,10 +99,7 @@ def seen_by(model, picture, monkeypatch):
     return seen[0]
 
 
-PHOTOS = [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)]
-
-
-@pytest.mark.parametrize("size", PHOTOS)
+@pytest.mark.parametrize("size", [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)])
 def test_images_get_the_librarys_size(folder, size, monkeypatch):
     model, picture = Detr(device=CPU, architecture=folder), drawn(*size)
     expected = transformers.DetrImageProcessor()(picture.image, return_tensors="pt")

@@ -121,9 +121,8 @@ def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activati
 
 @pytest.mark.usefixtures("tiny_rn50")
 def test_an_activation_that_the_architecture_contradicts_is_refused():
-    with pytest.raises(
-        WeightsError, match=r"RN50-quickgelu cannot be built: .* QuickGELU, but quick_"
-    ):
+    message = r"RN50-quickgelu cannot be built: .* QuickGELU, but quick_"
+    with pytest.raises(WeightsError, match=message):
         OpenClip(device=CPU, weights="random", quick_gelu=False)
 
 

@@ -13,7 +13,6 @@ import vlbench
 from vlbench.capabilities import NoAnswer, Picture
 from vlbench.errors import ServerError
 
-OpenAiServer = adapter("openai_server:OpenAiServer")
 KEY = "planted-key-7f3a"
 PICTURES = [Picture(noise(20, 12), None)]
 TEXTS = [f"question {i}" for i in range(8)]
@@ -28,7 +27,7 @@ def planted(monkeypatch):
 
 def made(planted, **options):
     given = {"served": "org/tiny", "address": planted.address, "pause": 0.001}
-    return OpenAiServer(device=CPU, **given | options)
+    return adapter("openai_server:OpenAiServer")(device=CPU, **given | options)
 
 
 def says(text):

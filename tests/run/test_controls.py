@@ -23,7 +23,6 @@ TASKS = sorted(
     # Of a control no network with random weights can be made, so that it is skipped.
     and spec.probe != "readout"
 )
-GOLD = [name for name in TASKS if "_regions_" in name]
 
 Control = load_object("controls:Control", [Path(__file__).parents[2] / "model_adapters"])
 
@@ -154,7 +153,7 @@ class BoxesAlone:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("task", GOLD)
+@pytest.mark.parametrize("task", [name for name in TASKS if "_regions_" in name])
 def test_noise_for_gold_boxes_scores_chance_within_its_error(task, rows):
     found = judged(rows(BoxesAlone(), [task])[task])
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []

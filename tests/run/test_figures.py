@@ -23,17 +23,14 @@ builtins.figures_imported = True
 
 TITLE = "no function"
 
-
 def bars(board):
     figure = Figure()
     figure.subplots().bar([row.model for row in board.results], 1.0)
     figure.suptitle(board.task)
     return figure
 
-
 def table(row, read_table, look):
     return None
-
 
 def wrong(board, colour):
     return None

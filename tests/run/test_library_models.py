@@ -72,9 +72,8 @@ def test_wrong_names_are_told_together_before_anything_runs(source):
 
 @pytest.mark.usefixtures("cache")
 def test_an_absent_configuration_is_told_with_other_problems(source):
-    with pytest.raises(
-        SpecError, match=r"org/gone, revision main, [^\n]+\n.*did you mean mean-col"
-    ):
+    message = r"org/gone, revision main, [^\n]+\n.*did you mean mean-col"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, model=["hf:org/gone", "mean-color"])
 
 

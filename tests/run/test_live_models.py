@@ -21,13 +21,11 @@ CPU = ComputeSettings(torch.device("cpu"))
 PAIR = """
 from vlbench.capabilities import ImageEncoder
 
-
 class Pair:
     def __init__(self, *, device, encoder: ImageEncoder):
         self.encoder = encoder
 
     def encode_regions(self, pictures, boxes): ...
-
 
 class Drawn:
     def __init__(self, *, device, weights="own", init_seed=0):

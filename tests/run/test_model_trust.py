@@ -17,7 +17,6 @@ EVIL = """\
 from pathlib import Path
 Path(__file__).with_name("marker").touch()
 
-
 class Evil:
     def __init__(self, *, device):
         pass
@@ -133,9 +132,8 @@ def test_a_file_that_would_end_the_program_is_refused_with_its_line(tmp_path):
 @pytest.mark.parametrize("name", ["report.figures.charts:erase", "boards.board:write_result"])
 def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
     loads_with(source, f"vlbench.{name}")
-    with pytest.raises(
-        SpecError, match=r"b\.yaml:5: a loader must return Data; vlbench\..* returns"
-    ):
+    message = r"b\.yaml:5: a loader must return Data; vlbench\..* returns"
+    with pytest.raises(SpecError, match=message):
         planned(["mean-colour"], ["b"], include_path=[source])
 
 
@@ -151,9 +149,8 @@ def test_a_foreign_adapter_is_refused_with_its_line(source):
 def test_an_adapter_that_is_no_class_is_refused(source):
     line = "theirs: {adapter: 'vlbench.report.figures.charts:erase'}\n"
     write(source / "model_adapters" / "models.yaml", MODELS + line)
-    with pytest.raises(
-        SpecError, match=r"models\.yaml:6: an adapter must be a class; '.*erase' is"
-    ):
+    message = r"models\.yaml:6: an adapter must be a class; '.*erase' is"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, model="theirs")
 
 
@@ -205,9 +202,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_companion_elsewhere_is_refused_with_its_line_and_not_imported(
-    source, evil, capsys, words
-):
+def test_a_companion_elsewhere_is_refused_and_not_imported(source, evil, capsys, words):
     with_companion(source, evil)
     assert main([word.replace("SOURCE", str(source)) for word in words]) == 2
     said = "".join(capsys.readouterr())
@@ -243,9 +238,7 @@ NAMING_CODE = [
 
 
 @pytest.mark.parametrize(("text", "message"), NAMING_CODE)
-def test_a_file_of_options_names_no_code_and_grants_itself_no_trust(
-    source, evil, capsys, text, message
-):
+def test_a_file_of_options_names_no_code_and_grants_no_trust(source, evil, capsys, text, message):
     text = text.replace("EVIL", str(evil)).replace("SOURCE", str(source))
     file = write(source / "run.yaml", text)
     words = ["--tasks", "few_shot_digits", "--dry-run", "--config", str(file)]
