@@ -120,9 +120,7 @@ assert code == 2, code
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_slip_is_told_with_what_was_meant_before_anything_heavy_is_imported(
-    ask, finished, words, hint
-):
+def test_a_slip_is_told_with_what_was_meant_before_heavy_imports(ask, finished, words, hint):
     words = [word.replace("BOARDS", str(finished / "boards")) for word in words]
     ended = ask(REFUSED.format(words=words))
     assert heavy(ended) == set()

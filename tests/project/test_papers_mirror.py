@@ -224,9 +224,7 @@ def test_a_disk_that_takes_no_more_is_told_and_makes_no_row(papers, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_row_of_a_paper_comes_from_files_of_their_true_shapes(
-    papers, mirror, tmp_path, real_data
-):
+def test_a_row_of_a_paper_comes_from_files_of_true_shapes(papers, mirror, tmp_path, real_data):
     import open_clip
 
     records = cifar10(root=real_data / "cifar10_lossless_subset").splits["test"]

@@ -134,8 +134,7 @@ def test_every_metric_of_a_board_or_a_task_is_named(generated):
     names = set().union(*map(metrics_of, BOARDS))
     names |= {spec.primary["metric"] for spec in load_catalog().tasks.values() if not spec.group}
     assert len(names) > 50
-    heads = {text_of(one) for one in re.findall(r"<h2>(.*?)<a", generated["metrics"])}
-    assert heads == names
+    assert {text_of(one) for one in re.findall(r"<h2>(.*?)<a", generated["metrics"])} == names
 
 
 def test_a_metric_has_the_unit_range_and_direction_of_its_rows(generated):
@@ -194,8 +193,7 @@ def test_the_gallery_has_the_commands_of_its_pictures_and_each_is_a_command(scri
     assert {*gallery.BOARD_COMMANDS, *gallery.RUN_COMMANDS} <= commands
     for one in commands:
         assert parser_of().parse_args(normalise_argv(shlex.split(one)[1:])).answer
-    committed = {file.name for file in gallery.RUNS.iterdir()}
-    assert committed == {*gallery.RUN_PICTURES}
+    assert {file.name for file in gallery.RUNS.iterdir()} == {*gallery.RUN_PICTURES}
     assert sum(file.stat().st_size for file in gallery.RUNS.iterdir()) < 400_000
 
 
