@@ -44,9 +44,7 @@ def test_lines_of_another_form_are_passed_over(tmp_path, line):
 
 
 @pytest.mark.parametrize("edited", [7, None, True, [], {}, [["Yes"]], 1e400, {"why": "refused"}])
-def test_records_of_another_form_are_left_out_and_said_once_until_they_are_replaced(
-    tmp_path, caplog, edited
-):
+def test_records_of_another_form_are_left_out_and_said_once(tmp_path, caplog, edited):
     file = tmp_path / "v1.jsonl"
     for key in "abc":
         Answers(file).keep(key, edited if key != "c" else "well")

@@ -77,9 +77,8 @@ def test_rows_are_run_some_at_a_time(asked):
 def test_a_prompt_that_is_too_long_is_refused(asked):
     longest = len(asked.head.ids) + max(len(tail.ids) for tail in asked.tails)
     asked.check_length(longest)
-    with pytest.raises(
-        DataError, match=f"the model reads {longest - 2} tokens.* cut texts by 3 tokens"
-    ):
+    message = f"the model reads {longest - 2} tokens.* cut texts by 3 tokens"
+    with pytest.raises(DataError, match=message):
         asked.check_length(longest - 2, more=1)
 
 

@@ -18,7 +18,6 @@ from vlbench.adapter_kit.vector_files import read_vectors
 from vlbench.adapter_kit.weights import load_weights, read_state_dict, read_weights
 from vlbench.errors import WeightsError
 
-MUTANTS = 100
 LINES = [f"word{i} " + " ".join(f"{(i * j) % 7 - 3.5:.4f}" for j in range(8)) for i in range(60)]
 STATE = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict()
 
@@ -115,7 +114,7 @@ def broken(whole, name):
     """Yield an empty file, those of the other formats, and a hundred with faults."""
     yield b""
     yield from (content for other, content in whole.items() if other != name)
-    for seed in range(MUTANTS):
+    for seed in range(100):
         rng = random.Random(f"{name} {seed}")  # noqa: S311 - no secret
         yield FAULTS[seed % len(FAULTS)](whole[name], rng)
 

@@ -3,18 +3,17 @@ import pytest
 from vlbench.adapter_kit.class_names import class_order_of, read_class_names
 from vlbench.errors import CannotDo, WeightsError
 
+ORDERS = [
+    ("imagenet", 1000, False, "imagenet"),
+    ("", 1000, True, "imagenet"),
+    ("", 1000, False, ""),
+    ("", 21843, True, ""),
+    ("names.txt", 1000, True, ""),
+    ("imagenet", 0, False, ""),
+]
 
-@pytest.mark.parametrize(
-    ("classes", "count", "published", "order"),
-    [
-        ("imagenet", 1000, False, "imagenet"),
-        ("", 1000, True, "imagenet"),
-        ("", 1000, False, ""),
-        ("", 21843, True, ""),
-        ("names.txt", 1000, True, ""),
-        ("imagenet", 0, False, ""),
-    ],
-)
+
+@pytest.mark.parametrize(("classes", "count", "published", "order"), ORDERS)
 def test_the_order_of_imagenet_is_said_never_guessed(classes, count, published, order):
     assert class_order_of(classes, count, published=published) == order
 

@@ -34,11 +34,7 @@ def mvit():
 def vitamin():
     convolutions = VitConvCfg(norm_layer="layernorm2d", norm_eps=1e-6)
     config = VitCfg(
-        embed_dim=(8, 16, 32),
-        depths=(1, 1, 1),
-        stem_width=8,
-        conv_cfg=convolutions,
-        head_type="1d",
+        embed_dim=(8, 16, 32), depths=(1, 1, 1), stem_width=8, conv_cfg=convolutions, head_type="1d"
     )
     options = {"class_token": True, "img_size": SIZE, "num_classes": 5}
     return _create_vitamin("vitamin_small_224", embed_cfg=config, **PLAIN, **options)

@@ -11,12 +11,7 @@ import pytest
 import timm
 import torch
 import transformers
-from image_families import (
-    NotBuiltError,
-    timm_family,
-    transformers_family,
-    transformers_sources,
-)
+from image_families import NotBuiltError, timm_family, transformers_family, transformers_sources
 from token_kinds import IMAGES, expected_vectors
 from torchvision.transforms.functional import resize, to_tensor
 
@@ -39,7 +34,6 @@ def parameters(sources):
 TIMM = parameters(
     {name: inspect.getsource(getattr(timm.models, name)) for name in timm.list_modules()}
 )
-TRANSFORMERS = parameters(transformers_sources())
 
 
 def open_layers(family):
@@ -76,7 +70,7 @@ def test_layers_of_timm_are_the_class_token_or_the_mean_of_patches(module):
     check(timm_family, module)
 
 
-@pytest.mark.parametrize("kind", TRANSFORMERS)
+@pytest.mark.parametrize("kind", parameters(transformers_sources()))
 def test_layers_of_transformers_are_the_class_token_or_the_mean_of_patches(kind):
     transformers.logging.set_verbosity_error()
     check(transformers_family, kind)

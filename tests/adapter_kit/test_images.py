@@ -94,8 +94,7 @@ def test_a_picture_without_an_image_is_named(photo):
 
 
 def test_images_become_one_batch(photo):
-    pixels = pixels_of([Picture(photo, None)] * 2, resizing(32))
-    assert pixels.shape == (2, 3, 32, 32)
+    assert pixels_of([Picture(photo, None)] * 2, resizing(32)).shape == (2, 3, 32, 32)
 
 
 class Mean(nn.Module):
@@ -140,13 +139,13 @@ def test_a_model_of_no_known_size_is_refused():
         SquareView(Mean(), processor(), None)
 
 
-@pytest.mark.parametrize(
-    ("vision", "more", "size", "message"),
-    [
-        ({"image_size": 8}, {}, 9, "size 9 is not 8, the model's only input size"),
-        ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is not a multiple of 8"),
-    ],
-)
+UNSEEN = [
+    ({"image_size": 8}, {}, 9, "size 9 is not 8, the model's only input size"),
+    ({"patch_size": 4}, {"merge_size": 2}, 12, "size 12 is not a multiple of 8"),
+]
+
+
+@pytest.mark.parametrize(("vision", "more", "size", "message"), UNSEEN)
 def test_a_size_that_the_model_cannot_see_is_refused(vision, more, size, message):
     with pytest.raises(SpecError, match=message):
         SquareView(Mean(**vision), processor(**more), size)
@@ -183,27 +182,10 @@ def test_convnext_crops_below_384_pixels_alone(edge, expected):
     assert view_of(processor.to_dict(), "ConvNeXt")[:2] == expected
 
 
-SQUARES = (
-    "Beit",
-    "Bit",
-    "Blip",
-    "ChineseCLIP",
-    "CLIP",
-    "DeiT",
-    "DINOv3ViT",
-    "EfficientNet",
-    "Flava",
-)
-SQUARES += (
-    "MobileNetV1",
-    "MobileNetV2",
-    "MobileViT",
-    "Pvt",
-    "Segformer",
-    "Siglip",
-    "Tipsv2",
-    "ViT",
-)
+SQUARES = [
+    *("Beit", "Bit", "Blip", "ChineseCLIP", "CLIP", "DeiT", "DINOv3ViT", "EfficientNet", "Flava"),
+    *("MobileNetV1", "MobileNetV2", "MobileViT", "Pvt", "Segformer", "Siglip", "Tipsv2", "ViT"),
+]
 CASES = {name: {} for name in SQUARES} | {
     "Levit": {"size": {"shortest_edge": 56}, "crop_size": dict.fromkeys(SQUARE, 56)},
     "PoolFormer": {"size": {"shortest_edge": 54}, "crop_size": dict.fromkeys(SQUARE, 54)},
@@ -249,9 +231,8 @@ def test_an_interpolation_is_pillows(resample, tmp_path):
 @pytest.mark.parametrize("resample", [6, 7, "box", None])
 def test_another_interpolation_is_named(resample):
     recipe = {"size": dict.fromkeys(SQUARE, 32), "resample": resample}
-    with pytest.raises(
-        WeightsError, match=f"^a model: resample {resample!r} is not an interpolation; use one of"
-    ):
+    message = f"^a model: resample {resample!r} is not an interpolation; use one of"
+    with pytest.raises(WeightsError, match=message):
         view_of(recipe, "a model")
 
 
@@ -281,8 +262,7 @@ def test_pictures_of_several_sizes_are_refused():
 
 def test_boxes_are_scaled_with_a_squashed_picture():
     boxes = torch.tensor([[10.0, 10, 40, 20]])
-    placed = ResizeAndCrop((30, 20), None, 3).place(boxes, (40, 20))
-    assert placed.tolist() == [[5, 15, 20, 30]]
+    assert ResizeAndCrop((30, 20), None, 3).place(boxes, (40, 20)).tolist() == [[5, 15, 20, 30]]
 
 
 def test_boxes_are_scaled_and_moved_with_a_crop():

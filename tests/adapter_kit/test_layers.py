@@ -163,15 +163,15 @@ def test_a_layer_that_there_is_not_is_refused_with_the_nearest(pixels):
         hooked(Convolutions()).encode_at(pixels, ["blocks.0"])
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [
-        ("test_vit", ["blocks.0_cls", "blocks.1_cls"]),
-        ("test_resnet", ["layer1.0_mean", "layer4.0_mean"]),
-        ("test_convnext", ["stages.0_mean", "stages.3_mean"]),
-        ("test_efficientnet", ["blocks.0_mean", "blocks.3_mean"]),
-    ],
-)
+LAYERS_OF_TIMM = [
+    ("test_vit", ["blocks.0_cls", "blocks.1_cls"]),
+    ("test_resnet", ["layer1.0_mean", "layer4.0_mean"]),
+    ("test_convnext", ["stages.0_mean", "stages.3_mean"]),
+    ("test_efficientnet", ["blocks.0_mean", "blocks.3_mean"]),
+]
+
+
+@pytest.mark.parametrize(("name", "layers"), LAYERS_OF_TIMM)
 def test_timms_networks_have_the_layers_that_timm_itself_gives(name, layers):
     import timm
 
@@ -263,13 +263,13 @@ def test_the_mean_leaves_out_registers_before_and_after_the_patches(pixels):
     assert torch.allclose(found, model(pixels)[:, 2:-2].mean(1), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "join",
-    [
-        lambda tokens, _, __: [tokens, tokens.mean(1, keepdim=True)],
-        lambda tokens, _, registers: [tokens[:, :3], registers, tokens[:, 3:]],
-    ],
-)
+UNTOLD = [
+    lambda tokens, _, __: [tokens, tokens.mean(1, keepdim=True)],
+    lambda tokens, _, registers: [tokens[:, :3], registers, tokens[:, 3:]],
+]
+
+
+@pytest.mark.parametrize("join", UNTOLD)
 def test_a_layer_whose_patches_cannot_be_told_has_no_name_and_says_why(pixels, join):
     layers = hooked(Joined(join))
     assert layers.names == ["blocks.0_mean", "output"]

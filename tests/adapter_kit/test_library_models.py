@@ -20,7 +20,6 @@ from vlbench.adapter_kit.library_models import (
     require_open_clip_tag,
     require_timm,
     require_torchvision,
-    torchvision_models,
     view_of_weights,
 )
 from vlbench.errors import UnknownNameError, WeightsError
@@ -35,9 +34,8 @@ def test_what_timm_has_is_known(name):
     ("name", "near"), [("resnet188", "resnet18"), ("resnet18.a1_in2k", "resnet18.a1_in1k")]
 )
 def test_what_timm_lacks_gets_the_nearest_names(name, near):
-    with pytest.raises(
-        UnknownNameError, match=rf"of timm is named '{name}'; did you mean .*{near}"
-    ):
+    message = rf"of timm is named '{name}'; did you mean .*{near}"
+    with pytest.raises(UnknownNameError, match=message):
         require_timm(name)
 
 
@@ -70,15 +68,6 @@ def torch_cache(monkeypatch, tmp_path):
     return tmp_path / "checkpoints"
 
 
-def test_the_library_is_torchvisions():
-    assert torchvision_models() is torchvision.models
-
-
-def test_the_tags_are_torchvisions_own():
-    tags = published_tags("resnet50", ["resnet50"], "architecture")
-    assert [tag.name for tag in tags] == ["IMAGENET1K_V1", "IMAGENET1K_V2"]
-
-
 TRANSFORMS = {
     repr(tag.transforms()): tag
     for name in models.list_models(module=models)
@@ -94,15 +83,15 @@ def test_pixels_of_a_tag_are_what_its_own_transform_gives(tag):
     torch.testing.assert_close(found, tag.transforms()(photo))
 
 
-@pytest.mark.parametrize(
-    ("tag", "given", "expected"),
-    [
-        (None, (None, None, None), (256, 256, "bicubic")),
-        (TAG, (None, None, None), (256, 224, "bilinear")),
-        (TAG, (256, 256, None), (256, 256, "bilinear")),
-        (TAG, (128, None, "nearest"), (128, 128, "nearest")),
-    ],
-)
+SETTINGS = [
+    (None, (None, None, None), (256, 256, "bicubic")),
+    (TAG, (None, None, None), (256, 224, "bilinear")),
+    (TAG, (256, 256, None), (256, 256, "bilinear")),
+    (TAG, (128, None, "nearest"), (128, 128, "nearest")),
+]
+
+
+@pytest.mark.parametrize(("tag", "given", "expected"), SETTINGS)
 def test_what_a_task_says_of_its_images_wins(tag, given, expected):
     assert tuple(view_of_weights(tag, *given).values()) == expected
 

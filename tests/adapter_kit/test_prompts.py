@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from PIL import Image
 from tiny_vlm import BLANK, CHAT, MARKS, cropping_processor
@@ -57,9 +59,10 @@ def test_rows_begin_alike_up_to_where_they_differ():
     assert common_run([[], [1]]) == 0
 
 
-def test_a_question_without_a_place_for_the_text_is_refused():
-    with pytest.raises(SpecError, match=r"question 'Is it\?' needs \{\} once"):
-        asked(question="Is it?")
+@pytest.mark.parametrize("question", ["Is it?", "{} or {}?"])
+def test_a_question_needs_one_place_for_the_text(question):
+    with pytest.raises(SpecError, match=rf"question '{re.escape(question)}' needs \{{\}} once"):
+        asked(question=question)
 
 
 def test_a_processor_without_a_placeholder_is_refused():
@@ -98,18 +101,18 @@ LATE = CHAT.replace("IMAGE", "").replace("<eos>", f"{OF_USER}<eos>")
 LOUD = CHAT.replace("{{ c.text }}", "{{ c.text | upper if m.role == 'user' else c.text }}")
 
 
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        (LOUD, "prompt of this model changes the text: "),
-        (CHAT.replace("IMAGE", ""), "prompt of this model leaves out the image"),
-        (LATE, "prompt of this model puts the text before the image"),
-        (
-            CHAT.replace("%}<|assistant|>", "%}<think>"),
-            "template of this model does not put an answer after its",
-        ),
-    ],
-)
+UNUSABLE = [
+    (LOUD, "prompt of this model changes the text: "),
+    (CHAT.replace("IMAGE", ""), "prompt of this model leaves out the image"),
+    (LATE, "prompt of this model puts the text before the image"),
+    (
+        CHAT.replace("%}<|assistant|>", "%}<think>"),
+        "template of this model does not put an answer after its",
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "message"), UNUSABLE)
 def test_a_template_that_cannot_be_used_is_refused(template, message):
     with pytest.raises(CannotDo, match=message):
         chat(template).read(IMAGE, "a cat")
@@ -121,14 +124,14 @@ DOUBLES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        (LOOPS, "takes more than 2 s"),
-        (DOUBLES, "takes more than 256 MB"),
-        ("{{ 'a' * 10**12 }}", "takes more than 256 MB"),
-    ],
-)
+ENDLESS = [
+    (LOOPS, "takes more than 2 s"),
+    (DOUBLES, "takes more than 256 MB"),
+    ("{{ 'a' * 10**12 }}", "takes more than 256 MB"),
+]
+
+
+@pytest.mark.parametrize(("template", "why"), ENDLESS)
 def test_a_template_without_end_is_stopped(template, why):
     with pytest.raises(WeightsError, match=f"the chat template of this model {why}"):
         chat(template)

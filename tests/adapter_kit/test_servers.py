@@ -66,9 +66,8 @@ def test_offline_a_server_on_this_machine_is_asked(address):
 
 
 def test_offline_another_server_is_refused(monkeypatch):
-    with pytest.raises(
-        WeightsError, match=r"HF_HUB_OFFLINE\), and the server is not on this machine"
-    ):
+    message = r"HF_HUB_OFFLINE\), and the server is not on this machine"
+    with pytest.raises(WeightsError, match=message):
         require_reachable("http://example.org/v1")
     monkeypatch.setenv(hub.UNREACHED, "1")
     require_reachable("http://example.org/v1")
@@ -281,9 +280,8 @@ def test_a_redirect_is_not_followed(planted, status):
     with planted_server() as other:
         other.answers["/x"] = {}
         planted.answers["/x"] = (status, {"Location": f"{other.address}/x"}, b"")
-        with pytest.raises(
-            ServerError, match=rf"{status}, a redirect, which vlbench does not follow"
-        ):
+        message = rf"{status}, a redirect, which vlbench does not follow"
+        with pytest.raises(ServerError, match=message):
             server(planted).post("x", {})
         assert other.requests == []
 
@@ -291,9 +289,8 @@ def test_a_redirect_is_not_followed(planted, status):
 @pytest.mark.parametrize("content", [b"<html>", b"", b"[" * 100_000, b"\xff"])
 def test_an_answer_that_is_no_json_is_refused(planted, content):
     planted.answers["/x"] = content
-    with pytest.raises(
-        ServerError, match=r"^x: the answer is not JSON, but: .*; check the address"
-    ):
+    message = r"^x: the answer is not JSON, but: .*; check the address"
+    with pytest.raises(ServerError, match=message):
         server(planted).post("x", {})
 
 

@@ -33,16 +33,16 @@ def test_a_chat_is_that_of_the_library(template):
     assert render_chats(request(template.replace("IMAGE", "<image>"), chat, **words)) == [theirs]
 
 
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        ("{{ raise_exception('no system role') }}", "cannot be rendered: TemplateError: no system"),
-        ("{{ ().__class__.__bases__ }}", "cannot be rendered: SecurityError: access to attribute"),
-        ("{% for", "cannot be rendered: TemplateSyntaxError: "),
-        ("{{ 'a' * 1000001 }}", "writes more than 1,000,000 characters"),
-        ("{{ range(10**9) }}", "cannot be rendered: OverflowError: "),
-    ],
-)
+NOT_RENDERED = [
+    ("{{ raise_exception('no system role') }}", "cannot be rendered: TemplateError: no system"),
+    ("{{ ().__class__.__bases__ }}", "cannot be rendered: SecurityError: access to attribute"),
+    ("{% for", "cannot be rendered: TemplateSyntaxError: "),
+    ("{{ 'a' * 1000001 }}", "writes more than 1,000,000 characters"),
+    ("{{ range(10**9) }}", "cannot be rendered: OverflowError: "),
+]
+
+
+@pytest.mark.parametrize(("template", "why"), NOT_RENDERED)
 def test_a_template_that_cannot_be_rendered_is_told(template, why):
     assert answer(request(template, {}))["error"].startswith(why)
 

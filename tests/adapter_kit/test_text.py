@@ -72,9 +72,7 @@ def test_an_empty_text_has_its_special_tokens(words):
     assert spans == [[None, None]]
 
 
-def test_an_empty_text_is_the_end_of_a_text_where_there_are_no_special_tokens(
-    without_special_tokens,
-):
+def test_an_empty_text_without_special_tokens_is_the_end_of_a_text(without_special_tokens):
     batch, spans = TextReader(without_special_tokens, 16, CPU).read(["", "cat"])
     assert batch["input_ids"][0, 0] == without_special_tokens.eos_token_id
     assert set(spans[0]) == {None}
@@ -121,19 +119,19 @@ def lower(text):
     return " ".join(html.unescape(html.unescape(text)).split()).lower()
 
 
-@pytest.mark.parametrize(
-    ("text", "clean", "sources"),
-    [
-        ("A  Cat\n", "a cat", ["A", "  ", "C", "a", "t"]),
-        ("x&eacute;y", "xéy", ["x", "&eacute;", "y"]),
-        ("&lt;b&gt;", "<b>", ["&lt;", "b", "&gt;"]),
-        ("a&nbsp;&#98;", "a b", ["a", "&nbsp;", "&#98;"]),
-        ("&amp;lt;b", "<b", ["&amp;lt;", "b"]),
-        ("AT&T", "at&t", ["A", "T", "&", "T"]),
-        ("&nbsp; \t", "", []),
-        ("", "", []),
-    ],
-)
+CLEANED = [
+    ("A  Cat\n", "a cat", ["A", "  ", "C", "a", "t"]),
+    ("x&eacute;y", "xéy", ["x", "&eacute;", "y"]),
+    ("&lt;b&gt;", "<b>", ["&lt;", "b", "&gt;"]),
+    ("a&nbsp;&#98;", "a b", ["a", "&nbsp;", "&#98;"]),
+    ("&amp;lt;b", "<b", ["&amp;lt;", "b"]),
+    ("AT&T", "at&t", ["A", "T", "&", "T"]),
+    ("&nbsp; \t", "", []),
+    ("", "", []),
+]
+
+
+@pytest.mark.parametrize(("text", "clean", "sources"), CLEANED)
 def test_each_character_of_a_clean_text_knows_what_it_was_made_of(text, clean, sources):
     found = clean_text(text, lower)
     assert found.text == clean

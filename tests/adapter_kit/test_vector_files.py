@@ -96,17 +96,17 @@ def test_a_text_of_more_or_fewer_vectors_than_it_declares_is_refused(tmp_path, d
         read_vectors(file)
 
 
-@pytest.mark.parametrize(
-    ("header", "match"),
-    [
-        (b"3 5", "continues after the 3 vectors"),
-        (b"5 5", "ends after 4 of 5 vectors"),
-        (b"0 5", "declares 0 vectors of 5 numbers"),
-        (b"4 99999999999", "declares 4 vectors of 99999999999 numbers"),
-        (b"99999999999 5", "too small for the 99999999999 x 5 numbers"),
-        (b"4 5 6", "too many values to unpack"),
-    ],
-)
+WRONG_HEADERS = [
+    (b"3 5", "continues after the 3 vectors"),
+    (b"5 5", "ends after 4 of 5 vectors"),
+    (b"0 5", "declares 0 vectors of 5 numbers"),
+    (b"4 99999999999", "declares 4 vectors of 99999999999 numbers"),
+    (b"99999999999 5", "too small for the 99999999999 x 5 numbers"),
+    (b"4 5 6", "too many values to unpack"),
+]
+
+
+@pytest.mark.parametrize(("header", "match"), WRONG_HEADERS)
 def test_a_binary_file_that_is_not_what_it_declares_is_refused(tmp_path, header, match):
     file = word2vec(tmp_path / "w.bin", binary=True)
     file.write_bytes(file.read_bytes().replace(b"4 5", header, 1) + b"\n" * 60)

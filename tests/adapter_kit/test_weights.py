@@ -96,14 +96,14 @@ def test_an_absent_file_of_weights_is_named_with_the_hint():
         weights_file("nowhere.pt")
 
 
-@pytest.mark.parametrize(
-    ("offline", "reachable", "why"),
-    [
-        ("1", False, "this run is offline"),
-        ("0", False, "the hub cannot be reached"),
-        ("0", True, ""),
-    ],
-)
+OBSTACLES = [
+    ("1", False, "this run is offline"),
+    ("0", False, "the hub cannot be reached"),
+    ("0", True, ""),
+]
+
+
+@pytest.mark.parametrize(("offline", "reachable", "why"), OBSTACLES)
 def test_what_keeps_a_run_from_the_hub_is_said(offline, reachable, why, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     monkeypatch.setattr(hub, "reachable", lambda: reachable)

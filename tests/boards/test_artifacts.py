@@ -41,9 +41,8 @@ def test_what_is_no_tensor_is_named(tmp_path, row):
 def test_an_altered_file_and_one_that_is_gone_are_named(tmp_path, row):
     file = tmp_path / row.artifacts["t"]["file"]
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(
-        DataError, match=r"t\.parquet is not the file that was written with its row;"
-    ):
+    message = r"t\.parquet is not the file that was written with its row;"
+    with pytest.raises(DataError, match=message):
         read_table(tmp_path, row, "t", ["a"])
     file.unlink()
     with pytest.raises(DataError, match=r"t\.parquet is missing; run the task again"):
@@ -81,25 +80,25 @@ def test_items_of_a_corpus_score_keep_their_statistics(tmp_path):
     assert read_items(tmp_path, row)["statistics"].to_pylist() == [[1.0, 2.0]]
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "why"),
-    [
-        ("credit", ["a", "b"], r"items\.parquet is not a table of items: Failed to parse"),
-        ("id", [1.5, 2.5], r"items\.parquet is not a table of items: Unsupported cast"),
-        (
-            "credit",
-            [0.0, float("nan")],
-            r"items\.parquet contains credit that is not finite; run the t",
-        ),
-        (
-            "credit",
-            [0.0, float("inf")],
-            r"items\.parquet contains credit that is not finite; run the t",
-        ),
-        ("credit", [0.0, None], r"items\.parquet contains credit that is not finite; run the t"),
-        ("digest", None, r"items\.parquet has no column digest"),
-    ],
-)
+NO_ITEMS = [
+    ("credit", ["a", "b"], r"items\.parquet is not a table of items: Failed to parse"),
+    ("id", [1.5, 2.5], r"items\.parquet is not a table of items: Unsupported cast"),
+    (
+        "credit",
+        [0.0, float("nan")],
+        r"items\.parquet contains credit that is not finite; run the t",
+    ),
+    (
+        "credit",
+        [0.0, float("inf")],
+        r"items\.parquet contains credit that is not finite; run the t",
+    ),
+    ("credit", [0.0, None], r"items\.parquet contains credit that is not finite; run the t"),
+    ("digest", None, r"items\.parquet has no column digest"),
+]
+
+
+@pytest.mark.parametrize(("column", "values", "why"), NO_ITEMS)
 def test_what_is_no_table_of_items_is_named(tmp_path, column, values, why):
     with pytest.raises(DataError, match=why):
         read_items(tmp_path, kept(tmp_path, **{column: values and pa.array(values)}))
@@ -121,7 +120,6 @@ def test_a_small_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path, m
 def test_more_items_than_the_rows_n_allows_are_refused_before_they_are_read(tmp_path):
     table = item_table(Examples(["a", "b"], ["x", "y"]), "accuracy", {}, [1, 0])
     row = with_items(tmp_path, result("m", score(n=1), counts={"n": 1}), table)
-    with pytest.raises(
-        DataError, match="it has 2 rows; its row's n allows at most 1; run the task"
-    ):
+    message = "it has 2 rows; its row's n allows at most 1; run the task"
+    with pytest.raises(DataError, match=message):
         read_items(tmp_path, row)

@@ -23,9 +23,7 @@ def test_a_tensor_becomes_safetensors(tmp_path):
     saved = save_artifacts(tmp_path, "t", "m", {"heads": tensor})
     file = tmp_path / "artifacts" / "t" / "m" / "heads.safetensors"
     checksum = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    assert saved == {
-        "heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum},
-    }
+    assert saved == {"heads": {"file": "artifacts/t/m/heads.safetensors", "sha256": checksum}}
     (loaded,) = load_file(file).values()
     assert torch.equal(loaded, tensor.detach())
 
@@ -79,18 +77,12 @@ def test_no_artifacts_write_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("model", ["../../up", "a/b", "clip[weights=x.pt]", "a b:c"])
+@pytest.mark.parametrize("model", ["../../up", "..", "a/b", "clip[weights=x.pt]", "a b:c"])
 def test_the_name_of_a_model_never_leaves_its_folder(tmp_path, model):
     saved = save_artifacts(tmp_path, "t", model, {"heads": torch.zeros(1)})
     file = tmp_path / saved["heads"]["file"]
     assert file.resolve().parents[1] == (tmp_path / "artifacts" / "t").resolve()
     assert file.is_file()
-
-
-def test_a_model_of_dots_never_leaves_its_folder(tmp_path):
-    saved = save_artifacts(tmp_path, "t", "..", {"heads": torch.zeros(1)})
-    file = (tmp_path / saved["heads"]["file"]).resolve()
-    assert file.is_relative_to((tmp_path / "artifacts" / "t").resolve())
 
 
 def test_the_name_of_an_artifact_never_leaves_its_folder(tmp_path):

@@ -168,9 +168,8 @@ def test_a_folder_is_no_board(tmp_path):
 @pytest.mark.parametrize("schema", ["2", '"1"', "null", "0"])
 def test_another_schema_is_refused(tmp_path, schema):
     (tmp_path / "t.json").write_text(f'{{"schema": {schema}, "rows": []}}')
-    with pytest.raises(
-        SpecError, match=("is not a board of schema 1, the only schema that this vlbench reads")
-    ):
+    message = "is not a board of schema 1, the only schema that this vlbench reads"
+    with pytest.raises(SpecError, match=message):
         read_board(tmp_path / "t.json")
 
 
@@ -187,16 +186,16 @@ def test_a_board_that_says_so_already_is_not_written_again(tmp_path, standing):
     assert content_and_time(tmp_path / "t.json") == before
 
 
-@pytest.mark.parametrize(
-    "new",
-    [
-        result("m", "skipped", reason="another"),
-        result("m", "failed", reason="why"),
-        result("new", "skipped", reason="why"),
-        result("m", "skipped", reason="why", paper="another"),
-        result("m", "skipped", reason="why", request="another"),
-    ],
-)
+NEWS = [
+    result("m", "skipped", reason="another"),
+    result("m", "failed", reason="why"),
+    result("new", "skipped", reason="why"),
+    result("m", "skipped", reason="why", paper="another"),
+    result("m", "skipped", reason="why", request="another"),
+]
+
+
+@pytest.mark.parametrize("new", NEWS)
 def test_a_board_that_says_anything_else_is_written(tmp_path, new):
     write_result(tmp_path, result("m", "skipped", reason="why"))
     before = (tmp_path / "t.json").read_bytes()
@@ -211,8 +210,7 @@ def test_a_failed_row_beside_an_ok_row_of_the_same_model_goes(tmp_path):
     content = json.loads((tmp_path / "t.json").read_text())
     content["rows"].append(content["rows"][0] | {"status": "failed", "reason": "why"})
     (tmp_path / "t.json").write_text(json.dumps(content))
-    rows = written(tmp_path, result("m", "failed", reason="again"))
-    assert rows == [("m", "ok", "c1", "")]
+    assert written(tmp_path, result("m", "failed", reason="again")) == [("m", "ok", "c1", "")]
 
 
 @pytest.mark.parametrize("part", ["weights", "adapter"])
@@ -229,15 +227,15 @@ def test_other_weights_or_another_adapter_under_one_name_clash(tmp_path, part):
 OTHER = {"provenance": {"weights": "w2", "adapter": "a2"}}
 
 
-@pytest.mark.parametrize(
-    ("standing", "new"),
-    [
-        (result("m", "failed"), result(**OTHER)),
-        (result("other"), result(**OTHER)),
-        (result(comparable="c2"), result(**OTHER)),
-        (result(), result(request="another")),
-    ],
-)
+NO_CLASH = [
+    (result("m", "failed"), result(**OTHER)),
+    (result("other"), result(**OTHER)),
+    (result(comparable="c2"), result(**OTHER)),
+    (result(), result(request="another")),
+]
+
+
+@pytest.mark.parametrize(("standing", "new"), NO_CLASH)
 def test_failed_rows_other_identities_and_the_same_weights_do_not_clash(tmp_path, standing, new):
     write_result(tmp_path, standing)
     refuse_clash(tmp_path, new)
@@ -258,9 +256,8 @@ def test_a_row_that_another_run_wrote_meanwhile_is_not_lost(tmp_path):
     new = result(provenance={"weights": "w2", "adapter": "a1"})
     refuse_clash(tmp_path, new)
     write_result(tmp_path, result())
-    with pytest.raises(
-        IdentityClash, match="'m' is already on it with other weights; pass another --name,"
-    ):
+    message = "'m' is already on it with other weights; pass another --name,"
+    with pytest.raises(IdentityClash, match=message):
         write_result(tmp_path, new, {"heads": torch.zeros(2)})
     assert read_board(tmp_path / "t.json").results[0].provenance["weights"] == "w1"
     assert not (tmp_path / "artifacts").exists()

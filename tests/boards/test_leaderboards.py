@@ -32,8 +32,7 @@ def test_boards_are_of_their_tasks_versions_and_nothing_in_them_failed():
     assert {task: board.version for task, board in BOARDS.items()} == {
         task: tasks[task].version for task in BOARDS
     }
-    failed = [row for one in BOARDS.values() for row in one.results if row.status == "failed"]
-    assert failed == []
+    assert [row for one in BOARDS.values() for row in one.results if row.status == "failed"] == []
 
 
 def test_the_artifacts_of_boards_lie_beside_them():

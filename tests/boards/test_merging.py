@@ -223,9 +223,7 @@ def test_a_link_out_of_the_target_is_not_written_through(tmp_path):
 
 
 @pytest.mark.parametrize("failing", range(5))
-def test_a_write_that_fails_loses_nothing_and_the_same_merge_completes_it(
-    tmp_path, monkeypatch, failing
-):
+def test_a_write_that_fails_loses_nothing_and_is_made_up_for(tmp_path, monkeypatch, failing):
     source, target = newer_and_older(tmp_path)
     whole = shutil.copytree(target, tmp_path / "whole")
     merge([source], whole)
@@ -413,16 +411,16 @@ def test_older_versions_go_to_the_archive():
     assert rows(old, new) == [("n", "a", "")]
 
 
-@pytest.mark.parametrize(
-    ("other", "what"),
-    [
-        ({"scores": [score(0.6)]}, "scores"),
-        ({"request": "r2"}, "request"),
-        ({"notes": ["n"]}, "notes"),
-        ({"artifacts": {"items": {"file": "f", "sha256": "s"}}}, "artifacts"),
-        ({"provenance": {"weights": "sha256:other"}}, "provenance"),
-    ],
-)
+DIFFERENCES = [
+    ({"scores": [score(0.6)]}, "scores"),
+    ({"request": "r2"}, "request"),
+    ({"notes": ["n"]}, "notes"),
+    ({"artifacts": {"items": {"file": "f", "sha256": "s"}}}, "artifacts"),
+    ({"provenance": {"weights": "sha256:other"}}, "provenance"),
+]
+
+
+@pytest.mark.parametrize(("other", "what"), DIFFERENCES)
 def test_other_values_under_one_identity_name_both_files(other, what):
     one = result("{0}", score())
     (conflict,) = conflicts(board(one), board(replace(one, **other)))

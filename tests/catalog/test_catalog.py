@@ -51,13 +51,9 @@ def test_the_shipped_source_has_tasks_that_need_no_download():
     assert {"few_shot_digits", "clustering_digits"} <= set(catalog.task_names(["embedded"]))
 
 
-def test_a_description_fits_a_terminal():
+def test_every_shipped_task_has_a_paper_and_a_short_description():
     tasks = load_catalog().tasks.values()
     assert [(t.name, len(t.description)) for t in tasks if len(t.description) > 80] == []
-
-
-def test_every_shipped_task_has_a_paper_and_a_description():
-    tasks = load_catalog().tasks.values()
     assert [t.name for t in tasks if not (t.group or (t.paper and t.description))] == []
 
 
@@ -94,15 +90,15 @@ def test_all_selects_every_task_and_no_group(source):
     assert set(catalog.task_names(["all"])) == set(catalog.tasks) - groups
 
 
-@pytest.mark.parametrize(
-    ("ask", "names", "message"),
-    [
-        ("task_names", ["zz_on"], "no task, tag or glob is named 'zz_on'; .*zz_one"),
-        ("task_names", ["secnd"], r"named 'secnd'; did you mean second\?"),
-        ("task_names", ["qqq", "www"], "(?s)qqq.*www"),
-        ("model", "zz-modl", "no model is named 'zz-modl'; did you mean zz-mod"),
-    ],
-)
+UNKNOWN = [
+    ("task_names", ["zz_on"], "no task, tag or glob is named 'zz_on'; .*zz_one"),
+    ("task_names", ["secnd"], r"named 'secnd'; did you mean second\?"),
+    ("task_names", ["qqq", "www"], "(?s)qqq.*www"),
+    ("model", "zz-modl", "no model is named 'zz-modl'; did you mean zz-mod"),
+]
+
+
+@pytest.mark.parametrize(("ask", "names", "message"), UNKNOWN)
 def test_unknown_names_are_all_told_with_the_nearest(source, ask, names, message):
     catalog = load_catalog([source])
     with pytest.raises(UnknownNameError, match=message):
@@ -115,8 +111,7 @@ def test_the_tag_of_a_group_selects_its_tasks(source):
 
 def test_a_tag_of_a_task_and_a_group_selects_all_of_both(source):
     task(source, "zz_three", "grouped")
-    names = load_catalog([source]).task_names(["grouped"])
-    assert set(names) == {"zz_one", "zz_two", "zz_three"}
+    assert set(load_catalog([source]).task_names(["grouped"])) == {"zz_one", "zz_two", "zz_three"}
 
 
 def test_a_tag_that_is_a_number_leaves_the_message_whole(tmp_path):
@@ -131,9 +126,8 @@ def test_a_source_given_twice_counts_once(source):
 
 @pytest.mark.parametrize("name", ["", "gone"])
 def test_a_folder_that_is_no_source_is_refused(tmp_path, name):
-    with pytest.raises(
-        SpecError, match=f"{tmp_path / name}: a source needs a folder tasks/ or model_ad"
-    ):
+    message = f"{tmp_path / name}: a source needs a folder tasks/ or model_ad"
+    with pytest.raises(SpecError, match=message):
         load_catalog([tmp_path / name])
 
 
@@ -267,18 +261,16 @@ def test_a_glob_of_models_is_those_that_can_be_had(source):
         catalog.model_names(["zz-?c"])
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("resnet50", "timm:resnet50 or torchvision:resnet50"),
-        ("vit_base_patch16_224.augreg", "timm:vit_base_patch16_224.augreg"),
-        ("my-vit", "hf:./my-vit"),
-        ("./my-vit", "hf:./my-vit"),
-    ],
-)
-def test_a_name_of_a_library_or_a_folder_is_told_as_a_model_of_it(
-    tmp_path, monkeypatch, name, meant
-):
+MEANT = [
+    ("resnet50", "timm:resnet50 or torchvision:resnet50"),
+    ("vit_base_patch16_224.augreg", "timm:vit_base_patch16_224.augreg"),
+    ("my-vit", "hf:./my-vit"),
+    ("./my-vit", "hf:./my-vit"),
+]
+
+
+@pytest.mark.parametrize(("name", "meant"), MEANT)
+def test_a_bare_library_or_folder_is_told_as_a_model_of_it(tmp_path, monkeypatch, name, meant):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-vit").mkdir()
     with pytest.raises(UnknownNameError) as told:

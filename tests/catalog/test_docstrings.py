@@ -10,7 +10,6 @@ from vlbench.catalog.docstrings import split_args
 from vlbench.commands.ls import list_things
 from vlbench.schema import parameters
 
-ROOT = Path(__file__).resolve().parents[2]
 BY_THE_RUN = {"model", "data", "engine", "device", "dtype"}
 BY_THE_RUN |= {"cache_dir", "download", "wanted_splits"}
 
@@ -24,7 +23,7 @@ def functions():
 
 def adapters():
     """Yield each class of model_adapters whose `__init__` takes keywords only, as adapters do."""
-    for file in sorted((ROOT / "model_adapters").glob("*.py")):
+    for file in sorted((Path(__file__).resolve().parents[2] / "model_adapters").glob("*.py")):
         for node in ast.parse(file.read_text("utf-8")).body:
             for made in node.body if isinstance(node, ast.ClassDef) else ():
                 if getattr(made, "name", "") == "__init__" and len(made.args.args) == 1:

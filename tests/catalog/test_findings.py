@@ -45,30 +45,25 @@ def test_a_user_needs_no_paper(findings):
     assert (spec.paper, spec.title, spec.findings[0].where) == ("", "", "")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
-    [
-        ("title:", "titel:", 2, "'titel' is unknown; did you mean 'title'"),
-        ("[a, b]", "[]", 3, "'two' is empty; list its models"),
-        ("[a, b]", "a", 3, "'models.two' must be a list of texts, not 'a'"),
-        ("{two: [a, b]}", "[a]", 3, "'models' must be a mapping, not"),
-        ("where:", "were:", 5, r"'findings\[0\].were' is unknown; did you mean 'where'"),
-        ("{finding: It sings.,", "{", 6, r"'findings\[1\].finding' is missing"),
-        (
-            ", needs: a microphone",
-            "",
-            6,
-            "a finding must have exactly one of .*; this finding has 0",
-        ),
-        (
-            "within: [0, 1]",
-            "within: [0, 1], needs: x",
-            5,
-            "a finding must have exactly one of .* has 2",
-        ),
-        ("within: [0, 1]", "within: [0, 1], by: 1", 5, "'by' belongs to 'greater'"),
-    ],
-)
+PROBLEMS = [
+    ("title:", "titel:", 2, "'titel' is unknown; did you mean 'title'"),
+    ("[a, b]", "[]", 3, "'two' is empty; list its models"),
+    ("[a, b]", "a", 3, "'models.two' must be a list of texts, not 'a'"),
+    ("{two: [a, b]}", "[a]", 3, "'models' must be a mapping, not"),
+    ("where:", "were:", 5, r"'findings\[0\].were' is unknown; did you mean 'where'"),
+    ("{finding: It sings.,", "{", 6, r"'findings\[1\].finding' is missing"),
+    (", needs: a microphone", "", 6, "a finding must have exactly one of .*; this finding has 0"),
+    (
+        "within: [0, 1]",
+        "within: [0, 1], needs: x",
+        5,
+        "a finding must have exactly one of .* has 2",
+    ),
+    ("within: [0, 1]", "within: [0, 1], by: 1", 5, "'by' belongs to 'greater'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "message"), PROBLEMS)
 def test_a_problem_is_told_with_file_and_line(findings, old, new, line, message):
     with pytest.raises(SpecError, match=rf"ours.yaml:{line}: {message}"):
         findings(TEXT.replace(old, new))
@@ -249,51 +244,48 @@ def test_what_a_side_names_comes_before_each(compared):
     assert [[s.models[0] for s in one.sides] for one in found] == [["a", "b"], ["a", "c"]]
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("greater: [{model: a}]", "'greater' has two sides, not 1"),
-        ("greater: [{model: a}, {model: b}, {model: c}]", "'greater' has two sides, not 3"),
-        ("ordered: [{model: a}]", "'ordered' has two sides or more, not 1"),
-        (
-            "model: a, within: [1]",
-            r"'findings\[0\].within' must be a list of 2 numbers, not a list",
-        ),
-        ("model: a, within: [x, 1]", r"'findings\[0\].within\[0\]' must be a number, not 'x'"),
-        ("model: a, within: [0.9, 0.1]", r"'within' is \[low, high\]; 0.9 is above 0.1"),
-        ("within: [0, 1]", "'model' is missing, in this side and in the finding"),
-        (
-            "greater: [a, b]",
-            r"'findings\[0\].greater\[0\]' must be a mapping of model, task, metric, at, floor, ",
-        ),
-        (
-            "greater: [{modle: a}, {model: b}]",
-            r"'findings\[0\].greater\[0\].modle' is unknown; did you mean 'model'",
-        ),
-        (
-            "greater: [{model: [1]}, {model: b}]",
-            r"'findings\[0\].greater\[0\].model\[0\]' must be a text, not 1",
-        ),
-        (
-            "greater: [{model: a, at: [3]}, {model: b}]",
-            r"'findings\[0\].greater\[0\].at\[0\]' must be a mapping, not 3",
-        ),
-        ("greater: [{model: a, at: []}, {model: b}]", "'at' lists no conditions"),
-        ("each: {at: []}, model: a, within: [0, 1]", "'at' is empty"),
-        (
-            "each: {model: [3]}, within: [0, 1]",
-            r"'findings\[0\].each.model\[0\]' must be a text, not 3",
-        ),
-        (
-            "each: {task: [3]}, model: a, within: [0, 1]",
-            r"'findings\[0\].each.task\[0\]' must be a text, not 3",
-        ),
-        (
-            "each: {metric: [x]}, model: a, within: [0, 1]",
-            r"'findings\[0\].each.metric' is unknown; there are model, task",
-        ),
-    ],
-)
+WRONG_COMPARISONS = [
+    ("greater: [{model: a}]", "'greater' has two sides, not 1"),
+    ("greater: [{model: a}, {model: b}, {model: c}]", "'greater' has two sides, not 3"),
+    ("ordered: [{model: a}]", "'ordered' has two sides or more, not 1"),
+    ("model: a, within: [1]", r"'findings\[0\].within' must be a list of 2 numbers, not a list"),
+    ("model: a, within: [x, 1]", r"'findings\[0\].within\[0\]' must be a number, not 'x'"),
+    ("model: a, within: [0.9, 0.1]", r"'within' is \[low, high\]; 0.9 is above 0.1"),
+    ("within: [0, 1]", "'model' is missing, in this side and in the finding"),
+    (
+        "greater: [a, b]",
+        r"'findings\[0\].greater\[0\]' must be a mapping of model, task, metric, at, floor, ",
+    ),
+    (
+        "greater: [{modle: a}, {model: b}]",
+        r"'findings\[0\].greater\[0\].modle' is unknown; did you mean 'model'",
+    ),
+    (
+        "greater: [{model: [1]}, {model: b}]",
+        r"'findings\[0\].greater\[0\].model\[0\]' must be a text, not 1",
+    ),
+    (
+        "greater: [{model: a, at: [3]}, {model: b}]",
+        r"'findings\[0\].greater\[0\].at\[0\]' must be a mapping, not 3",
+    ),
+    ("greater: [{model: a, at: []}, {model: b}]", "'at' lists no conditions"),
+    ("each: {at: []}, model: a, within: [0, 1]", "'at' is empty"),
+    (
+        "each: {model: [3]}, within: [0, 1]",
+        r"'findings\[0\].each.model\[0\]' must be a text, not 3",
+    ),
+    (
+        "each: {task: [3]}, model: a, within: [0, 1]",
+        r"'findings\[0\].each.task\[0\]' must be a text, not 3",
+    ),
+    (
+        "each: {metric: [x]}, model: a, within: [0, 1]",
+        r"'findings\[0\].each.metric' is unknown; there are model, task",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), WRONG_COMPARISONS)
 def test_what_is_no_comparison_is_told_with_its_line(compared, entry, message):
     with pytest.raises(SpecError, match=rf"ours.yaml:3: {message}"):
         compared(entry)
@@ -336,31 +328,25 @@ def test_a_finding_is_a_finding_of_its_own_on_each_task_that_it_ranges_over(rang
     assert [finding.tasks for finding in findings] == [["t"], ["u"]]
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("for_each: {}", "'for_each' must have either capability or model"),
-        (
-            "for_each: {model: a, capability: JointAttender}",
-            "'for_each' must have either capability or",
-        ),
-        (
-            "for_each: {model: a}, model: b",
-            "'for_each' gives the models; only a side may name another",
-        ),
-        ("for_each: {model: []}", "'model' is empty"),
-        ("for_each: {model: a, task: []}", "'task' is empty"),
-        ("for_each: {capability: JointAtender}", "no capability is named 'JointAtender'; did you"),
-        (
-            "for_each: {models: a}",
-            r"'findings\[0\].for_each.models' is unknown; did you mean 'model'",
-        ),
-        (
-            "for_each: {model: two}, each: {model: [a]}",
-            "every side names a model; leave out 'model' in one side",
-        ),
-    ],
-)
+WRONG_RANGES = [
+    ("for_each: {}", "'for_each' must have either capability or model"),
+    (
+        "for_each: {model: a, capability: JointAttender}",
+        "'for_each' must have either capability or",
+    ),
+    ("for_each: {model: a}, model: b", "'for_each' gives the models; only a side may name another"),
+    ("for_each: {model: []}", "'model' is empty"),
+    ("for_each: {model: a, task: []}", "'task' is empty"),
+    ("for_each: {capability: JointAtender}", "no capability is named 'JointAtender'; did you"),
+    ("for_each: {models: a}", r"'findings\[0\].for_each.models' is unknown; did you mean 'model'"),
+    (
+        "for_each: {model: two}, each: {model: [a]}",
+        "every side names a model; leave out 'model' in one side",
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), WRONG_RANGES)
 def test_a_range_that_cannot_be_is_told_with_its_line(ranging, entry, message):
     with pytest.raises(SpecError, match=rf"ours.yaml:3: {message}"):
         ranging(f"task: t, {entry}, {TWO}")

@@ -34,36 +34,32 @@ def cache(monkeypatch, tmp_path):
     return empty_cache(monkeypatch, tmp_path / "hub")
 
 
-@pytest.mark.parametrize(
-    ("name", "adapter", "params"),
-    [
-        (
-            "timm:vit_small_patch14_dinov2.lvd142m",
-            "timm_vision:TimmVision",
-            {"architecture": "vit_small_patch14_dinov2.lvd142m"},
-        ),
-        (
-            "open_clip:ViT-B-16-SigLIP/webli",
-            "open_clip:OpenClip",
-            {"architecture": "ViT-B-16-SigLIP", "weights": "webli", "tag": "webli"},
-        ),
-        (
-            "open_clip:ViT-B-32/random",
-            "open_clip:OpenClip",
-            {"architecture": "ViT-B-32", "weights": "random"},
-        ),
-        (
-            "torchvision:convnext_tiny/IMAGENET1K_V1",
-            "torchvision_cnn:TorchvisionCnn",
-            {"architecture": "convnext_tiny", "weights": "IMAGENET1K_V1", "tag": "IMAGENET1K_V1"},
-        ),
-        (
-            "torchvision:resnet18",
-            "torchvision_cnn:TorchvisionCnn",
-            {"architecture": "resnet18"},
-        ),
-    ],
-)
+NAMED = [
+    (
+        "timm:vit_small_patch14_dinov2.lvd142m",
+        "timm_vision:TimmVision",
+        {"architecture": "vit_small_patch14_dinov2.lvd142m"},
+    ),
+    (
+        "open_clip:ViT-B-16-SigLIP/webli",
+        "open_clip:OpenClip",
+        {"architecture": "ViT-B-16-SigLIP", "weights": "webli", "tag": "webli"},
+    ),
+    (
+        "open_clip:ViT-B-32/random",
+        "open_clip:OpenClip",
+        {"architecture": "ViT-B-32", "weights": "random"},
+    ),
+    (
+        "torchvision:convnext_tiny/IMAGENET1K_V1",
+        "torchvision_cnn:TorchvisionCnn",
+        {"architecture": "convnext_tiny", "weights": "IMAGENET1K_V1", "tag": "IMAGENET1K_V1"},
+    ),
+    ("torchvision:resnet18", "torchvision_cnn:TorchvisionCnn", {"architecture": "resnet18"}),
+]
+
+
+@pytest.mark.parametrize(("name", "adapter", "params"), NAMED)
 def test_a_name_stands_for_an_adapter_and_its_arguments(name, adapter, params):
     assert meant(name) == (adapter, params)
     assert library_model(name, {}).name == name
@@ -74,24 +70,24 @@ def test_other_names_stand_for_nothing(name):
     assert library_model(name, {}) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("timm:", r"'timm:' does not name a model; write timm:NAME, or timm:\./FOLDER"),
-        ("timm:vit_smal_patch16_224", "did you mean .*vit_small_patch16_224"),
-        ("torchvision:resnet51", "did you mean .*resnet50"),
-        ("torchvision:resnet18/IMAGENET1K_V9", "did you mean IMAGENET1K_V1"),
-        ("open_clip:ViT-B-99/openai", "did you mean ViT-B-"),
-        ("open_clip:ViT-B-32", "ViT-B-32 of open_clip needs a tag"),
-        ("open_clip:ViT-B-32/openay", "did you mean openai"),
-        ("hf:./nowhere", r"no folder \./nowhere"),
-        ("timm:~/nowhere-at-all", "no folder ~/nowhere-at-all"),
-        ("openai:llava", r"'openai:llava' lacks an address; write openai:NAME@URL"),
-        ("openai:@http://h/v1", "lacks an address"),
-        ("openai:llava@ftp://h/v1", "lacks an address"),
-        ("openai:llava@httpd", "lacks an address"),
-    ],
-)
+UNKNOWN = [
+    ("timm:", r"'timm:' does not name a model; write timm:NAME, or timm:\./FOLDER"),
+    ("timm:vit_smal_patch16_224", "did you mean .*vit_small_patch16_224"),
+    ("torchvision:resnet51", "did you mean .*resnet50"),
+    ("torchvision:resnet18/IMAGENET1K_V9", "did you mean IMAGENET1K_V1"),
+    ("open_clip:ViT-B-99/openai", "did you mean ViT-B-"),
+    ("open_clip:ViT-B-32", "ViT-B-32 of open_clip needs a tag"),
+    ("open_clip:ViT-B-32/openay", "did you mean openai"),
+    ("hf:./nowhere", r"no folder \./nowhere"),
+    ("timm:~/nowhere-at-all", "no folder ~/nowhere-at-all"),
+    ("openai:llava", r"'openai:llava' lacks an address; write openai:NAME@URL"),
+    ("openai:@http://h/v1", "lacks an address"),
+    ("openai:llava@ftp://h/v1", "lacks an address"),
+    ("openai:llava@httpd", "lacks an address"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), UNKNOWN)
 def test_what_no_library_has_is_refused_with_the_nearest_names(name, message):
     with pytest.raises(UnknownNameError, match=message):
         library_model(name, {})
@@ -149,14 +145,14 @@ def test_weights_of_ones_own_say_which_adapter_reads_them(tmp_path):
     assert meant("hf:org/dino", weights=str(folder)) == expected
 
 
+NOT_HAD = [
+    ("hf:org/gone", "hf:./FOLDER, or with --model-args weights=FOLDER"),
+    ("open_clip:hf-hub:org/gone", "open_clip:./FOLDER"),
+]
+
+
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        ("hf:org/gone", "hf:./FOLDER, or with --model-args weights=FOLDER"),
-        ("open_clip:hf-hub:org/gone", "open_clip:./FOLDER"),
-    ],
-)
+@pytest.mark.parametrize(("name", "option"), NOT_HAD)
 def test_a_configuration_that_cannot_be_had_names_the_options(name, option):
     message = (
         r"^org/gone, revision main, cannot be downloaded from the hub: this run is offline; "
@@ -178,67 +174,61 @@ def test_planning_reads_the_hub_for_names_that_lie_there():
     assert [reads_hub(name) for name in names] == [True, True, False, False, False]
 
 
-@pytest.mark.parametrize(
-    ("name", "revision", "expected"),
-    [
-        ("hf:org/name", COMMIT, f"hf:org/name@{COMMIT}"),
-        ("open_clip:hf-hub:org/name", COMMIT, f"open_clip:hf-hub:org/name@{COMMIT}"),
-        ("hf:org/name@v2", COMMIT, "hf:org/name@v2"),
-        ("hf:folder", "main", "hf:folder"),
-        ("bert-base-uncased", COMMIT, "bert-base-uncased"),
-    ],
-)
+RERUNS = [
+    ("hf:org/name", COMMIT, f"hf:org/name@{COMMIT}"),
+    ("open_clip:hf-hub:org/name", COMMIT, f"open_clip:hf-hub:org/name@{COMMIT}"),
+    ("hf:org/name@v2", COMMIT, "hf:org/name@v2"),
+    ("hf:folder", "main", "hf:folder"),
+    ("bert-base-uncased", COMMIT, "bert-base-uncased"),
+]
+
+
+@pytest.mark.parametrize(("name", "revision", "expected"), RERUNS)
 def test_a_row_is_run_again_at_the_commit_that_it_records(name, revision, expected):
     assert pinned(name, {"revision": revision}) == expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "saved_by", "adapter"),
-    [
-        ("qwen2_vl", "Qwen2VLForConditionalGeneration", "hf_vlm:HfVlm"),
-        ("smolvlm", "SmolVLMForConditionalGeneration", "hf_vlm:HfVlm"),
-        ("gemma3", "Gemma3ForConditionalGeneration", "hf_vlm:HfVlm"),
-        ("paligemma", "PaliGemmaForConditionalGeneration", "hf_vlm:HfVlm"),
-        ("paligemma", None, "hf_vlm:HfVlm"),
-        ("gemma3_text", "Gemma3ForCausalLM", "hf_text:HfText"),
-        ("clip", "CLIPModel", "hf_dual:HfDual"),
-        ("siglip", "SiglipModel", "hf_dual:HfDual"),
-        ("blip", "BlipForConditionalGeneration", "hf_vlm:HfVlm"),
-        ("blip", "BlipModel", "hf_dual:HfDual"),
-        ("blip", "BlipForImageTextRetrieval", "blip:Blip"),
-        ("clip_vision_model", "CLIPVisionModel", "hf_vision:HfVision"),
-        ("siglip_vision_model", "SiglipVisionModel", "hf_vision:HfVision"),
-        ("vit", "ViTForImageClassification", "hf_vision:HfVision"),
-        ("dinov2", "Dinov2Model", "hf_vision:HfVision"),
-        ("swin", None, "hf_vision:HfVision"),
-        ("bert", "BertForMaskedLM", "hf_text:HfText"),
-        ("gpt2", "GPT2LMHeadModel", "hf_text:HfText"),
-        ("vilt", "ViltForMaskedLM", "vilt:Vilt"),
-        ("detr", "DetrForObjectDetection", "detr:Detr"),
-    ],
-)
+READ_BY = [
+    ("qwen2_vl", "Qwen2VLForConditionalGeneration", "hf_vlm:HfVlm"),
+    ("smolvlm", "SmolVLMForConditionalGeneration", "hf_vlm:HfVlm"),
+    ("gemma3", "Gemma3ForConditionalGeneration", "hf_vlm:HfVlm"),
+    ("paligemma", "PaliGemmaForConditionalGeneration", "hf_vlm:HfVlm"),
+    ("paligemma", None, "hf_vlm:HfVlm"),
+    ("gemma3_text", "Gemma3ForCausalLM", "hf_text:HfText"),
+    ("clip", "CLIPModel", "hf_dual:HfDual"),
+    ("siglip", "SiglipModel", "hf_dual:HfDual"),
+    ("blip", "BlipForConditionalGeneration", "hf_vlm:HfVlm"),
+    ("blip", "BlipModel", "hf_dual:HfDual"),
+    ("blip", "BlipForImageTextRetrieval", "blip:Blip"),
+    ("clip_vision_model", "CLIPVisionModel", "hf_vision:HfVision"),
+    ("siglip_vision_model", "SiglipVisionModel", "hf_vision:HfVision"),
+    ("vit", "ViTForImageClassification", "hf_vision:HfVision"),
+    ("dinov2", "Dinov2Model", "hf_vision:HfVision"),
+    ("swin", None, "hf_vision:HfVision"),
+    ("bert", "BertForMaskedLM", "hf_text:HfText"),
+    ("gpt2", "GPT2LMHeadModel", "hf_text:HfText"),
+    ("vilt", "ViltForMaskedLM", "vilt:Vilt"),
+    ("detr", "DetrForObjectDetection", "detr:Detr"),
+]
+
+
+@pytest.mark.parametrize(("kind", "saved_by", "adapter"), READ_BY)
 def test_the_configuration_says_which_adapter_reads_a_model(kind, saved_by, adapter):
     config = {"model_type": kind, "architectures": saved_by and [saved_by]}
     assert reader_of(config, "org/name") == adapter
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (
-            {"model_type": "wav2vec2"},
-            "is of type 'wav2vec2', which no adapter reads; name",
-        ),
-        (
-            {"architectures": "ViTModel"},
-            "has a configuration without a model_type, which no adapter",
-        ),
-        (
-            {"architecture": "resnet18", "pretrained_cfg": {"tag": "a1_in1k"}},
-            r"is a model of timm; write timm:\./FOLDER for .*; timm:resnet18\.a1_in1k is only",
-        ),
-    ],
-)
+UNREAD = [
+    ({"model_type": "wav2vec2"}, "is of type 'wav2vec2', which no adapter reads; name"),
+    ({"architectures": "ViTModel"}, "has a configuration without a model_type, which no adapter"),
+    (
+        {"architecture": "resnet18", "pretrained_cfg": {"tag": "a1_in1k"}},
+        r"is a model of timm; write timm:\./FOLDER for .*; timm:resnet18\.a1_in1k is only",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "message"), UNREAD)
 def test_a_configuration_that_no_adapter_reads_is_refused(config, message):
     with pytest.raises(UnknownNameError, match=f"^hf:org/name {message}"):
         reader_of(config, "org/name")
@@ -252,18 +242,18 @@ def test_a_model_of_timm_is_sent_to_its_own_folder_or_published_name(tmp_path):
         reader_of(config, "timm/resnet18.a1_in1k")
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("hf:./runs/my-vit/", "hf:my-vit"),
-        ("hf:/data/my-vit", "hf:my-vit"),
-        ("recorded:~/answers/", "recorded:answers"),
-        ("hf:facebook/dinov2-small", "hf:facebook/dinov2-small"),
-        ("hf:", "hf:"),
-        ("./model.py:Mine", "./model.py:Mine"),
-        ("tiny-rn", "tiny-rn"),
-    ],
-)
+FOLDERS = [
+    ("hf:./runs/my-vit/", "hf:my-vit"),
+    ("hf:/data/my-vit", "hf:my-vit"),
+    ("recorded:~/answers/", "recorded:answers"),
+    ("hf:facebook/dinov2-small", "hf:facebook/dinov2-small"),
+    ("hf:", "hf:"),
+    ("./model.py:Mine", "./model.py:Mine"),
+    ("tiny-rn", "tiny-rn"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), FOLDERS)
 def test_a_model_of_a_folder_has_the_folders_name_on_boards(text, name):
     assert row_name(text) == name
 

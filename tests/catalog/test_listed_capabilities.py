@@ -3,11 +3,7 @@ from dataclasses import replace
 import pytest
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.catalog.listed_capabilities import (
-    capabilities_of,
-    needs_of,
-    ways_to_encode_regions,
-)
+from vlbench.catalog.listed_capabilities import capabilities_of, needs_of, ways_to_encode_regions
 
 ADAPTER = """
 from torch import nn
@@ -68,23 +64,23 @@ def unsaid(model, data, engine): ...
 """
 
 
-@pytest.mark.parametrize(
-    ("probe", "needs"),
-    [
-        ("few_shot", "ImageEncoder"),
-        ("noun_count", "ImageTextScorer"),
-        ("noun_count:noun_count", "ImageTextScorer"),
-        (
-            "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
-            "Detector | RegionEncoder",
-        ),
-        ('object_label_alignment"\nunder_test: "regions', "Detector | RegionEncoder"),
-        ('object_label_alignment"\nunder_test: "boxen', None),
-        ("looking:look", "ImageEncoder | Detector"),
-        ("looking:unsaid", None),
-        ("no.such:probe", None),
-    ],
-)
+NEEDS = [
+    ("few_shot", "ImageEncoder"),
+    ("noun_count", "ImageTextScorer"),
+    ("noun_count:noun_count", "ImageTextScorer"),
+    (
+        "vlbench.probes.vsep.zero_shot_alignment:zero_shot_alignment_regions",
+        "Detector | RegionEncoder",
+    ),
+    ('object_label_alignment"\nunder_test: "regions', "Detector | RegionEncoder"),
+    ('object_label_alignment"\nunder_test: "boxen', None),
+    ("looking:look", "ImageEncoder | Detector"),
+    ("looking:unsaid", None),
+    ("no.such:probe", None),
+]
+
+
+@pytest.mark.parametrize(("probe", "needs"), NEEDS)
 def test_what_a_task_needs_is_what_its_probe_says(tmp_path, probe, needs):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "looking.py").write_text(PROBE)

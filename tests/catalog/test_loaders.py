@@ -55,8 +55,7 @@ def test_the_name_of_a_module_is_told_with_its_loaders(source):
 
 def test_a_bare_name_is_looked_up_in_the_source_first(source):
     write(source / "data" / "digits.py", "def digits(*, root): ...\n")
-    spec = loaded(source, BARE.replace("image_folder", "digits"))
-    assert spec.data["loader"] == "digits:digits"
+    assert loaded(source, BARE.replace("image_folder", "digits")).data["loader"] == "digits:digits"
     write(source / "tasks" / "mine.yaml", BARE.replace("image_folder", "digits"))
     task = resolve_task(load_catalog([source]), "mine", True, Options())
     assert task.loader.__code__.co_filename == str(source / "data" / "digits.py")

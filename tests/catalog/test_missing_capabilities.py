@@ -42,19 +42,16 @@ class Captioner(Protocol):
     def vocabulary(self) -> list[str]: ...
 
 
-@pytest.mark.parametrize(
-    ("adapter", "gaps"),
-    [
-        (
-            Singular,
-            {"ImageEncoder": "encode_images is missing; did you misspell it as encode_image?"},
-        ),
-        (Unprepared, {"ImageEncoder": "preprocess(image: Image) -> Tensor is missing"}),
-        (Unnamed, {"Classifier": "class_names() -> Sequence[str] is missing"}),
-        (Sees, {}),
-        (object, {}),
-    ],
-)
+BEGUN = [
+    (Singular, {"ImageEncoder": "encode_images is missing; did you misspell it as encode_image?"}),
+    (Unprepared, {"ImageEncoder": "preprocess(image: Image) -> Tensor is missing"}),
+    (Unnamed, {"Classifier": "class_names() -> Sequence[str] is missing"}),
+    (Sees, {}),
+    (object, {}),
+]
+
+
+@pytest.mark.parametrize(("adapter", "gaps"), BEGUN)
 def test_a_capability_that_is_begun_is_said_with_what_is_missing(adapter, gaps):
     assert half_offered_by(adapter) == gaps
 

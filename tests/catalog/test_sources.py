@@ -36,14 +36,14 @@ def test_a_protocol_with_a_method_is_a_capability_wherever_a_source_keeps_it(tmp
     assert capability_files(tmp_path) == {file: {"Captioner": {"caption"}} for file in files}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "class Captioner:\n    def caption(self): ...\n",
-        "class Protocol: ...\nclass Named(Protocol):\n    name: str\n",
-        "class Protocol(: broken",
-    ],
-)
+NO_CAPABILITY = [
+    "class Captioner:\n    def caption(self): ...\n",
+    "class Protocol: ...\nclass Named(Protocol):\n    name: str\n",
+    "class Protocol(: broken",
+]
+
+
+@pytest.mark.parametrize("text", NO_CAPABILITY)
 def test_other_files_define_no_capability(tmp_path, text):
     write(tmp_path / "probes" / "captions.py", text)
     assert capability_files(tmp_path) == {}

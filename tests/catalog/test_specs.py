@@ -183,9 +183,8 @@ def test_what_no_models_file_may_say_is_told_with_its_line(models, text, message
 def test_an_old_name_has_no_key_but_the_new_one(models):
     (old,) = models("old: {renamed: new}\n")
     assert old.renamed == "new"
-    with pytest.raises(
-        SpecError, match=r"models.yaml:1: 'old' is renamed, so it cannot have other"
-    ):
+    message = r"models.yaml:1: 'old' is renamed, so it cannot have other"
+    with pytest.raises(SpecError, match=message):
         models("old: {renamed: new, paper: none}\n")
 
 
@@ -293,17 +292,13 @@ def test_reference_description_tags_and_version_are_not_taken_over(child):
         child(CHILD.replace("version: 1", ""))
 
 
-def test_an_error_names_the_file_and_line_where_the_key_stands(child):
+def test_an_error_and_a_path_are_of_the_file_where_the_key_stands(child):
     document = child(CHILD).document
     assert document.where("data", "root").endswith("child.yaml:3")
     assert document.where("data", "most").endswith("base.yaml:6")
     assert document.where("primary", "at").endswith("base.yaml:8")
     with pytest.raises(SpecError, match=r"base.yaml:6: 'data.loader' must be a text, not 7"):
         child(CHILD, BASE.replace('"m:f"', "7"))
-
-
-def test_a_path_lies_beside_the_file_that_names_it(child):
-    document = child(CHILD).document
     assert document.file_of("data", "root").name == "child.yaml"
     assert document.file_of("data", "most").name == "base.yaml"
 
@@ -314,37 +309,29 @@ def test_a_task_of_another_folder_of_the_source_can_be_extended(child, tmp_path)
     assert load_tasks(file, tmp_path)[0].probe == "few_shot"
 
 
-@pytest.mark.parametrize(
-    ("text", "base", "message"),
-    [
+NOT_EXTENDED = [
+    (CHILD.replace("extends: base", "extends: bass"), BASE, r":2: no task .* did you mean base"),
+    (CHILD.replace("extends: base", "extends: ../base"), BASE, r":2: no task is named '../base'"),
+    (
+        CHILD.replace("extends: base", "extends: child"),
+        BASE,
+        r"child.yaml:2: circular 'extends': \S*/child.yaml extends \S*/child.yaml$",
+    ),
+    (
+        CHILD,
+        BASE + "extends: child\n",
         (
-            CHILD.replace("extends: base", "extends: bass"),
-            BASE,
-            r":2: no task .* did you mean base",
+            r"base.yaml:10: circular 'extends': \S*child.yaml extends "
+            r"\S*base.yaml extends \S*child.yaml$"
         ),
-        (
-            CHILD.replace("extends: base", "extends: ../base"),
-            BASE,
-            r":2: no task is named '../base'",
-        ),
-        (
-            CHILD.replace("extends: base", "extends: child"),
-            BASE,
-            r"child.yaml:2: circular 'extends': \S*/child.yaml extends \S*/child.yaml$",
-        ),
-        (
-            CHILD,
-            BASE + "extends: child\n",
-            (
-                r"base.yaml:10: circular 'extends': \S*child.yaml extends "
-                r"\S*base.yaml extends \S*child.yaml$"
-            ),
-        ),
-        (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is for tasks with a probe"),
-        (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is for tasks with a"),
-        (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
-    ],
-)
+    ),
+    (CHILD + "group: [base]\n", BASE, "child.yaml:2: .extends. is for tasks with a probe"),
+    (CHILD, "version: 1\ngroup: [child]\n", "child.yaml:2: .extends. is for tasks with a"),
+    (CHILD.replace("{root: there}", "7"), BASE, "child.yaml:3: 'data' must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("text", "base", "message"), NOT_EXTENDED)
 def test_what_cannot_be_extended_is_told(child, text, base, message):
     with pytest.raises(SpecError, match=message):
         child(text, base)

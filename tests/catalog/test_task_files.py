@@ -110,40 +110,28 @@ def test_a_folder_with_sets_is_validated(ours):
     assert [*validate([ours / "tasks"]).values()] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("  mine: {}", "  mine: 3", r"zz.yaml:9: the set of zz_mine must be a mapping of keys"),
-        ("  mine: {}", "  a/b: {}", r"zz.yaml:9: 'a/b' is not a name for a set"),
-        ("  mine: {}", "  7: {}", r"zz.yaml:9: 7 is not a name for a set"),
-        ("  mine: {}", "  mine: {papr: x}", r"zz.yaml:9 \(zz_mine\): 'papr' is unknown; did you"),
-        (
-            "  mine: {}",
-            "  mne: {}",
-            r"zz.yaml:9 \(zz_mne\): no data set is named 'mne'; did .* mine",
-        ),
-        ("halves: 1}", "halves: 1, loader: 5}", r"zz.yaml:13 \(zz_small\): 'data.loader' must be"),
-        ("data_set: mine", "data_set: [x]", r"zz.yaml:12 \(zz_small\): no data set is named"),
-        (
-            "Digits",
-            '"{set} {data}"',
-            r"zz.yaml:16 \(zz_digits\): \{set\} in 'title' is not",
-        ),
-        ("version: 2", "version: null", r"zz.yaml:11 \(zz_small\): 'version' is missing"),
-        ("version: 1\n", "", r"zz.yaml:8 \(zz_mine\): 'version' is missing"),
-        (
-            "{title: Digits}",
-            "{extends: zz_digits}",
-            r"zz.yaml:16 \(zz_digits\): circular 'extends': \S*zz.yaml extends \S*zz.yaml$",
-        ),
-        (SETS[SETS.index("  mine") :], "  3\n", "zz.yaml:8: 'sets' must be a mapping of"),
-        (
-            SETS[SETS.index("\n  mine") :],
-            " {}\n",
-            "zz.yaml:8: 'sets' must be a mapping of",
-        ),
-    ],
-)
+BROKEN_SETS = [
+    ("  mine: {}", "  mine: 3", r"zz.yaml:9: the set of zz_mine must be a mapping of keys"),
+    ("  mine: {}", "  a/b: {}", r"zz.yaml:9: 'a/b' is not a name for a set"),
+    ("  mine: {}", "  7: {}", r"zz.yaml:9: 7 is not a name for a set"),
+    ("  mine: {}", "  mine: {papr: x}", r"zz.yaml:9 \(zz_mine\): 'papr' is unknown; did you"),
+    ("  mine: {}", "  mne: {}", r"zz.yaml:9 \(zz_mne\): no data set is named 'mne'; did .* mine"),
+    ("halves: 1}", "halves: 1, loader: 5}", r"zz.yaml:13 \(zz_small\): 'data.loader' must be"),
+    ("data_set: mine", "data_set: [x]", r"zz.yaml:12 \(zz_small\): no data set is named"),
+    ("Digits", '"{set} {data}"', r"zz.yaml:16 \(zz_digits\): \{set\} in 'title' is not"),
+    ("version: 2", "version: null", r"zz.yaml:11 \(zz_small\): 'version' is missing"),
+    ("version: 1\n", "", r"zz.yaml:8 \(zz_mine\): 'version' is missing"),
+    (
+        "{title: Digits}",
+        "{extends: zz_digits}",
+        r"zz.yaml:16 \(zz_digits\): circular 'extends': \S*zz.yaml extends \S*zz.yaml$",
+    ),
+    (SETS[SETS.index("  mine") :], "  3\n", "zz.yaml:8: 'sets' must be a mapping of"),
+    (SETS[SETS.index("\n  mine") :], " {}\n", "zz.yaml:8: 'sets' must be a mapping of"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BROKEN_SETS)
 def test_a_broken_set_is_told_with_its_line_and_task(ours, old, new, message):
     file = write(ours / "tasks" / "family" / "zz.yaml", SETS.replace(old, new, 1))
     with pytest.raises(SpecError, match=message):
@@ -163,17 +151,14 @@ def test_a_set_and_a_file_of_one_name_are_refused(ours):
         load_catalog([ours])
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (DATA_SETS.replace("title", "titel"), "data_sets.yaml:2: 'titel' is unknown"),
-        (
-            DATA_SETS.replace("{loader", "[{loader").replace("images}", "images}]"),
-            "4: 'data' must",
-        ),
-        ("mine: 3\n", "data_sets.yaml:1: must be a mapping of title, data, description"),
-    ],
-)
+BROKEN_DATA = [
+    (DATA_SETS.replace("title", "titel"), "data_sets.yaml:2: 'titel' is unknown"),
+    (DATA_SETS.replace("{loader", "[{loader").replace("images}", "images}]"), "4: 'data' must"),
+    ("mine: 3\n", "data_sets.yaml:1: must be a mapping of title, data, description"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), BROKEN_DATA)
 def test_a_broken_data_set_is_told_with_its_line(ours, text, problem):
     file = write(ours / "tasks" / "data_sets.yaml", text)
     assert problem in validate([file])[file]

@@ -9,7 +9,6 @@ LOOKS = """
 import torch
 from vlbench.capabilities import JointAttention, Parts
 
-
 class LooksLeft:
     \"\"\"The first word looks at the left half, others at the right.\"\"\"
 
@@ -27,7 +26,6 @@ class LooksLeft:
         weights[:, :, 0, 0] = 0.5
         weights[:, :, 1:, 1] = 0.25
         return [JointAttention(spans, weights, boxes, whole=True)]
-
 
 class NeedsAHead(LooksLeft):
     \"\"\"Without head 1 of layer 0, all words look at the left half.\"\"\"
@@ -82,15 +80,15 @@ def test_attention_of_a_model_without_a_head_is_drawn(words, tmp_path):
     assert np.array_equal(other, third)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
-        ({2: "one", 3: ["--without", "0-1"]}, "LooksLeft is not Intervenable: it has no cut"),
-        ({0: "raw-pixels"}, "raw-pixels is not a JointAttender: it has no attend"),
-        ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
-    ],
-)
+NOT_DRAWN = [
+    ({2: "zero", 3: ["--word", "on"]}, "the text 'zero' has no word 'on'"),
+    ({2: "one", 3: ["--without", "0-1"]}, "LooksLeft is not Intervenable: it has no cut"),
+    ({0: "raw-pixels"}, "raw-pixels is not a JointAttender: it has no attend"),
+    ({0: "tiny-uniter"}, "tiny-uniter reads regions of kind scenes-crops; give --regions"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), NOT_DRAWN)
 def test_what_cannot_be_drawn_is_said(words, changed, message, tmp_path, capsys):
     given = [*words, "one two"]
     for place, value in changed.items():

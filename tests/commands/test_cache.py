@@ -45,14 +45,14 @@ def test_pruning_says_what_would_go_and_then_removes_it(cache, capsys):
     assert capsys.readouterr().out.endswith(f"{cache} is empty\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["prune"], "pass what to remove: --older 30d, --model NAME or --to 50GB"),
-        (["--older=2d"], "--older is for `vlbench cache prune`"),
-        (["prune", "--json"], "--json is for `vlbench cache show`"),
-    ],
-)
+REFUSED = [
+    (["prune"], "pass what to remove: --older 30d, --model NAME or --to 50GB"),
+    (["--older=2d"], "--older is for `vlbench cache prune`"),
+    (["prune", "--json"], "--json is for `vlbench cache show`"),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), REFUSED)
 def test_what_cannot_be_meant_is_refused(cache, capsys, words, why):
     assert run(cache, *words) == 2
     assert why in capsys.readouterr().err

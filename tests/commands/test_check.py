@@ -101,29 +101,29 @@ def test_regions_are_tried_in_the_way_that_is_asked_for(options, way, ok):
     assert ok or [one.why for one in found] == [f"the model has no {why}"]
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("", "'' is not a name for a model"),
-        ("\x01", "is not a name for a model"),
-        ("a" * 5000, "is not a name for a model"),
-        ("hf:", "'hf:' does not name a model; write hf:ORG/NAME"),
-        ("timm:", "'timm:' does not name a model; write timm:NAME"),
-        ("open_clip:", "'open_clip:' does not name a model; write open_clip:ARCHITECTURE/TAG"),
-        ("file.py:", "no model is named 'file.py:'"),
-        ("file.py:Nope", "no file file.py"),
-        ("mine.py", "did you mean mine.py:Mine?"),
-        ("mine.py:", "did you mean mine.py:Mine?"),
-        ("mine.py:Mein", "'mine' has no 'Mein'; did you mean 'Mine'?"),
-        ("raw-pixels,raw-pixels", "no model is named 'raw-pixels,raw-pixels'"),
-        ("nonsense", "no model is named 'nonsense'"),
-        ("*", "no model is named '*'"),
-        ("zz*", "no available model matches 'zz*'"),
-        (".", "did you mean hf:.?"),
-        ("folder", "did you mean hf:./folder?"),
-        ("task.yaml", "no model is named 'task.yaml'"),
-    ],
-)
+WRONG_ARGUMENTS = [
+    ("", "'' is not a name for a model"),
+    ("\x01", "is not a name for a model"),
+    ("a" * 5000, "is not a name for a model"),
+    ("hf:", "'hf:' does not name a model; write hf:ORG/NAME"),
+    ("timm:", "'timm:' does not name a model; write timm:NAME"),
+    ("open_clip:", "'open_clip:' does not name a model; write open_clip:ARCHITECTURE/TAG"),
+    ("file.py:", "no model is named 'file.py:'"),
+    ("file.py:Nope", "no file file.py"),
+    ("mine.py", "did you mean mine.py:Mine?"),
+    ("mine.py:", "did you mean mine.py:Mine?"),
+    ("mine.py:Mein", "'mine' has no 'Mein'; did you mean 'Mine'?"),
+    ("raw-pixels,raw-pixels", "no model is named 'raw-pixels,raw-pixels'"),
+    ("nonsense", "no model is named 'nonsense'"),
+    ("*", "no model is named '*'"),
+    ("zz*", "no available model matches 'zz*'"),
+    (".", "did you mean hf:.?"),
+    ("folder", "did you mean hf:./folder?"),
+    ("task.yaml", "no model is named 'task.yaml'"),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), WRONG_ARGUMENTS)
 def test_a_wrong_argument_is_told_with_the_way_out(tmp_path, monkeypatch, capsys, name, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()

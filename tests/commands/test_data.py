@@ -21,8 +21,7 @@ def test_splits_classes_sizes_and_examples_are_shown(source, capsys):
     assert run(source, "few_shot_colours") == 0
     told = capsys.readouterr().out
     assert "few_shot_colours: 3 classes" in told
-    lines = [line.split() for line in told.splitlines()]
-    assert ["train", "9", "0", "0", "3", "8x8"] in lines
+    assert ["train", "9", "0", "0", "3", "8x8"] in [line.split() for line in told.splitlines()]
     assert told.count("train: ") == 5
     assert "in test," not in told
 

@@ -46,17 +46,17 @@ def test_features_of_a_tasks_split_have_its_classes(tmp_path):
     assert arrays["vectors"].shape[0] == arrays["labels"].shape[0] == 20
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["few_shot_digits", "-o", "f.txt"], "'f.txt' must end in one of .npz, .parquet"),
-        (["few_shot_digits", "-o", "nowhere/f.npz"], "there is no folder nowhere"),
-        (["few_shot_digits", "-o", "f.npz", "--split", "tset"], "no split is named 'tset'"),
-        (["few_shot_digits", "-o", "f.npz", "--column", "pixels"], "no column 'pixels'"),
-        (["nofolder", "-o", "f.npz"], "named 'nofolder'; `vlbench ls tasks` lists the tasks"),
-        (["few_shot_digit", "-o", "f.npz"], "did you mean few_shot_digits"),
-    ],
-)
+NOT_WRITTEN = [
+    (["few_shot_digits", "-o", "f.txt"], "'f.txt' must end in one of .npz, .parquet"),
+    (["few_shot_digits", "-o", "nowhere/f.npz"], "there is no folder nowhere"),
+    (["few_shot_digits", "-o", "f.npz", "--split", "tset"], "no split is named 'tset'"),
+    (["few_shot_digits", "-o", "f.npz", "--column", "pixels"], "no column 'pixels'"),
+    (["nofolder", "-o", "f.npz"], "named 'nofolder'; `vlbench ls tasks` lists the tasks"),
+    (["few_shot_digit", "-o", "f.npz"], "did you mean few_shot_digits"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), NOT_WRITTEN)
 def test_what_cannot_be_written_is_said(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:

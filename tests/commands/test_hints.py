@@ -2,21 +2,20 @@ import pytest
 
 from vlbench.cli import main
 
+HINTS = [
+    (["leaderbord", "show"], "did you mean leaderboard?"),
+    (["leaderboard", "biuld"], "did you mean build?"),
+    (["build"], "did you mean vlbench leaderboard build?"),
+    (["ls", "task"], "did you mean tasks?"),
+    (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
+    (["ls", "tasks", "--jsn"], "did you mean --json?"),
+    (["leaderboard", "show", "--outptu", "x"], "did you mean --output?"),
+    (["items", "few_shot_scenes", "tiny-rn", "--format", "json"], "did you mean --json?"),
+    (["leaderboard", "compare", "a", "b", "--json"], "did you mean --format?"),
+]
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["leaderbord", "show"], "did you mean leaderboard?"),
-        (["leaderboard", "biuld"], "did you mean build?"),
-        (["build"], "did you mean vlbench leaderboard build?"),
-        (["ls", "task"], "did you mean tasks?"),
-        (["--modl", "a", "--taskss", "b"], "did you mean --model?; did you mean --tasks?"),
-        (["ls", "tasks", "--jsn"], "did you mean --json?"),
-        (["leaderboard", "show", "--outptu", "x"], "did you mean --output?"),
-        (["items", "few_shot_scenes", "tiny-rn", "--format", "json"], "did you mean --json?"),
-        (["leaderboard", "compare", "a", "b", "--json"], "did you mean --format?"),
-    ],
-)
+
+@pytest.mark.parametrize(("words", "hint"), HINTS)
 def test_a_word_that_is_not_known_is_an_error_with_what_was_meant(words, hint, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)
@@ -32,11 +31,8 @@ def test_a_word_that_is_like_no_other_gets_no_hint(capsys):
     assert "did you mean" not in told
 
 
-RUN = ["--tasks", "few_shot_digits"]
-
-
 def test_a_library_alone_is_told_how_its_models_are_named(capsys):
-    assert main(["--model", "open_clip", *RUN]) == 2
+    assert main(["--model", "open_clip", "--tasks", "few_shot_digits"]) == 2
     assert "'open_clip' is a library; a model of it is named open_clip:ARCH" in (
         capsys.readouterr().err
     )

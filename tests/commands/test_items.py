@@ -24,7 +24,6 @@ from vlbench.run.item_images import cards_of, images_of, questions_of
 from vlbench.run.options import Options
 
 RUN = ["--model", "mean-colour,blind", "--tasks", "few_shot_colours"]
-BLIND = 'blind: {adapter: "colours:MeanColour", params: {weights: "0"}}\n'
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def boards(tmp_path_factory):
     folder = tmp_path_factory.mktemp("items")
     source = make_source(folder / "ours")
     with (source / "model_adapters" / "models.yaml").open("a") as lines:
-        lines.write(BLIND)
+        lines.write('blind: {adapter: "colours:MeanColour", params: {weights: "0"}}\n')
     where = ["--include-path", str(source), "--output", str(folder / "boards"), "--no-cache"]
     assert main([*RUN, *where]) == 0
     return source, folder / "boards"
@@ -103,7 +102,6 @@ def test_a_viewer_has_all_items_and_the_images_of_each(boards, capsys, tmp_path,
 # Answers the question about a red image with a letter, at the end, and the other in no such way.
 TALKS = """
 import numpy as np
-
 
 class Talks:
     def __init__(self, *, device):
@@ -217,8 +215,7 @@ def test_the_second_image_of_twins_is_found_by_its_content(tmp_path, monkeypatch
     load = SimpleNamespace(loader=lambda: Data(splits={"test": twins}), loader_arguments={})
     monkeypatch.setattr("vlbench.run.task.resolve_task", lambda *_: load)
     digest = test.examples().digests[3]
-    found = found_images(source, digest)
-    assert found == {digest: test[3]}
+    assert found_images(source, digest) == {digest: test[3]}
 
 
 def test_a_question_is_found_by_the_id_of_its_item_and_its_image(tmp_path):
@@ -283,9 +280,7 @@ def test_an_item_without_a_prediction_has_no_single_answer():
     assert [_prediction(tied), _prediction(tied._replace(target=""))] == ["no single answer", ""]
 
 
-def test_a_run_tells_of_boards_of_ones_own_that_are_no_longer_read(
-    boards, tmp_path, monkeypatch, capsys
-):
+def test_a_run_tells_of_boards_that_are_no_longer_read(boards, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     where = ["--include-path", str(boards[0]), "--no-cache"]
     assert main([*RUN, *where]) == 0

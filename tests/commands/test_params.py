@@ -67,18 +67,18 @@ def test_a_value_that_is_the_tasks_own_changes_nothing(ran, capsys):
     assert "kept" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["trials=x"], "--param trials of few_shot_colours: 'trials' must be a whole number"),
-        (["trils=3"], "'trils' is unknown; did you mean 'trials'?"),
-        (["trials"], "--param must be NAME=VALUE; 'trials' is not"),
-        (["trials=3", "trials=4"], "--param trials is given twice"),
-        (["trials=[1"], "--param trials: not YAML"),
-        (["trials.a=1"], "'trials' must be a whole number"),
-        (["shots=[2]"], "--param shots of few_shot_colours must have 1, at which the primary"),
-    ],
-)
+WRONG_PARAMETERS = [
+    (["trials=x"], "--param trials of few_shot_colours: 'trials' must be a whole number"),
+    (["trils=3"], "'trils' is unknown; did you mean 'trials'?"),
+    (["trials"], "--param must be NAME=VALUE; 'trials' is not"),
+    (["trials=3", "trials=4"], "--param trials is given twice"),
+    (["trials=[1"], "--param trials: not YAML"),
+    (["trials.a=1"], "'trials' must be a whole number"),
+    (["shots=[2]"], "--param shots of few_shot_colours must have 1, at which the primary"),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), WRONG_PARAMETERS)
 def test_a_wrong_parameter_is_named_with_the_task(ran, words, why, capsys):
     given = [word for one in words for word in ("--param", one)]
     run = ["--model", "mean-colour", "--tasks", "few_shot_colours", "--dry-run", *given, *ran]

@@ -18,18 +18,18 @@ def parsed(*words):
     return parser_of().parse_args(normalise_argv(words))
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["--model", "a"], ["run", "--model", "a"]),
-        (["--model_args=a_b=c_d"], ["run", "--model-args=a_b=c_d"]),
-        (["ls", "tasks", "--include_path", "x_y"], ["ls", "tasks", "--include-path", "x_y"]),
-        (["--help"], ["--help"]),
-        (["--version"], ["--version"]),
-        ([], ["--help"]),
-        (["leaderboard"], ["leaderboard", "--help"]),
-    ],
-)
+WORDS = [
+    (["--model", "a"], ["run", "--model", "a"]),
+    (["--model_args=a_b=c_d"], ["run", "--model-args=a_b=c_d"]),
+    (["ls", "tasks", "--include_path", "x_y"], ["ls", "tasks", "--include-path", "x_y"]),
+    (["--help"], ["--help"]),
+    (["--version"], ["--version"]),
+    ([], ["--help"]),
+    (["leaderboard"], ["leaderboard", "--help"]),
+]
+
+
+@pytest.mark.parametrize(("words", "wanted"), WORDS)
 def test_run_and_help_may_be_left_out_and_options_have_two_spellings(words, wanted):
     assert normalise_argv(words) == wanted
 
@@ -119,16 +119,16 @@ def test_a_command_is_one_file(capsys):
     assert capsys.readouterr() == ("HELLO YOU\n", "nobody answers\n")
 
 
+HELP = [
+    (["--help"], "greet say hello"),
+    (["greet", "--help"], "as loud as it goes"),
+    (["gret"], "did you mean greet?"),
+    (["greet", "you", "--lowd"], "did you mean --loud?"),
+]
+
+
 @pytest.mark.usefixtures("greet")
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--help"], "greet say hello"),
-        (["greet", "--help"], "as loud as it goes"),
-        (["gret"], "did you mean greet?"),
-        (["greet", "you", "--lowd"], "did you mean --loud?"),
-    ],
-)
+@pytest.mark.parametrize(("words", "text"), HELP)
 def test_help_and_hints_know_a_planted_command(words, text, capsys):
     with pytest.raises(SystemExit):
         main(words)
@@ -151,16 +151,16 @@ def test_whole_numbers_begin_at_0_and_positive_ones_at_1():
         parser.positive("0")
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--images", "a", "--images=b"], "--images is given twice; give it once\n"),
-        (["-m", "a", "--model", "b"], "--model is given twice; give it once, its values separated"),
-        (["ls", "tasks", "--include-path", "a", "--include-path", "a"], ""),
-        (["run", "--imag", "a", "--images", "b"], "--images is given twice; give it once\n"),
-        (["run", "-ma", "--model=b"], "--model is given twice; give it once, its values separated"),
-    ],
-)
+TYPED_TWICE = [
+    (["--images", "a", "--images=b"], "--images is given twice; give it once\n"),
+    (["-m", "a", "--model", "b"], "--model is given twice; give it once, its values separated"),
+    (["ls", "tasks", "--include-path", "a", "--include-path", "a"], ""),
+    (["run", "--imag", "a", "--images", "b"], "--images is given twice; give it once\n"),
+    (["run", "-ma", "--model=b"], "--model is given twice; give it once, its values separated"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), TYPED_TWICE)
 def test_an_option_with_one_value_is_refused_if_it_is_typed_twice(words, told, capsys):
     parser = parser_of()
     if told:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from vlbench.data.image_folder import image_folder
 
-
 def few(*, root: Path):
     return replace(image_folder(root=root), expected={"test": 9000})
 """

@@ -91,9 +91,7 @@ def test_help_goes_to_stdout_and_fits_without_a_word_that_is_cut(name, monkeypat
 
 
 @each(LINES)
-def test_a_line_works_in_a_pipe_and_spells_out_texts_of_strangers(
-    line, hostile, monkeypatch, capsys
-):
+def test_a_line_in_a_pipe_spells_out_texts_of_strangers(line, hostile, monkeypatch, capsys):
     monkeypatch.chdir(hostile)
     rows = ("blind", "asks")
     assert main([f"{x}{HOSTILE}" if x in rows else x for x in line.words.split()]) == 0

@@ -92,15 +92,15 @@ def test_a_row_that_does_not_say_how_it_was_made_is_an_error_that_names_it(
     assert f"the row does not record its {name}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("part", "name", "values"),
-    [
-        ("provenance", "dtype", [None, 7, []]),
-        ("provenance", "params", [None, "x"]),
-        ("provenance", "libraries", [None, 7]),
-        ("run", "batch_size", ["x", [1], True]),
-    ],
-)
+OTHER_TYPES = [
+    ("provenance", "dtype", [None, 7, []]),
+    ("provenance", "params", [None, "x"]),
+    ("provenance", "libraries", [None, 7]),
+    ("run", "batch_size", ["x", [1], True]),
+]
+
+
+@pytest.mark.parametrize(("part", "name", "values"), OTHER_TYPES)
 def test_a_row_of_other_types_is_refused_before_it_runs(
     boards, source, tmp_path, capsys, monkeypatch, part, name, values
 ):
@@ -127,17 +127,17 @@ def answers(board, now, *, trained=False):
     return change.answer
 
 
-@pytest.mark.parametrize(
-    ("board", "now", "n", "answer"),
-    [
-        (0.5, 0.5 + 4e-7, 1000, EQUAL),
-        (0.0, -1.1e-16, 1000, EQUAL),  # a rounding, as on the board of rsa_scenes
-        (0.5, 0.503, 1000, WITHIN),  # three items of 1,000
-        (0.5, 0.504, 1000, DIFFERENT),
-        (0.5, 0.50009, 10**6, WITHIN),
-        (0.5, 0.50011, 10**6, DIFFERENT),
-    ],
-)
+MOVES = [
+    (0.5, 0.5 + 4e-7, 1000, EQUAL),
+    (0.0, -1.1e-16, 1000, EQUAL),  # a rounding, as on the board of rsa_scenes
+    (0.5, 0.503, 1000, WITHIN),  # three items of 1,000
+    (0.5, 0.504, 1000, DIFFERENT),
+    (0.5, 0.50009, 10**6, WITHIN),
+    (0.5, 0.50011, 10**6, DIFFERENT),
+]
+
+
+@pytest.mark.parametrize(("board", "now", "n", "answer"), MOVES)
 def test_scores_without_training_move_by_items_at_a_boundary(board, now, n, answer):
     assert answers(Score("accuracy", board, n), Score("accuracy", now, n)) == answer
 

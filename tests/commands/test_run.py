@@ -58,18 +58,18 @@ def test_the_command_line_overrides_the_file(own, tmp_path):
     assert found["batch_size"] is None
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tasks: a\nmodell: x\n", r"run.yaml:2: no option is named 'modell'; did you mean model"),
-        ("config: other.yaml\n", r"run.yaml:1: no option is named 'config'"),
-        ("answer: x\n", r"run.yaml:1: no option is named 'answer'"),
-        ("strict: 3\n", r"run.yaml:1: strict must be true or false, not 3"),
-        ("tasks: [[a]]\n", r"run.yaml:1: tasks must be a text, a number, or a list of these"),
-        ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a value that contains a comma"),
-        ("- a\n", r"run.yaml: must be a mapping"),
-    ],
-)
+REFUSED = [
+    ("tasks: a\nmodell: x\n", r"run.yaml:2: no option is named 'modell'; did you mean model"),
+    ("config: other.yaml\n", r"run.yaml:1: no option is named 'config'"),
+    ("answer: x\n", r"run.yaml:1: no option is named 'answer'"),
+    ("strict: 3\n", r"run.yaml:1: strict must be true or false, not 3"),
+    ("tasks: [[a]]\n", r"run.yaml:1: tasks must be a text, a number, or a list of these"),
+    ("tasks: ['a,b', c]\n", r"run.yaml:1: tasks has a value that contains a comma"),
+    ("- a\n", r"run.yaml: must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_what_the_command_line_could_not_say_is_an_error_with_its_line(text, message, tmp_path):
     with pytest.raises(SpecError, match=message):
         words_of(text, tmp_path)

@@ -37,13 +37,9 @@ def test_a_task_that_extends_a_shipped_one_is_shown_merged(source):
     assert (mine["extends"], mine["file"]) == ("few_shot_digits", f"{source}/tasks/mine.yaml")
 
 
-def test_a_model_is_shown_as_its_line_says(source):
+def test_a_model_is_shown_as_its_line_says_with_its_arguments(source):
     shown = show_thing(load_catalog([source]), "mean-colour", Path())
     assert (shown["adapter"], shown["paper"]) == ("colours:MeanColour", "none")
-
-
-def test_a_model_is_shown_with_the_arguments_that_it_takes(source):
-    shown = show_thing(load_catalog([source]), "mean-colour", Path())
     assert shown["arguments"]["shift"] == {"type": "float", "default": 0.0}
     served = show_thing(load_catalog(), "openai:tiny@http://localhost:1/v1", Path())
     takes = {name: one["default"] for name, one in served["arguments"].items()}
@@ -123,8 +119,7 @@ def test_what_no_terminal_should_get_is_an_escape_of_yaml(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "ways"),
-    [("clip-rn50", "crops or grid"), ("raw-pixels", "crops"), ("tiny-bert", None)],
+    ("name", "ways"), [("clip-rn50", "crops or grid"), ("raw-pixels", "crops"), ("tiny-bert", None)]
 )
 def test_a_model_is_shown_with_the_ways_in_which_it_may_encode_regions(name, ways):
     assert show_thing(load_catalog(), name, Path()).get("encode_by") == ways
@@ -166,8 +161,7 @@ def test_an_adapter_is_shown_with_what_its_arguments_mean():
 
 
 def test_a_loader_is_shown_by_its_module_and_name():
-    shown = show_thing(load_catalog(), "hub:images", Path())
-    assert shown["name"] == "vlbench.data.hub:images"
+    assert show_thing(load_catalog(), "hub:images", Path())["name"] == "vlbench.data.hub:images"
 
 
 def test_loaders_that_end_alike_are_all_shown_without_what_a_run_fills_in():

@@ -50,16 +50,13 @@ def test_a_model_is_like_itself(folder, capsys):
     assert any("cka_debiased" in line and "1.000" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["raw-pixels", "raw-pixels", "nowhere"], "nowhere"),
-        (
-            ["raw-pixels", "tiny-bert", "few_shot_digits"],
-            "tiny-bert does not implement ImageEncoder",
-        ),
-    ],
-)
+REFUSED = [
+    (["raw-pixels", "raw-pixels", "nowhere"], "nowhere"),
+    (["raw-pixels", "tiny-bert", "few_shot_digits"], "tiny-bert does not implement ImageEncoder"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_compared_is_said(words, message, capsys):
     assert main(["similarity", *words, "--no-cache"]) == 2
     assert message in capsys.readouterr().err

@@ -22,22 +22,19 @@ def run(*words, redirect="", **environment):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("redirect", "why"),
-    [
-        (">&-", "standard output is closed; open it, or send it to /dev/null"),
-        ("> /dev/full", "No space left on device"),
-    ],
-)
+REDIRECTS = [
+    (">&-", "standard output is closed; open it, or send it to /dev/null"),
+    ("> /dev/full", "No space left on device"),
+]
+
+
+@pytest.mark.parametrize(("redirect", "why"), REDIRECTS)
 def test_a_standard_output_that_takes_nothing_is_told(redirect, why):
     done = run("ls", "tasks", redirect=redirect)
     assert (done.returncode, done.stderr.count("\n"), why in done.stderr) == (1, 1, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "codes"),
-    [(["ls", "tasks"], {0, 141}), (["--help"], {0})],
-)
+@pytest.mark.parametrize(("words", "codes"), [(["ls", "tasks"], {0, 141}), (["--help"], {0})])
 def test_a_reader_that_leaves_ends_a_command_quietly_as_shells_count_it(words, codes):
     done = run(*words, redirect="| true; exit ${PIPESTATUS[0]}")
     assert (done.returncode in codes, done.stderr) == (True, "")

@@ -38,55 +38,46 @@ def test_data_and_weights_need_not_be_there(source):
     assert told(source, TASK.replace("../images", "$VLBENCH_DATA/gone")) == ""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
-    [
-        ("version: 1", "version: one", 1, "'version' must be a whole number, not 'one'"),
-        ("paper:", "papr:", 3, "'papr' is unknown; did you mean 'paper'?"),
-        (
-            "few_shot\n",
-            "fewshot\n",
-            2,
-            "no probe is named 'fewshot'; did you mean few_shot",
-        ),
-        ("few_shot\n", "few_shot:fewshot\n", 2, "no 'fewshot'; did you mean 'few_shot'?"),
-        ("image_folder:image", "image_foldr:image", 5, "did you mean 'image_folder'?"),
-        ("root: ../images", "roots: x", 5, "'roots' is unknown; did you mean 'root'?"),
-        ("root: ../images", "root: 5", 5, "'root' must be a path, not 5"),
-        ("trials: 2", "trial: 2", 6, "'trial' is unknown; did you mean 'trials'?"),
-        ("shots: [1]", "shots: [1.5]", 6, r"'shots[0]' must be a whole number, not 1.5"),
-        ("trials: 2", "trials: true", 6, "'trials' must be a whole number, not true"),
-        ("shots: [1], ", "", 6, "'shots' is missing"),
-        ("trials: 2", "trials: -2", 6, "'trials' must be a whole number of at least 1, not -2"),
-        ("shots: [1]", "shots: [0]", 6, "'shots[0]' must be a whole number of at least 1, not 0"),
-        ("{shots: 1}", "{shots: 99}", 7, "'primary.at.shots' must be one of 1, not 99"),
-    ],
-)
+PROBLEMS = [
+    ("version: 1", "version: one", 1, "'version' must be a whole number, not 'one'"),
+    ("paper:", "papr:", 3, "'papr' is unknown; did you mean 'paper'?"),
+    ("few_shot\n", "fewshot\n", 2, "no probe is named 'fewshot'; did you mean few_shot"),
+    ("few_shot\n", "few_shot:fewshot\n", 2, "no 'fewshot'; did you mean 'few_shot'?"),
+    ("image_folder:image", "image_foldr:image", 5, "did you mean 'image_folder'?"),
+    ("root: ../images", "roots: x", 5, "'roots' is unknown; did you mean 'root'?"),
+    ("root: ../images", "root: 5", 5, "'root' must be a path, not 5"),
+    ("trials: 2", "trial: 2", 6, "'trial' is unknown; did you mean 'trials'?"),
+    ("shots: [1]", "shots: [1.5]", 6, r"'shots[0]' must be a whole number, not 1.5"),
+    ("trials: 2", "trials: true", 6, "'trials' must be a whole number, not true"),
+    ("shots: [1], ", "", 6, "'shots' is missing"),
+    ("trials: 2", "trials: -2", 6, "'trials' must be a whole number of at least 1, not -2"),
+    ("shots: [1]", "shots: [0]", 6, "'shots[0]' must be a whole number of at least 1, not 0"),
+    ("{shots: 1}", "{shots: 99}", 7, "'primary.at.shots' must be one of 1, not 99"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "message"), PROBLEMS)
 def test_a_problem_is_told_with_file_and_line(source, old, new, line, message):
     problem = told(source, TASK.replace(old, new))
     assert f"few_shot_colours.yaml:{line}: " in problem
     assert message in problem
 
 
-@pytest.mark.parametrize(
-    ("base", "changed", "problem"),
-    [
-        ("knn_images", "primary: {metric: accuracy, at: {k: 6}}", "k' must be one of 1, 5, 20,"),
-        ("transfer_cifar10", "params: {training: {epochs: 0}}", "epochs' must be a whole number"),
-        ("robustness_scenes", "params: {sample: {images: -1}}", "images' must be a whole number"),
-        ("patch_retrieval_scenes", "primary: {metric: recall, at: {k: 7}}", "k' must be one of"),
-        ("entity_grounding_scenes", "params: {images: 0}", "at least 1 or null, not 0"),
-    ],
-)
-def test_counts_and_conditions_of_defaults_and_of_records_are_checked(
-    source, base, changed, problem
-):
+COUNTS_AND_CONDITIONS = [
+    ("knn_images", "primary: {metric: accuracy, at: {k: 6}}", "k' must be one of 1, 5, 20,"),
+    ("transfer_cifar10", "params: {training: {epochs: 0}}", "epochs' must be a whole number"),
+    ("robustness_scenes", "params: {sample: {images: -1}}", "images' must be a whole number"),
+    ("patch_retrieval_scenes", "primary: {metric: recall, at: {k: 7}}", "k' must be one of"),
+    ("entity_grounding_scenes", "params: {images: 0}", "at least 1 or null, not 0"),
+]
+
+
+@pytest.mark.parametrize(("base", "changed", "problem"), COUNTS_AND_CONDITIONS)
+def test_counts_and_conditions_of_defaults_are_checked(source, base, changed, problem):
     assert problem in told(source, f"version: 1\nextends: {base}\n{changed}\n", "mine")
 
 
-def test_a_condition_that_was_taken_over_and_is_lost_is_told_with_the_line_of_the_parameters(
-    source,
-):
+def test_a_lost_condition_that_was_taken_over_is_told_with_the_parameters(source):
     problem = told(source, "version: 1\nextends: few_shot_digits\nparams: {shots: [1]}\n", "mine")
     assert problem.endswith("tasks/mine.yaml:3: 'primary.at.shots' must be one of 1, not 5")
 
@@ -156,15 +147,15 @@ def test_a_group_of_nothing_known_is_told(tmp_path):
     assert "zz_nowhere" in validate([file])[file]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"vlbench.data.image_folder:image_folder"', "5"),
-        ('"vlbench.data.image_folder:image_folder"', '"math:pi"'),
-        ("few_shot\n", "os.path:sep\n"),
-        ("{shots: [1], trials: 2}", "{shots: [1], 2: 3}"),
-    ],
-)
+NO_FUNCTIONS = [
+    ('"vlbench.data.image_folder:image_folder"', "5"),
+    ('"vlbench.data.image_folder:image_folder"', '"math:pi"'),
+    ("few_shot\n", "os.path:sep\n"),
+    ("{shots: [1], trials: 2}", "{shots: [1], 2: 3}"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), NO_FUNCTIONS)
 def test_what_names_no_function_is_told_with_its_line(source, old, new):
     assert "few_shot_colours.yaml:" in told(source, TASK.replace(old, new))
 
@@ -217,14 +208,14 @@ CLAIMS = (
 MISSPELT = CLAIMS.replace("few_shot_colours", "few_shot_colors")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
-    [
-        ("ours", CLAIMS, ""),
-        ("ours", MISSPELT, "ours.yaml:1: no task is named 'few_shot_colors'; did you mean"),
-        ("vsep", CLAIMS, f"findings 'vsep' is in {shipped_source()}"),
-    ],
-)
+WRONG_FINDINGS = [
+    ("ours", CLAIMS, ""),
+    ("ours", MISSPELT, "ours.yaml:1: no task is named 'few_shot_colors'; did you mean"),
+    ("vsep", CLAIMS, f"findings 'vsep' is in {shipped_source()}"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "problem"), WRONG_FINDINGS)
 def test_findings_are_looked_at_too(source, name, text, problem):
     file = write(source / "tasks" / "findings" / f"{name}.yaml", text)
     found = validate([file])[file]
@@ -243,9 +234,7 @@ def test_functions_of_strangers_are_refused_unless_trusted(source):
 @pytest.mark.parametrize(
     ("metric", "near"), [("acuracy", "'accuracy'"), ("acc", "'accuracy'"), ("brand_new", "")]
 )
-def test_a_metric_that_no_other_task_has_but_for_letters_is_asked_about(
-    source, capsys, metric, near
-):
+def test_a_metric_that_no_other_task_has_is_asked_about(source, capsys, metric, near):
     file = write(source / "tasks" / "a.yaml", TASK.replace("accuracy", metric))
     assert main(["validate", str(file)]) == 0
     question = (

@@ -72,8 +72,7 @@ def test_the_plan_and_a_run_cut_nothing(words, printed, tmp_path):
     write(source / "tasks" / f"{LONG}.yaml", TASK)
     words = ["--model", "mean-colour,words,fails", "--tasks", "ours", *words]
     words += ["--include-path", str(source), "--output", str(tmp_path / "boards"), "-v"]
-    wide = printed(words)
-    assert [line for line in wide.splitlines() if line != line.rstrip()] == []
+    assert [line for line in printed(words).splitlines() if line != line.rstrip()] == []
     narrow = printed([*words, "--overwrite"], 80)
     assert [line for line in narrow.splitlines() if cell_len(line) > 80] == []
     assert {LONG, "ImageEncoder"} <= set(narrow.split())

@@ -194,9 +194,7 @@ def test_rows_twice_and_in_both_splits_are_counted_in_shards(root, capsys, tmp_p
 
 
 @pytest.mark.parametrize("end", [None, -30])
-def test_a_broken_image_in_a_shard_is_named_by_data_and_by_a_run(
-    root, capsys, tmp_path, monkeypatch, end
-):
+def test_data_and_a_run_name_a_broken_image_of_a_shard(root, capsys, tmp_path, monkeypatch, end):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(root, tmp_path / "all")
     broken = encoded(0, "JPEG")[:end] if end else b"\xff\xd8\xff no image"

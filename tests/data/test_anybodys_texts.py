@@ -32,7 +32,6 @@ LABELS = [0, 1, 1]
 ADAPTER = """\
 import torch
 
-
 class Length:
     def __init__(self, *, device, dtype=torch.float32):
         pass
@@ -40,7 +39,6 @@ class Length:
     def score_pairs(self, pictures, texts):
         colours = [picture.image.getpixel((0, 0))[0] for picture in pictures]
         return torch.tensor([float(len(t) + c) for t, c in zip(texts, colours)])
-
 
 class Colour:
     def __init__(self, *, device, dtype=torch.float32):

@@ -1,13 +1,7 @@
 import pytest
 from PIL import Image
 
-from vlbench.data.asked_images import (
-    AskedImage,
-    Sources,
-    asked_data,
-    asked_split,
-    captions_of,
-)
+from vlbench.data.asked_images import AskedImage, Sources, asked_data, asked_split, captions_of
 from vlbench.errors import DataAbsent, DataError
 
 NOTHING = Sources(None, [], None)
@@ -29,8 +23,7 @@ def test_a_split_has_the_columns_that_its_source_has():
 
 
 def test_an_image_without_a_question_is_left_out():
-    split = asked_split([image("7", []), image("8")], NOTHING)
-    assert list(split["id"]) == ["8"]
+    assert list(asked_split([image("7", []), image("8")], NOTHING)["id"]) == ["8"]
 
 
 def test_images_without_a_question_are_counted_and_so_are_those_not_rated():

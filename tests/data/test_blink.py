@@ -36,15 +36,15 @@ def test_the_name_of_an_item_tells_its_task_and_its_options(tmp_path):
         rows["image"][0]
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ({"val_Jigsaw_1": "(C)"}, "the answer to val_Jigsaw_1 is C, no option"),
-        ({"val_Jigsaw_1": "hidden"}, "no answer key of BLINK"),
-        ({"test_Jigsaw_1": "(A)"}, "'test_Jigsaw_1' is not the name of a validation item"),
-        (["(A)"], "no answer key of BLINK"),
-    ],
-)
+WRONG_KEYS = [
+    ({"val_Jigsaw_1": "(C)"}, "the answer to val_Jigsaw_1 is C, no option"),
+    ({"val_Jigsaw_1": "hidden"}, "no answer key of BLINK"),
+    ({"test_Jigsaw_1": "(A)"}, "'test_Jigsaw_1' is not the name of a validation item"),
+    (["(A)"], "no answer key of BLINK"),
+]
+
+
+@pytest.mark.parametrize(("key", "message"), WRONG_KEYS)
 def test_another_file_is_refused(tmp_path, key, message):
     with pytest.raises(DataError, match=message):
         blink(root=put(tmp_path, key))

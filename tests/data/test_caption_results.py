@@ -56,25 +56,25 @@ def test_images_that_a_limit_leaves_out_may_have_captions(tmp_path):
     assert result_captions(file, ROWS.select([1])) == ["seven"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([entry(7), entry(139), entry(7, "b")], r"has two captions of image 7; keep one"),
-        ([entry(7), entry(139), entry("7")], r"has two captions of image 7; keep one"),
-        (
-            [entry(7), entry(139), entry(8)],
-            r"a caption of image 8, which the data set does not contain",
-        ),
-        ([entry(7)], r"has no caption of 1 of 2 images, 139 first"),
-        ("[" * 100_000, r"is not JSON \("),
-        ({"7": "a dog"}, r"is not a list; it must be"),
-        ([entry(7), "a dog"], r", entry 1: wanted \{"),
-        ([entry(True)], r", entry 0: wanted"),
-        ([entry(7.0)], r", entry 0: wanted"),
-        ([entry(7, None)], r", entry 0: wanted"),
-        ([entry(7, "\ud800")], r", entry 0: wanted"),
-    ],
-)
+REFUSED = [
+    ([entry(7), entry(139), entry(7, "b")], r"has two captions of image 7; keep one"),
+    ([entry(7), entry(139), entry("7")], r"has two captions of image 7; keep one"),
+    (
+        [entry(7), entry(139), entry(8)],
+        r"a caption of image 8, which the data set does not contain",
+    ),
+    ([entry(7)], r"has no caption of 1 of 2 images, 139 first"),
+    ("[" * 100_000, r"is not JSON \("),
+    ({"7": "a dog"}, r"is not a list; it must be"),
+    ([entry(7), "a dog"], r", entry 1: wanted \{"),
+    ([entry(True)], r", entry 0: wanted"),
+    ([entry(7.0)], r", entry 0: wanted"),
+    ([entry(7, None)], r", entry 0: wanted"),
+    ([entry(7, "\ud800")], r", entry 0: wanted"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), REFUSED)
 def test_a_file_that_is_no_result_is_one_clear_error(tmp_path, content, message):
     with pytest.raises(DataError, match=r"^captions\.json" + "[ ]?.*" + message):
         result_captions(put(tmp_path, content), ROWS)

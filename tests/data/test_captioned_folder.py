@@ -68,9 +68,8 @@ def test_two_images_of_one_name_are_refused_with_both_named(tmp_path):
 
 
 def test_a_folder_without_captions_says_how_to_write_them(tmp_path):
-    with pytest.raises(
-        DataError, match=r"no image with captions \(1 image, 0 texts\); .* cat\.txt"
-    ):
+    message = r"no image with captions \(1 image, 0 texts\); .* cat\.txt"
+    with pytest.raises(DataError, match=message):
         load(tmp_path, {"a.png": None})
 
 

@@ -5,11 +5,7 @@ import pytest
 from coco_words import ANNOTATED, HELD_OUT
 
 from vlbench.catalog.catalog import load_catalog
-from vlbench.data.category_words import (
-    read_class_names,
-    singulars,
-    word_lists,
-)
+from vlbench.data.category_words import read_class_names, singulars, word_lists
 from vlbench.data.coco_files import Named
 from vlbench.errors import DataError
 
@@ -121,15 +117,15 @@ def test_a_category_is_named_by_its_first_word_at_its_characters(names):
     assert [sentence[name.start : name.end] for name in found] == ["sofa", "woman"]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "count"),
-    [
-        ("a man , a woman and a child", 3),
-        ("a dog and two dogs", 1),
-        ("a hot dog and a dog", 2),
-        ("a stuffed bear", 0),
-    ],
-)
+COUNTED = [
+    ("a man , a woman and a child", 3),
+    ("a dog and two dogs", 1),
+    ("a hot dog and a dog", 2),
+    ("a stuffed bear", 0),
+]
+
+
+@pytest.mark.parametrize(("sentence", "count"), COUNTED)
 def test_fine_grained_classes_are_counted(names, sentence, count):
     assert names.count(sentence) == count
 
@@ -150,15 +146,15 @@ def test_a_word_may_be_the_plural_of_several():
     assert list(singulars("wine glasses")) == ["wine glasses", "wine glass", "wine glasse"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("dog, puppy\nhound, cat\n", r"^names\.txt, line 2: unknown or repeated category: 'hound'"),
-        ("dog\ndog\n", r"line 2: unknown or repeated category: 'dog'"),
-        ("dog\n", r"^names\.txt, line 1: the file ends here, but 2 categories are expected"),
-        ("dog\n\ncat\n", r"line 2: unknown or repeated category: ''"),
-    ],
-)
+WRONG_LISTS = [
+    ("dog, puppy\nhound, cat\n", r"^names\.txt, line 2: unknown or repeated category: 'hound'"),
+    ("dog\ndog\n", r"line 2: unknown or repeated category: 'dog'"),
+    ("dog\n", r"^names\.txt, line 1: the file ends here, but 2 categories are expected"),
+    ("dog\n\ncat\n", r"line 2: unknown or repeated category: ''"),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), WRONG_LISTS)
 def test_a_list_that_does_not_fit_is_named_with_its_line(tmp_path, lines, message):
     (tmp_path / "names.txt").write_text(lines)
     with pytest.raises(DataError, match=message):

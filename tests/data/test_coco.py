@@ -46,10 +46,14 @@ def load(root, **options):
     return coco(root=root, splits=["val"], **options).splits["val"]
 
 
-def test_boxes_are_corners_cut_to_the_image_with_their_categories(tmp_path):
+def test_rows_are_ordered_by_image_and_boxes_are_cut_to_it(tmp_path):
     rows = load(put(tmp_path))
     assert rows["boxes"][1].tolist() == [[30, 20, 40, 30], [1, 2, 4, 6.5]]
     assert rows["categories"][1] == ["dog", "cat"]
+    assert list(rows["id"]) == [7, 139]
+    assert rows["captions"][1] == ["A dog", "Dogs near a cat", "A kitten and two puppies"]
+    assert [image.size for image in rows["image"]] == [(20, 30), (40, 30)]
+    assert rows["picture"][0].image.size == (20, 30)
 
 
 def test_crowds_and_boxes_without_area_are_counted(tmp_path):
@@ -65,18 +69,12 @@ def test_an_image_without_things_has_no_boxes(tmp_path):
     assert rows["categories"][1] == []
 
 
-def test_rows_are_ordered_by_image_and_captions_by_annotation(tmp_path):
-    rows = load(put(tmp_path))
-    assert list(rows["id"]) == [7, 139]
-    assert rows["captions"][1] == ["A dog", "Dogs near a cat", "A kitten and two puppies"]
-    assert [image.size for image in rows["image"]] == [(20, 30), (40, 30)]
-    assert rows["picture"][0].image.size == (20, 30)
-
-
-def test_the_caption_that_names_most_is_chosen_and_of_several_the_first(tmp_path):
+def test_the_first_caption_that_names_most_is_chosen_and_may_name_nothing(tmp_path):
     rows = load(put(tmp_path))
     assert rows["caption"][1] == "Dogs near a cat"
     assert rows["named"][1] == [Named("dog", "dog", 0, 4), Named("cat", "cat", 12, 15)]
+    assert rows["caption"][0] == "Nothing is here"
+    assert rows["named"][0] == []
 
 
 def test_fine_grained_classes_count_and_not_categories(tmp_path):
@@ -85,12 +83,6 @@ def test_fine_grained_classes_count_and_not_categories(tmp_path):
     rows = load(put(tmp_path, captions=[*captions, CAPTIONS[3]]))
     assert rows["caption"][1] == texts[1]
     assert rows["named"][1] == [Named("dog", "dog", 2, 5), Named("cat", "cat", 21, 24)]
-
-
-def test_a_caption_that_names_no_class_names_nothing(tmp_path):
-    rows = load(put(tmp_path))
-    assert rows["caption"][0] == "Nothing is here"
-    assert rows["named"][0] == []
 
 
 def test_classes_are_the_categories_in_their_order(tmp_path):

@@ -5,12 +5,7 @@ import pytest
 from fakes import labelled_images
 from PIL import Image
 
-from vlbench.data.corpora import (
-    Corpus,
-    WordTests,
-    imagenet_and_corpus,
-    with_corpus,
-)
+from vlbench.data.corpora import Corpus, WordTests, imagenet_and_corpus, with_corpus
 from vlbench.errors import DataAbsent, DataError
 
 TEXT = "Anarchism is a philosophy.\n\nÜber den Hund\nthe last line"
@@ -88,14 +83,14 @@ def test_data_are_known_by_what_the_texts_say_not_where_they_lie(tmp_path):
     assert first == same != other
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("corpus.txt", "the corpus corpus.txt not found"),
-        ("questions.txt", "the analogies questions.txt not found"),
-        ("pairs.txt", "a set of word pairs pairs.txt not found"),
-    ],
-)
+ABSENT = [
+    ("corpus.txt", "the corpus corpus.txt not found"),
+    ("questions.txt", "the analogies questions.txt not found"),
+    ("pairs.txt", "a set of word pairs pairs.txt not found"),
+]
+
+
+@pytest.mark.parametrize(("name", "what"), ABSENT)
 def test_an_absent_file_is_unavailable(tmp_path, name, what):
     found = texts(tmp_path)
     (tmp_path / name).unlink()
@@ -151,7 +146,6 @@ HEAVY = ("datasets", "gensim", "h5py", "matplotlib", "open_clip", "pandas", "sci
 
 
 def test_embedded_data_are_planned_without_heavy_libraries_and_without_drawing(fresh_process):
-    modules = set(fresh_process["modules"])
-    assert modules & {*HEAVY, "torchvision", "transformers"} == set()
+    assert set(fresh_process["modules"]) & {*HEAVY, "torchvision", "transformers"} == set()
     assert fresh_process["counts"] == [1000, 1850]
     assert fresh_process["cached"] == []

@@ -50,23 +50,20 @@ def test_the_root_may_be_the_folder_itself(tmp_path):
     assert data.missing_rows() == {"train": 5_992, "test": 5_793}
 
 
-@pytest.mark.parametrize(
-    ("lists", "message"),
-    [
-        ({"train_test_split": "1 1\n10 1\n"}, r"train_test_split\.txt does not contain image 2"),
-        ({"train_test_split": "1 1\n2 x\n10 1\n"}, r"train_test_split\.txt: 'x' is not a number"),
-        ({"train_test_split": "1 1\n2 2\n10 1\n"}, "image 2 is neither 1"),
-        ({"image_class_labels": "1 1\n2 1\n10 3\n"}, r"label 2 is not in 0\.\.1"),
-        (
-            {"images": LISTS["images.txt"] * 2},
-            r"^images\.txt has two lines of id 1; fetch it again",
-        ),
-        ({"train_test_split": "1 1\n2 0\n10 1\n2 1\n"}, "split.txt has two lines of id 2"),
-        ({"image_class_labels": f"1 1\n2 1\n10 {'9' * 5000}\n"}, r"labels\.txt: '9+' is not a num"),
-        ({"images": "1\n"}, r"images\.txt, line 1: must be an id and a value"),
-        ({"classes": "0 a\n1 b\n"}, r"classes\.txt must number its lines from 1"),
-    ],
-)
+WRONG_LISTS = [
+    ({"train_test_split": "1 1\n10 1\n"}, r"train_test_split\.txt does not contain image 2"),
+    ({"train_test_split": "1 1\n2 x\n10 1\n"}, r"train_test_split\.txt: 'x' is not a number"),
+    ({"train_test_split": "1 1\n2 2\n10 1\n"}, "image 2 is neither 1"),
+    ({"image_class_labels": "1 1\n2 1\n10 3\n"}, r"label 2 is not in 0\.\.1"),
+    ({"images": LISTS["images.txt"] * 2}, r"^images\.txt has two lines of id 1; fetch it again"),
+    ({"train_test_split": "1 1\n2 0\n10 1\n2 1\n"}, "split.txt has two lines of id 2"),
+    ({"image_class_labels": f"1 1\n2 1\n10 {'9' * 5000}\n"}, r"labels\.txt: '9+' is not a num"),
+    ({"images": "1\n"}, r"images\.txt, line 1: must be an id and a value"),
+    ({"classes": "0 a\n1 b\n"}, r"classes\.txt must number its lines from 1"),
+]
+
+
+@pytest.mark.parametrize(("lists", "message"), WRONG_LISTS)
 def test_a_list_that_does_not_fit_is_named(tmp_path, lists, message):
     with pytest.raises(DataError, match=message):
         cub(root=put(tmp_path, **lists))

@@ -61,11 +61,7 @@ OTHERS = {
     ("cub", "images.txt", "cut off"): "^images/B/ is missing .*images.txt",
     ("cub", "classes.txt", "empty"): "^image_class_labels.txt, from 0: label 0 is not in",
     ("flickr30k", "val.txt", "a web page"): "the list of its split names it",
-    (
-        "tar shards",
-        "classnames.txt",
-        "a web page",
-    ): r"^test/1\.tar: b: the label is 1, not in 0",
+    ("tar shards", "classnames.txt", "a web page"): r"^test/1\.tar: b: the label is 1, not in 0",
     ("tsv", "objects_vocab.txt", "a web page"): r"an object is not in objects_vocab\.txt",
     **{
         ("imagenet", "LOC_val_solution.csv", damage): "has no wnid .* a list of labels"

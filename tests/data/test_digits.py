@@ -8,18 +8,6 @@ from vlbench.data.records import labels
 from vlbench.errors import DataAbsent
 
 
-def test_each_digit_falls_in_one_split():
-    splits = digits().splits
-    rows = [*splits["train"]["image"].rows, *splits["test"]["image"].rows]
-    assert sorted(rows) == list(range(1797))
-    assert [len(splits[name]) for name in ("train", "test")] == [898, 899]
-
-
-def test_rows_ascend():
-    rows = list(digits().splits["test"]["image"].rows)
-    assert rows == sorted(rows)
-
-
 def test_grey_levels_reach_from_0_to_255():
     test = digits().splits["test"]
     row = test["image"].rows[0]
@@ -31,12 +19,6 @@ def test_grey_levels_reach_from_0_to_255():
 def test_labels_belong_to_their_images():
     train = digits().splits["train"]
     assert np.array_equal(labels(train), load_digits().target[list(train["image"].rows)])
-
-
-def test_both_splits_hold_the_same_share_of_every_class():
-    splits = digits().splits
-    gap = np.bincount(labels(splits["train"])) - np.bincount(labels(splits["test"]))
-    assert np.abs(gap).max() <= 1
 
 
 def test_the_seed_and_the_share_decide_the_draw():

@@ -20,7 +20,6 @@ from vlbench.run.extraction import of_folder
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 LABELLED, CAPTIONED = with_column("label"), with_column("caption")
-ITEMS = with_column("item", "label")
 # Those that read texts from cells of their own, and images from files that somebody names.
 TABLES = ["csv", "parquet", "hub", "saved"]
 
@@ -73,8 +72,7 @@ def test_two_spellings_of_a_class_are_one(name, tmp_path):
 def test_two_spellings_of_a_folder_or_a_file_are_one(tmp_path):
     put_halves = [row(1, COMPOSED), row(2, DECOMPOSED), row(3, "thé"), row(4, "thé")]
     SOURCES["folders"].put(tmp_path, put_halves, "all")
-    data = image_folder(root=tmp_path / "all", halves=0)
-    assert list(data.classes) == [COMPOSED, "thé"]
+    assert list(image_folder(root=tmp_path / "all", halves=0).classes) == [COMPOSED, "thé"]
     assert sorted(set(of_folder(tmp_path / "all").labels or ())) == [COMPOSED, "thé"]
     SOURCES["folders"].put(tmp_path, [row(1, COMPOSED)], "train")
     SOURCES["folders"].put(tmp_path, [row(1, DECOMPOSED)], "test")
@@ -85,8 +83,7 @@ def test_two_spellings_of_a_folder_or_a_file_are_one(tmp_path):
 def test_an_image_is_found_in_either_spelling_of_its_file(listed, stored, tmp_path):
     (tmp_path / f"{stored}.png").write_bytes(encoded(1))
     (tmp_path / "test.csv").write_text(f"image,label\n{listed}.png,cat\n", "utf-8")
-    split = table.images(root=tmp_path, test="test.csv").splits["test"]
-    assert split["image"][0].size == (4, 3)
+    assert table.images(root=tmp_path, test="test.csv").splits["test"]["image"][0].size == (4, 3)
     (tmp_path / f"{listed}.txt").write_text("a cup")
     assert list(captioned_folder(root=tmp_path).splits["test"]["caption"]) == ["a cup"]
 
@@ -139,9 +136,7 @@ REFUSED = [
     ("name", "rows", "kinds", "options", "message"),
     [(name, *rule) for names, *rule in REFUSED for name in names],
 )
-def test_rows_that_break_a_rule_are_refused_by_their_name(
-    tmp_path, name, rows, kinds, options, message
-):
+def test_rows_that_break_a_rule_are_refused_by_name(tmp_path, name, rows, kinds, options, message):
     with pytest.raises(DataError, match=message):
         load(name, tmp_path / "set", rows, kinds, **options)
 
@@ -171,7 +166,7 @@ def test_an_empty_name_is_no_column():
         columns_of({"item": "i\x07d"})
 
 
-@pytest.mark.parametrize("name", ITEMS)
+@pytest.mark.parametrize("name", with_column("item", "label"))
 def test_items_name_the_examples(name, tmp_path):
     split = load(name, tmp_path / "set", PETS, ["item", "label"]).splits["test"]
     assert split["image"].examples().ids == ["1", "2 cats", "9"]

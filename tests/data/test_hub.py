@@ -63,9 +63,7 @@ def load(root, tmp_path, **options):
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])
-def test_a_folder_of_the_hubs_files_is_the_same_data_as_its_images(
-    written, table, folder, tmp_path
-):
+def test_a_folder_of_the_hub_is_the_same_data_as_its_images(written, table, folder, tmp_path):
     data = load(written(table, tmp_path / "pets"), tmp_path)
     assert data.digest() == image_folder(root=folder).digest()
     assert data.classes == NAMES
@@ -91,17 +89,17 @@ def test_nothing_is_downloaded_unasked(tmp_path):
         load(tmp_path / "absent", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"splits": {"test": "valid"}}, "no split is named 'valid'"),
-        ({"image": "text"}, "validation: the column text contains .*, not images"),
-        (
-            {"caption": "label"},
-            r"validation/data-00000-of-00002\.arrow, row 0: the caption is 0, not a text",
-        ),
-    ],
-)
+LACKING = [
+    ({"splits": {"test": "valid"}}, "no split is named 'valid'"),
+    ({"image": "text"}, "validation: the column text contains .*, not images"),
+    (
+        {"caption": "label"},
+        r"validation/data-00000-of-00002\.arrow, row 0: the caption is 0, not a text",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), LACKING)
 def test_what_a_data_set_lacks_is_named(options, message, table, tmp_path):
     with pytest.raises(DataError, match=message):
         load(on_disk(table, tmp_path / "pets"), tmp_path, **options)
@@ -114,13 +112,13 @@ def broken(table, encoded):
     return datasets.Dataset.from_dict(stored, rows.features)
 
 
-@pytest.mark.parametrize(
-    ("encoded", "message"),
-    [
-        (b"nothing", r"row \d cannot be decoded as an image"),
-        (None, r"row \d: the table contains no image, only references"),
-    ],
-)
+BROKEN_IMAGES = [
+    (b"nothing", r"row \d cannot be decoded as an image"),
+    (None, r"row \d: the table contains no image, only references"),
+]
+
+
+@pytest.mark.parametrize(("encoded", "message"), BROKEN_IMAGES)
 @pytest.mark.parametrize(
     ("written", "file"),
     [(parquet, r"^data/validation-00001-of-00002\.par"), (on_disk, "^validation/data-00001-of-0")],
@@ -137,9 +135,8 @@ def test_a_file_of_save_to_disk_is_beside_its_list(name, table, tmp_path):
     shutil.copy(root / "validation/data-00000-of-00002.arrow", tmp_path / "outside.arrow")
     state = {"_data_files": [{"filename": name}] if name is not None else []}
     (root / "validation/state.json").write_text(json.dumps(state))
-    with pytest.raises(
-        DataError, match=r"validation/state\.json names (.*not in the same|no file)"
-    ):
+    message = r"validation/state\.json names (.*not in the same|no file)"
+    with pytest.raises(DataError, match=message):
         load(root, tmp_path)
 
 
@@ -177,25 +174,25 @@ def test_splits_whose_classes_are_in_another_order_are_refused(file, table, tmp_
         load(root, tmp_path, splits={"train": "train", "test": "test"})
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (["data/{}-00001-of-00003"], r"shard 0 of the 3 .* missing beside data/validation-00001-o"),
-        (
-            ["{}-00000-of-00001", "{}-00001-of-00001"],
-            "00001-of-.* is beyond the 1 shards that its name declares",
-        ),
-        (["data/{}-00000-of-00001-a", "data/{}-00000-of-00001-b"], "twice, as data/v.*-a.*-b.par"),
-        (["data/{}-00000-of-00001", "data/{}-00000-of-00002"], "validation is there twice"),
-        (["small/{}-00000-of-00001", "large/{}-00000-of-00001"], "twice, as large/.*, small/"),
-        (["{}", "{}-00000-of-00001"], "the split validation is there twice"),
-        (
-            ["{}", "validation-more"],
-            r"validation-more.parquet may or may not belong to the split validation",
-        ),
-        (["train-00000-of-00001"], r"^no split is named 'validation'; there are train"),
-    ],
-)
+WRONG_FILES = [
+    (["data/{}-00001-of-00003"], r"shard 0 of the 3 .* missing beside data/validation-00001-o"),
+    (
+        ["{}-00000-of-00001", "{}-00001-of-00001"],
+        "00001-of-.* is beyond the 1 shards that its name declares",
+    ),
+    (["data/{}-00000-of-00001-a", "data/{}-00000-of-00001-b"], "twice, as data/v.*-a.*-b.par"),
+    (["data/{}-00000-of-00001", "data/{}-00000-of-00002"], "validation is there twice"),
+    (["small/{}-00000-of-00001", "large/{}-00000-of-00001"], "twice, as large/.*, small/"),
+    (["{}", "{}-00000-of-00001"], "the split validation is there twice"),
+    (
+        ["{}", "validation-more"],
+        r"validation-more.parquet may or may not belong to the split validation",
+    ),
+    (["train-00000-of-00001"], r"^no split is named 'validation'; there are train"),
+]
+
+
+@pytest.mark.parametrize(("files", "message"), WRONG_FILES)
 def test_a_split_of_other_files_than_its_own_is_refused(files, message, table, tmp_path):
     for name in files:
         file = tmp_path / "pets" / f"{name.format('validation')}.parquet"
@@ -205,18 +202,18 @@ def test_a_split_of_other_files_than_its_own_is_refused(files, message, table, t
         load(tmp_path / "pets", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        ["data/{}-00000-of-00001", "data/validation_b-00000-of-00001"],
-        ["data/{}-00000-of-00002-a1", "data/{}-00001-of-00002-b2", "data/train-00000-of-00002"],
-        ["{}/0000", "{}/0001", "train/0000"],
-        ["default/{}/0000", "default/train/0000"],
-        ["pets_{}_0", "pets_{}_1", "pets_train"],
-        ["plain/{}-00000-of-00001", ".ipynb_checkpoints/{}-00000-of-00001", "__old/{}"],
-        ["{}", ".cache/huggingface/download/{}-00000-of-00001"],
-    ],
-)
+FILES = [
+    ["data/{}-00000-of-00001", "data/validation_b-00000-of-00001"],
+    ["data/{}-00000-of-00002-a1", "data/{}-00001-of-00002-b2", "data/train-00000-of-00002"],
+    ["{}/0000", "{}/0001", "train/0000"],
+    ["default/{}/0000", "default/train/0000"],
+    ["pets_{}_0", "pets_{}_1", "pets_train"],
+    ["plain/{}-00000-of-00001", ".ipynb_checkpoints/{}-00000-of-00001", "__old/{}"],
+    ["{}", ".cache/huggingface/download/{}-00000-of-00001"],
+]
+
+
+@pytest.mark.parametrize("files", FILES)
 def test_a_split_has_the_rows_that_datasets_reads(files, table, tmp_path):
     root = tmp_path / "pets"
     for place, name in enumerate(files):
@@ -229,9 +226,7 @@ def test_a_split_has_the_rows_that_datasets_reads(files, table, tmp_path):
 
 
 @pytest.mark.parametrize("written", [parquet, on_disk])
-def test_images_are_read_once_until_their_files_change(
-    written, table, folder, tmp_path, monkeypatch
-):
+def test_images_are_read_once_until_files_change(written, table, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("vlbench.system.digests.SETTLED_NS", -1)
     root, read = written(table, tmp_path / "pets"), []
 
@@ -250,7 +245,6 @@ def test_images_are_read_once_until_their_files_change(
 
 
 def test_a_folder_of_something_else_is_refused(folder, tmp_path):
-    with pytest.raises(
-        DataError, match="contains neither parquet files nor the files that save_to_disk writes"
-    ):
+    message = "contains neither parquet files nor the files that save_to_disk writes"
+    with pytest.raises(DataError, match=message):
         load(folder, tmp_path)

@@ -136,16 +136,16 @@ def test_images_are_decoded_when_asked_for_in_slices_too(tmp_path, monkeypatch):
     assert np.array_equal(np.stack([np.asarray(image) for image in column]), COLOUR)
 
 
-@pytest.mark.parametrize(
-    ("load", "name", "columns"),
-    [
-        (cifar10, "CIFAR10", {"image": "img"}),
-        (cifar100, "CIFAR100", {"image": "img", "label": "fine_label"}),
-        (mnist, "MNIST", {}),
-        (fashion_mnist, "FASHION_MNIST", {}),
-        (svhn, "SVHN", {}),
-    ],
-)
+SETS = [
+    (cifar10, "CIFAR10", {"image": "img"}),
+    (cifar100, "CIFAR100", {"image": "img", "label": "fine_label"}),
+    (mnist, "MNIST", {}),
+    (fashion_mnist, "FASHION_MNIST", {}),
+    (svhn, "SVHN", {}),
+]
+
+
+@pytest.mark.parametrize(("load", "name", "columns"), SETS)
 def test_the_revision_asked_for_is_the_pinned_one(tmp_path, monkeypatch, load, name, columns):
     hub, source = connect(monkeypatch, Hub(**columns)), getattr(hub_sets, name)
     load(root=tmp_path, download=True)
@@ -197,8 +197,7 @@ def test_a_connection_that_fails_is_a_hub_out_of_reach(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [OSError, HfHubHTTPError.__bases__[0], datasets.exceptions.DatasetGenerationError],
+    "kind", [OSError, HfHubHTTPError.__bases__[0], datasets.exceptions.DatasetGenerationError]
 )
 def test_any_other_failure_of_the_hub_is_told(tmp_path, monkeypatch, kind):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
@@ -214,9 +213,8 @@ def test_another_revision_in_the_cache_is_not_taken(tmp_path, monkeypatch):
     hub = connect(monkeypatch, Hub(GREY))
     hub.tables.save_to_disk(tmp_path / "saved")
     hub.tables = datasets.load_from_disk(tmp_path / "saved")
-    with pytest.raises(
-        DataAbsent, match=r"cannot be reached, and the cache has only extra, test, train\)"
-    ):
+    message = r"cannot be reached, and the cache has only extra, test, train\)"
+    with pytest.raises(DataAbsent, match=message):
         mnist(root=tmp_path, download=True)
 
 
@@ -268,8 +266,7 @@ def test_known_digests_spare_the_reading():
 
 
 def test_sizes_are_in_the_header():
-    column = streamed_images([(encoded("JPEG")[:-30], "a")], ["its digest"])
-    assert column.stored.size(0) == (4, 5)
+    assert streamed_images([(encoded("JPEG")[:-30], "a")], ["its digest"]).stored.size(0) == (4, 5)
 
 
 @pytest.mark.parametrize(

@@ -140,19 +140,19 @@ def test_two_copies_of_a_folder_are_the_same_data(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("names", "empty", "message"),
-    [
-        ("train/cat val/cat", ".", r"no folder 'test' .*\['train', 'val'\]; .*`halves: 0`"),
-        (
-            "train/cat test/cat test/yak",
-            ".",
-            "'test' has the class 'yak', which the train folder does not have",
-        ),
-        ("train/cat test/cat", "train/dog", "'train/dog' contains no image"),
-        ("", "test", "'test' has no class folders"),
-    ],
-)
+LACKING = [
+    ("train/cat val/cat", ".", r"no folder 'test' .*\['train', 'val'\]; .*`halves: 0`"),
+    (
+        "train/cat test/cat test/yak",
+        ".",
+        "'test' has the class 'yak', which the train folder does not have",
+    ),
+    ("train/cat test/cat", "train/dog", "'train/dog' contains no image"),
+    ("", "test", "'test' has no class folders"),
+]
+
+
+@pytest.mark.parametrize(("names", "empty", "message"), LACKING)
 def test_what_a_folder_lacks_is_named(tmp_path, names, empty, message):
     put(tmp_path, *(f"{name}/a.png" for name in names.split()))
     (tmp_path / empty).mkdir(exist_ok=True)

@@ -74,20 +74,20 @@ def test_regions_stand_in_for_images_where_a_split_has_them(tmp_path):
         karpathy(root=tmp_path, regions=file)
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        ([IMAGES[0], IMAGES[0]], r": the image 139 occurs twice"),
-        ([IMAGES[0] | {"split": "dev"}], r"not whole \(KeyError: 'dev'\)"),
-        ([IMAGES[0] | {"sentences": []}], r"image 139 has no sentence"),
-        ([IMAGES[0] | {"cocoid": "139"}], r"'139' is not an id"),
-        ([IMAGES[0] | {"filepath": ".."}], r"is not a file"),
-        ([IMAGES[0] | {"filename": "a/b.jpg"}], r"is not a file"),
-        ([IMAGES[0] | {"sentences": [{"raw": 1, "tokens": []}]}], r"1 is not a text"),
-        ([IMAGES[0] | {"sentences": [{"raw": "\ud800", "tokens": []}]}], r"UnicodeEncodeError"),
-        ("[]", r"not whole \(TypeError"),
-    ],
-)
+REFUSED = [
+    ([IMAGES[0], IMAGES[0]], r": the image 139 occurs twice"),
+    ([IMAGES[0] | {"split": "dev"}], r"not whole \(KeyError: 'dev'\)"),
+    ([IMAGES[0] | {"sentences": []}], r"image 139 has no sentence"),
+    ([IMAGES[0] | {"cocoid": "139"}], r"'139' is not an id"),
+    ([IMAGES[0] | {"filepath": ".."}], r"is not a file"),
+    ([IMAGES[0] | {"filename": "a/b.jpg"}], r"is not a file"),
+    ([IMAGES[0] | {"sentences": [{"raw": 1, "tokens": []}]}], r"1 is not a text"),
+    ([IMAGES[0] | {"sentences": [{"raw": "\ud800", "tokens": []}]}], r"UnicodeEncodeError"),
+    ("[]", r"not whole \(TypeError"),
+]
+
+
+@pytest.mark.parametrize(("images", "message"), REFUSED)
 def test_a_file_that_does_not_fit_is_named(tmp_path, images, message):
     with pytest.raises(DataError, match=r"^dataset_coco\.json" + ".*" + message):
         karpathy(root=put(tmp_path, images))
@@ -137,14 +137,14 @@ def test_images_of_flickr30k_may_have_regions(tmp_path):
     assert data.splits["val"]["picture"][0].regions is None
 
 
-@pytest.mark.parametrize(
-    ("one", "message"),
-    [
-        (flickr(1, name="../1.jpg"), r"'\.\./1\.jpg' is not a file of Flickr30k, whose names"),
-        (flickr(1, name="one.jpg"), r"'one\.jpg' is not a file"),
-        (flickr(77), r"the image 77 occurs twice"),
-    ],
-)
+REFUSED_FLICKR = [
+    (flickr(1, name="../1.jpg"), r"'\.\./1\.jpg' is not a file of Flickr30k, whose names"),
+    (flickr(1, name="one.jpg"), r"'one\.jpg' is not a file"),
+    (flickr(77), r"the image 77 occurs twice"),
+]
+
+
+@pytest.mark.parametrize(("one", "message"), REFUSED_FLICKR)
 def test_a_file_of_flickr30k_that_does_not_fit_is_named(tmp_path, one, message):
     with pytest.raises(DataError, match=r"^dataset_flickr30k\.json.*" + message):
         karpathy_flickr30k(root=put_flickr(tmp_path, [*FLICKR, one]))

@@ -28,14 +28,14 @@ def test_two_images_in_a_row_are_a_pair_with_options_and_answers(tmp_path):
     assert data.missing_rows() == {"test": 296}
 
 
-@pytest.mark.parametrize(
-    ("labels", "version"),
-    [
-        (PUBLISHED, "as first published"),
-        (CORRECTED, "as corrected later"),
-        ({99: "(a)", 100: "(a)"}, "of neither version"),
-    ],
-)
+VERSIONS = [
+    (PUBLISHED, "as first published"),
+    (CORRECTED, "as corrected later"),
+    ({99: "(a)", 100: "(a)"}, "of neither version"),
+]
+
+
+@pytest.mark.parametrize(("labels", "version"), VERSIONS)
 def test_a_note_says_which_labels_the_table_has(tmp_path, labels, version):
     data = mmvp(root=put(tmp_path, *rows(300, labels)))
     assert data.missing_rows() == {}

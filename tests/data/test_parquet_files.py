@@ -13,7 +13,6 @@ from vlbench.data.parquet_files import read_parquet, values
 COUNT = 1_000_000
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-DAY = dt.date(2026, 11, 25)
 COLUMNS = {name: pa.array([1, None], getattr(pa, name)()) for name in INTEGERS}
 COLUMNS |= {
     f"list of {name}": pa.array([[1, 2], None], pa.list_(getattr(pa, name)())) for name in INTEGERS
@@ -30,7 +29,7 @@ COLUMNS |= {
     "two bytes": pa.array([b"ab", None], pa.binary(2)),
     "decimal": pa.array([decimal.Decimal("1.23"), None]),
     "wide decimal": pa.array([decimal.Decimal("1.23"), None], pa.decimal256(50, 2)),
-    "date": pa.array([DAY, None]),
+    "date": pa.array([dt.date(2026, 11, 25), None]),
     "time": pa.array([dt.datetime(2026, 1, 1, tzinfo=dt.UTC), None]),
     "category": pa.array(["x", None]).dictionary_encode(),
     "image": pa.array([{"bytes": b"x", "path": None}, None]),

@@ -44,8 +44,7 @@ def test_a_picture_may_lack_its_image_or_its_regions(features):
 
 def test_a_picture_is_known_by_its_image_and_its_regions(features):
     kinds = [(IMAGES, features), (IMAGES, None), (None, features)]
-    keys = {pictures(images, NAMES, found)["picture"].key for images, found in kinds}
-    assert len(keys) == 3
+    assert len({pictures(images, NAMES, found)["picture"].key for images, found in kinds}) == 3
 
 
 def test_images_without_regions_are_counted(features):

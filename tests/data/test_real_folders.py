@@ -19,7 +19,6 @@ import torch
 
 from vlbench.capabilities import Regions
 
-
 class Grid:
     def __init__(self, *, device, dtype=torch.float32):
         pass
@@ -40,7 +39,6 @@ import torch
 from vlbench.capabilities import TextEncoder
 from vlbench.data.records import Data, value_column
 from vlbench.results import Outcome, Score
-
 
 def alike(model: TextEncoder, data: Data, engine) -> Outcome:
     \"\"\"Return how often the first question of an image is nearest to its second.\"\"\"

@@ -139,10 +139,7 @@ def test_without_images_the_items_are_the_same(source, tmp_path):
         looked_up["image"][0]
 
 
-PUBLISHED = [one for one in SOURCES if one not in (of_questions, of_foils)]
-
-
-@pytest.mark.parametrize("source", PUBLISHED)
+@pytest.mark.parametrize("source", [one for one in SOURCES if one not in (of_questions, of_foils)])
 def test_rows_of_a_published_set_compare_with_and_without_images(source, tmp_path):
     load = source(tmp_path)
     assert load().compared_by() == load(pixels=False).compared_by()

@@ -167,8 +167,7 @@ def test_examples_without_names_are_known_by_their_place_and_the_content_of_thei
 
 
 def test_names_that_stand_twice_identify_nothing():
-    column = Column("key", "image", "ab", range(2), ["a.jpg", "a.jpg"])
-    assert column.examples().ids == ["0", "1"]
+    assert Column("key", "image", "ab", range(2), ["a.jpg", "a.jpg"]).examples().ids == ["0", "1"]
 
 
 @pytest.mark.parametrize("fractions", [[10] * 4, [30, 25, 10, 7], [90, 2]])

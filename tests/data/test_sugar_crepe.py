@@ -59,21 +59,18 @@ def test_an_item_whose_foil_is_its_caption_is_left_out_and_counted(tmp_path):
     assert len(data.splits["test"]) == 7
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"7": {"filename": "1.jpg", "caption": "A"}}, r", item '7' has no 'negative_caption'; f"),
-        ({"7": item(caption=" ")}, r", item '7' does not fit \(ValueError: a text is empty\)"),
-        ({"7": item(foil=3)}, r", item '7' does not fit \(TypeError: 3 is not a text\)"),
-        (
-            {"7": item(name="../1.jpg")},
-            r", item '7' .*'\.\./1\.jpg' is not the name of an image file",
-        ),
-        ({"7": "A dog"}, r", item '7' does not fit \(TypeError"),
-        ({}, r" has no item"),
-        ("3", r" contains neither a list nor an object"),
-    ],
-)
+REFUSED = [
+    ({"7": {"filename": "1.jpg", "caption": "A"}}, r", item '7' has no 'negative_caption'; f"),
+    ({"7": item(caption=" ")}, r", item '7' does not fit \(ValueError: a text is empty\)"),
+    ({"7": item(foil=3)}, r", item '7' does not fit \(TypeError: 3 is not a text\)"),
+    ({"7": item(name="../1.jpg")}, r", item '7' .*'\.\./1\.jpg' is not the name of an image file"),
+    ({"7": "A dog"}, r", item '7' does not fit \(TypeError"),
+    ({}, r" has no item"),
+    ("3", r" contains neither a list nor an object"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), REFUSED)
 def test_what_does_not_fit_is_named_with_its_file(tmp_path, content, message):
     with pytest.raises(DataError, match=r"^swap_obj\.json" + message):
         load(put(tmp_path, swap_obj=content))

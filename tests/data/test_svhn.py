@@ -112,9 +112,8 @@ def test_a_file_without_labels_is_named(tmp_path):
 def test_a_file_of_matlab_7_3_says_what_to_do(tmp_path):
     header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "test_32x32.mat").write_bytes(header.ljust(512, b"\0"))
-    with pytest.raises(
-        DataError, match=r"^test_32x32\.mat is .*MATLAB 7\.3.*; save it with -v7, or fetch"
-    ):
+    message = r"^test_32x32\.mat is .*MATLAB 7\.3.*; save it with -v7, or fetch"
+    with pytest.raises(DataError, match=message):
         svhn(root=tmp_path)
 
 
@@ -130,7 +129,6 @@ def test_real_crops_are_those_of_the_file(real_data):
 def test_a_folder_of_whole_photos_is_told_from_the_cropped_digits(tmp_path, folder):
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "digitStruct.mat").touch()
-    with pytest.raises(
-        DataAbsent, match=r"digits, not the whole photos of digitStruct\.mat\) not found"
-    ):
+    message = r"digits, not the whole photos of digitStruct\.mat\) not found"
+    with pytest.raises(DataAbsent, match=message):
         svhn(root=tmp_path)

@@ -64,52 +64,48 @@ def test_a_byte_order_mark_is_no_part_of_a_name(root):
     assert images(root=root, test="test.csv").classes == ["cat", "dog"]
 
 
+WRONG_VALUES = [
+    ({"image": "test/cat/gone.png"}, r"gone\.png is missing \(1 of 3 images in {} are\)"),
+    ({"image": "../a.png"}, r"{}, row 1: the path \.\./a\.png is outside the root"),
+    ({"image": "/etc/a.png"}, "row 1: the path /etc/a.png is outside the root"),
+    ({"image": ""}, "{}, row 1: the image is '', not a text"),
+    ({"label": " "}, "{}, row 1: the label is ' ', not a text"),
+]
+
+
 @pytest.mark.parametrize("name", ["test.csv", "test.parquet"])
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"image": "test/cat/gone.png"}, r"gone\.png is missing \(1 of 3 images in {} are\)"),
-        ({"image": "../a.png"}, r"{}, row 1: the path \.\./a\.png is outside the root"),
-        ({"image": "/etc/a.png"}, "row 1: the path /etc/a.png is outside the root"),
-        ({"image": ""}, "{}, row 1: the image is '', not a text"),
-        ({"label": " "}, "{}, row 1: the label is ' ', not a text"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), WRONG_VALUES)
 def test_a_value_that_cannot_be_is_named_with_table_and_row(root, name, values, message):
     write(root / name, changed(**values))
     with pytest.raises(DataError, match=message.format(name.replace(".", r"\."))):
         images(root=root, test=name, item="id")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("test.csv", b"image,label\n", r"^test\.csv has no rows"),
-        ("test.csv", b"", r"^test\.csv is empty; its first line must name the columns"),
-        ("test.csv", b"image;label\na;b\n", r"separated by ';'; save it with ','"),
-        ("test.tsv", b"image,label\na,b\n", r"separated by ','; save it with '\\t'"),
-        (
-            "test.csv",
-            b"image,label\na.png\n",
-            "line 2, .*it must have one cell for each of image, label",
-        ),
-        (
-            "test.csv",
-            b"image,label\n\na,b\na,b,c\n",
-            r"^test\.csv, line 4, cannot .*quote a value that contains",
-        ),
-        (
-            "test.csv",
-            b"image,label\na,b\n\xff,a\n",
-            "line 3, cannot be read as CSV: it is not UTF-8",
-        ),
-        ("test.csv", b'image,label\n"a.png,a\n', "line 2, cannot be read as CSV"),
-        ("test.csv", b'image,label\na,"b\nc,d\n', "line 2, cannot be read as CSV: unexpected end"),
-        ("test.csv", b'image,label\n"a"b,c\n', "line 2, cannot be read as CSV: ',' expected after"),
-        ("test.csv", b"image,label,label\na,b,c\n", r"^test\.csv: two columns are named 'label'"),
-        ("test.txt", b"a", r"is not a table; give a file that ends in \.csv, \.tsv, \.xl"),
-    ],
-)
+BROKEN = [
+    ("test.csv", b"image,label\n", r"^test\.csv has no rows"),
+    ("test.csv", b"", r"^test\.csv is empty; its first line must name the columns"),
+    ("test.csv", b"image;label\na;b\n", r"separated by ';'; save it with ','"),
+    ("test.tsv", b"image,label\na,b\n", r"separated by ','; save it with '\\t'"),
+    (
+        "test.csv",
+        b"image,label\na.png\n",
+        "line 2, .*it must have one cell for each of image, label",
+    ),
+    (
+        "test.csv",
+        b"image,label\n\na,b\na,b,c\n",
+        r"^test\.csv, line 4, cannot .*quote a value that contains",
+    ),
+    ("test.csv", b"image,label\na,b\n\xff,a\n", "line 3, cannot be read as CSV: it is not UTF-8"),
+    ("test.csv", b'image,label\n"a.png,a\n', "line 2, cannot be read as CSV"),
+    ("test.csv", b'image,label\na,"b\nc,d\n', "line 2, cannot be read as CSV: unexpected end"),
+    ("test.csv", b'image,label\n"a"b,c\n', "line 2, cannot be read as CSV: ',' expected after"),
+    ("test.csv", b"image,label,label\na,b,c\n", r"^test\.csv: two columns are named 'label'"),
+    ("test.txt", b"a", r"is not a table; give a file that ends in \.csv, \.tsv, \.xl"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BROKEN)
 def test_a_broken_table_is_named(root, name, content, message):
     (root / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
@@ -156,15 +152,15 @@ def test_ten_foils_of_an_image_are_one_cluster(root):
     assert (outcome.counts["clusters"], outcome.scores[0].n) == (3, 30)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["image,text", 'test/cat/a.png,"a cat', "test/cat/b.jpg,again", 'test/dog/c.png,a TV"'],
-        ["image,text", 'test/cat/a.png,"a cat', 'test/cat/b.jpg,a TV of 40"'],
-        ["text,image", '"a cat,test/cat/a.png', 'a TV of 40",test/cat/b.jpg'],
-        ["image,text", '"test/cat/a.png,a', "test/cat/b.jpg,b", 'test/dog/c.png",c'],
-    ],
-)
+SWALLOWING = [
+    ["image,text", 'test/cat/a.png,"a cat', "test/cat/b.jpg,again", 'test/dog/c.png,a TV"'],
+    ["image,text", 'test/cat/a.png,"a cat', 'test/cat/b.jpg,a TV of 40"'],
+    ["text,image", '"a cat,test/cat/a.png', 'a TV of 40",test/cat/b.jpg'],
+    ["image,text", '"test/cat/a.png,a', "test/cat/b.jpg,b", 'test/dog/c.png",c'],
+]
+
+
+@pytest.mark.parametrize("lines", SWALLOWING)
 def test_a_quote_that_swallows_rows_is_named_with_its_line(root, lines):
     (root / "test.csv").write_text("\n".join(lines) + "\n")
     message = r"^test\.csv, line 2, cannot .*: a quote is open there, and line 3 looks like a row"
@@ -185,5 +181,4 @@ def test_columns_of_questions_that_are_read_and_left_out_are_said(tmp_path):
     (tmp_path / "q.csv").write_text("\n".join(lines), "utf-8")
     data = questions(root=tmp_path, test="q.csv")
     assert [*data.splits["test"]["category"]] == ["colour"]
-    note = "q.csv: image, question, answer, category read; difficulty not read"
-    assert note in data.notes
+    assert "q.csv: image, question, answer, category read; difficulty not read" in data.notes

@@ -50,17 +50,17 @@ def test_a_file_may_be_compressed_and_have_another_name(tmp_path):
     assert data.expected == {"val": EXPECTED["val"]}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"questions": [*ASKED, ASKED[0]]}, "the id 82 occurs twice among its questions"),
-        ({"questions": [{"question_id": 1, "image_id": 2}]}, "KeyError: 'question'"),
-        ({"questions": [ASKED[0] | {"image_id": "x"}]}, "ValueError"),
-        ({"questions": [ASKED[0] | {"question": None}]}, "None is not a text"),
-        ([], "TypeError"),
-        ({}, "KeyError: 'questions'"),
-    ],
-)
+DAMAGED = [
+    ({"questions": [*ASKED, ASKED[0]]}, "the id 82 occurs twice among its questions"),
+    ({"questions": [{"question_id": 1, "image_id": 2}]}, "KeyError: 'question'"),
+    ({"questions": [ASKED[0] | {"image_id": "x"}]}, "ValueError"),
+    ({"questions": [ASKED[0] | {"question": None}]}, "None is not a text"),
+    ([], "TypeError"),
+    ({}, "KeyError: 'questions'"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), DAMAGED)
 def test_a_damaged_file_is_named(tmp_path, content, message):
     with pytest.raises(DataError, match=rf"^{FILE} is not VQA's, or not whole .*{message}"):
         vqa(root=put(tmp_path, content), parts=VAL)

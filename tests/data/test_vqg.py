@@ -46,16 +46,16 @@ def test_columns_are_found_by_their_names(tmp_path):
     assert (image.questions, image.captions) == (["Who?"], ["A cat", "A dog"])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("image_id,question\n1,Who?\n", r"^coco_test_all\.csv has no column questions; it has im"),
-        ("image_id,questions\n1,a,b\n", r"^coco_test_all\.csv, line 2: 3 columns, not 2$"),
-        ("image_id,questions\n1,a\n1,b\n", r"^coco_test_all\.csv has image 1 twice"),
-        ('image_id,questions\n1,"a\n', r"^coco_test_all\.csv, line 2: unexpected end of data"),
-        (f"image_id,questions\n1,{'a' * 200_000}\n", r"line 2: field larger than field limit"),
-    ],
-)
+DAMAGED = [
+    ("image_id,question\n1,Who?\n", r"^coco_test_all\.csv has no column questions; it has im"),
+    ("image_id,questions\n1,a,b\n", r"^coco_test_all\.csv, line 2: 3 columns, not 2$"),
+    ("image_id,questions\n1,a\n1,b\n", r"^coco_test_all\.csv has image 1 twice"),
+    ('image_id,questions\n1,"a\n', r"^coco_test_all\.csv, line 2: unexpected end of data"),
+    (f"image_id,questions\n1,{'a' * 200_000}\n", r"line 2: field larger than field limit"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), DAMAGED)
 def test_a_damaged_file_is_named(tmp_path, content, message):
     file = tmp_path / "coco_test_all.csv"
     file.write_text(content)

@@ -80,16 +80,16 @@ def test_keys_without_an_example_are_counted(tmp_path):
     assert (len(data.splits["test"]), count) == (4, 2)
 
 
-@pytest.mark.parametrize(
-    ("count", "message"),
-    [
-        ("3", (r"^test/2\.tar is missing; test/nshards\.txt " r"declares 3 shards")),
-        ("999999999", r"^test/2\.tar is missing;"),
-        ("1", r"^test/1\.tar is beyond the 1 shards that test/nshards\.txt"),
-        ("0", r"^test/nshards\.txt: '0' is not a number of shards"),
-        ("two", r"^test/nshards\.txt: 'two' is not a number of shards"),
-    ],
-)
+COUNTS = [
+    ("3", (r"^test/2\.tar is missing; test/nshards\.txt " r"declares 3 shards")),
+    ("999999999", r"^test/2\.tar is missing;"),
+    ("1", r"^test/1\.tar is beyond the 1 shards that test/nshards\.txt"),
+    ("0", r"^test/nshards\.txt: '0' is not a number of shards"),
+    ("two", r"^test/nshards\.txt: 'two' is not a number of shards"),
+]
+
+
+@pytest.mark.parametrize(("count", "message"), COUNTS)
 def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
     root = put_split(tmp_path, shards())
     (root / "test/nshards.txt").write_text(count)
@@ -100,9 +100,8 @@ def test_shards_are_as_many_as_they_are_said_to_be(tmp_path, count, message):
 def test_an_absent_number_of_shards_is_named(tmp_path):
     root = put_split(tmp_path, shards())
     (root / "test/nshards.txt").unlink()
-    with pytest.raises(
-        DataError, match=r"^test/nshards\.txt is missing; it gives the number of shards"
-    ):
+    message = r"^test/nshards\.txt is missing; it gives the number of shards"
+    with pytest.raises(DataError, match=message):
         load(root)
 
 
@@ -182,17 +181,17 @@ def test_two_dots_before_a_suffix_are_one(tmp_path):
     assert found(pack(tmp_path / "0.tar", [("s1..jpg", b"")]))[0][:2] == ("s1", "jpg")
 
 
-@pytest.mark.parametrize(
-    ("member", "message"),
-    [
-        (info("a.jpg", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is not a plain file; pack"),
-        (info("a.jpg", type=tarfile.LNKTYPE, linkname="b.jpg"), "is not a plain file"),
-        (info("a.jpg", type=tarfile.FIFOTYPE), "is not a plain file"),
-        (("/etc/a.jpg", b""), "'/etc/a.jpg' is not a plain relative path"),
-        (("x/../../a.jpg", b""), "is not a plain relative path"),
-        (("a\x1b[2J.jpg", b""), r"'a\\x1b\[2J.jpg' is not a plain relative path"),
-    ],
-)
+NO_FILES = [
+    (info("a.jpg", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is not a plain file; pack"),
+    (info("a.jpg", type=tarfile.LNKTYPE, linkname="b.jpg"), "is not a plain file"),
+    (info("a.jpg", type=tarfile.FIFOTYPE), "is not a plain file"),
+    (("/etc/a.jpg", b""), "'/etc/a.jpg' is not a plain relative path"),
+    (("x/../../a.jpg", b""), "is not a plain relative path"),
+    (("a\x1b[2J.jpg", b""), r"'a\\x1b\[2J.jpg' is not a plain relative path"),
+]
+
+
+@pytest.mark.parametrize(("member", "message"), NO_FILES)
 def test_what_is_no_file_of_its_own_is_named(tmp_path, member, message):
     with pytest.raises(DataError, match=rf"^test/0\.tar: .*{message}"):
         found(pack(tmp_path / "0.tar", [("fine.jpg", b"x"), member]))
@@ -269,5 +268,4 @@ def test_a_suffix_of_captions_is_no_name_too(tmp_path):
     root = put_split(tmp_path, shards())
     with pytest.raises(DataError, match=r"s0000000: the category is \['a cat', .*, not a text"):
         load(root, label="", caption="txt", category="txt")
-    data = load(root, category="cls")
-    assert [*data.splits["test"]["category"]] == ["0", "0", "1", "1"]
+    assert [*load(root, category="cls").splits["test"]["category"]] == ["0", "0", "1", "1"]

@@ -4,11 +4,9 @@ from foil_files import put_images, put_json
 from vlbench.data.whats_up import SUBSETS, whats_up
 from vlbench.errors import DataError
 
-PLACES = ("left of", "right of", "on", "under")
-
 
 def controlled(name="mug_left_of_table.jpeg", options=None, folder="controlled_images"):
-    captions = [f"A mug {place} a table" for place in PLACES]
+    captions = [f"A mug {place} a table" for place in ("left of", "right of", "on", "under")]
     return {"image_path": f"data/{folder}/{name}", "caption_options": options or captions}
 
 
@@ -59,19 +57,19 @@ def test_an_image_of_coco_is_named_by_its_id_and_stored_once(tmp_path):
     assert not {"cluster", "pair"} & {*test.columns}
 
 
-@pytest.mark.parametrize(
-    ("subset", "caption", "category"),
-    [
-        ("coco_two", "A dog to the left of a cat", "left"),
-        ("coco_two", "A dog to the right of a cat", "right"),
-        ("coco_two", "A dog above a cat", "above"),
-        ("coco_two", "A dog below a cat", "below"),
-        ("vg_two", "A dog in front of a cat", "front"),
-        ("vg_two", "A dog behind a cat", "behind"),
-        ("vg_two", "A dog on top of a cat", "top"),
-        ("vg_one", "A dog on the bottom", "bottom"),
-    ],
-)
+PREPOSITIONS = [
+    ("coco_two", "A dog to the left of a cat", "left"),
+    ("coco_two", "A dog to the right of a cat", "right"),
+    ("coco_two", "A dog above a cat", "above"),
+    ("coco_two", "A dog below a cat", "below"),
+    ("vg_two", "A dog in front of a cat", "front"),
+    ("vg_two", "A dog behind a cat", "behind"),
+    ("vg_two", "A dog on top of a cat", "top"),
+    ("vg_one", "A dog on the bottom", "bottom"),
+]
+
+
+@pytest.mark.parametrize(("subset", "caption", "category"), PREPOSITIONS)
 def test_the_category_of_a_caption_is_its_preposition(tmp_path, subset, caption, category):
     put(tmp_path, subset, ["42" if subset.startswith("vg") else 42, caption, "A foil"])
     assert list(whats_up(root=tmp_path, subset=subset).splits["test"]["category"]) == [category]
@@ -92,17 +90,17 @@ def test_each_subset_has_as_many_items_as_the_paper_counts():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"image_path": "data/a/b_on_c.jpeg"}, r"has no 'caption_options'"),
-        (controlled(options=["A", "B", "C"]), r"\['A', 'B', 'C'\] must be four captions"),
-        (controlled(options=["A", "B", "C", ""]), r"a text is empty"),
-        (controlled(name="mug_near_table.jpeg"), r"'mug_near_table\.jpeg' has no preposition"),
-        (controlled(name="mug_behind_table.jpeg"), r"has no preposition of controlled_images"),
-        ({"image_path": 7}, r"7 is not a text"),
-    ],
-)
+WRONG_ITEMS = [
+    ({"image_path": "data/a/b_on_c.jpeg"}, r"has no 'caption_options'"),
+    (controlled(options=["A", "B", "C"]), r"\['A', 'B', 'C'\] must be four captions"),
+    (controlled(options=["A", "B", "C", ""]), r"a text is empty"),
+    (controlled(name="mug_near_table.jpeg"), r"'mug_near_table\.jpeg' has no preposition"),
+    (controlled(name="mug_behind_table.jpeg"), r"has no preposition of controlled_images"),
+    ({"image_path": 7}, r"7 is not a text"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), WRONG_ITEMS)
 def test_a_controlled_item_that_does_not_fit_is_named(tmp_path, entry, message):
     put(tmp_path, "controlled_images", entry)
     place = r"^controlled_images_dataset\.json, item 0 .*"
@@ -110,18 +108,18 @@ def test_a_controlled_item_that_does_not_fit_is_named(tmp_path, entry, message):
         whats_up(root=tmp_path, subset="controlled_images")
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ([42, "A"], r"\[42, 'A'\] must be an id and two captions"),
-        ({"42": "A"}, r"must be an id and two captions"),
-        ([-1, "A", "B"], r"-1 is not an id of an image"),
-        (["../42", "A", "B"], r"'\.\./42' is not an id of an image"),
-        ([True, "A", "B"], r"True is not an id of an image"),
-        ([42, "", "B"], r"a text is empty"),
-        ([42, "A", None], r"None is not a text"),
-    ],
-)
+WRONG_PAIRS = [
+    ([42, "A"], r"\[42, 'A'\] must be an id and two captions"),
+    ({"42": "A"}, r"must be an id and two captions"),
+    ([-1, "A", "B"], r"-1 is not an id of an image"),
+    (["../42", "A", "B"], r"'\.\./42' is not an id of an image"),
+    ([True, "A", "B"], r"True is not an id of an image"),
+    ([42, "", "B"], r"a text is empty"),
+    ([42, "A", None], r"None is not a text"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), WRONG_PAIRS)
 def test_a_pair_of_captions_that_does_not_fit_is_named(tmp_path, entry, message):
     put(tmp_path, "vg_one", [42, "A", "B"], entry)
     with pytest.raises(DataError, match=r"^vg_qa_one_obj\.json, item 1 .*" + message):

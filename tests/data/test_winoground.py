@@ -58,17 +58,17 @@ def test_an_item_of_two_equal_captions_is_left_out_and_counted(tmp_path):
     assert data.missing_rows() == {"test": 399}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"id": ', r"does not fit \(JSONDecodeError"),
-        ("[]", r"does not fit \(TypeError"),
-        ({"id": 1}, r"has no 'image_0'"),
-        (item(caption_1="\t"), r"a text is empty"),
-        (item(collapsed_tag=None), r"None is not a text"),
-        (item(image_1="a/b"), r"'a/b' is not the name of an image file"),
-    ],
-)
+REFUSED = [
+    ('{"id": ', r"does not fit \(JSONDecodeError"),
+    ("[]", r"does not fit \(TypeError"),
+    ({"id": 1}, r"has no 'image_0'"),
+    (item(caption_1="\t"), r"a text is empty"),
+    (item(collapsed_tag=None), r"None is not a text"),
+    (item(image_1="a/b"), r"'a/b' is not the name of an image file"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED)
 def test_a_line_that_does_not_fit_is_named(tmp_path, line, message):
     with pytest.raises(DataError, match=r"^examples\.jsonl, line 2 .*" + message):
         winoground(root=put(tmp_path, item(), line))

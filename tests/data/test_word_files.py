@@ -46,29 +46,25 @@ def test_quotes_in_a_csv_of_pairs_are_named(tmp_path):
         read_pairs(tmp_path / "pairs.csv")
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "message"),
-    [
-        (read_questions, "boy girl he she", r"words.txt, line 1: must be ': section'"),
-        (
-            read_questions,
-            ": family\nboy girl he",
-            r"words.txt, line 2: must be .* not 'boy girl he'",
-        ),
-        (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: must be word, tab, .* not 'a b 1'"),
-        (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: must be word, tab"),
-        (
-            read_visual_words,
-            "n1\tcrane\nn1\theron\n",
-            "line 2: n1 is 'heron', and 'crane' in an earlier line",
-        ),
-        (
-            read_visual_words,
-            "n01440764 tench",
-            r"words.txt, line 1: must be a wnid, a tab, a word, not",
-        ),
-    ],
-)
+REFUSED = [
+    (read_questions, "boy girl he she", r"words.txt, line 1: must be ': section'"),
+    (read_questions, ": family\nboy girl he", r"words.txt, line 2: must be .* not 'boy girl he'"),
+    (read_pairs, "a\tb\t1\na b 1\n", r"words.txt, line 2: must be word, tab, .* not 'a b 1'"),
+    (read_pairs, "a\tb\thigh\n", r"words.txt, line 1: must be word, tab"),
+    (
+        read_visual_words,
+        "n1\tcrane\nn1\theron\n",
+        "line 2: n1 is 'heron', and 'crane' in an earlier line",
+    ),
+    (
+        read_visual_words,
+        "n01440764 tench",
+        r"words.txt, line 1: must be a wnid, a tab, a word, not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("read", "text", "message"), REFUSED)
 def test_a_line_that_is_none_of_the_format_is_named(tmp_path, read, text, message):
     with pytest.raises(DataError, match=message):
         read(put(tmp_path, text))

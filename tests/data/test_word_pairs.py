@@ -21,13 +21,13 @@ def put(tmp_path):
     return write
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "rows", "first"),
-    [
-        ("wordsim353", "wordsim353.tsv", 353, ("love", "sex", 6.77)),
-        ("simlex999", "simlex999.txt", 999, ("old", "new", 1.58)),
-    ],
-)
+INSIDE_GENSIM = [
+    ("wordsim353", "wordsim353.tsv", 353, ("love", "sex", 6.77)),
+    ("simlex999", "simlex999.txt", 999, ("old", "new", 1.58)),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "rows", "first"), INSIDE_GENSIM)
 def test_the_sets_inside_gensim_are_read_whole(name, file, rows, first):
     data = gensim_word_pairs(name=name)
     test = data.splits["test"]
@@ -47,17 +47,17 @@ def test_without_gensim_its_sets_are_absent(monkeypatch):
         gensim_word_pairs(name="wordsim353")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["# how alike", "tiger\tcat\t7.35", "", "car\ttrain\t6.31"],
-        ["tiger cat 7.35", "car  train 6.31"],
-        ["tiger;cat;7.35", "car;train;6.31"],
-        ["word_a,word_b,score", 'tiger,"cat",7.35', "car,train,6.31"],
-        ["score\tn\tword_b\tword_a", "7.35\t13\tcat\ttiger", "6.31\t13\ttrain\tcar"],
-        ["tiger\tcat\t7.35\t8\t7", "car\ttrain\t6.31\t6\t7"],
-    ],
-)
+SEPARATED = [
+    ["# how alike", "tiger\tcat\t7.35", "", "car\ttrain\t6.31"],
+    ["tiger cat 7.35", "car  train 6.31"],
+    ["tiger;cat;7.35", "car;train;6.31"],
+    ["word_a,word_b,score", 'tiger,"cat",7.35', "car,train,6.31"],
+    ["score\tn\tword_b\tword_a", "7.35\t13\tcat\ttiger", "6.31\t13\ttrain\tcar"],
+    ["tiger\tcat\t7.35\t8\t7", "car\ttrain\t6.31\t6\t7"],
+]
+
+
+@pytest.mark.parametrize("lines", SEPARATED)
 def test_words_and_scores_are_found_whatever_separates_and_names_them(put, lines):
     assert read_judged(put(*lines)) == [TIGER, CAR]
 
@@ -69,21 +69,21 @@ def test_columns_of_other_names_and_places_are_read_if_they_are_said(put):
     assert read_judged(placed, ["1", "2", "4"]) == [TIGER]
 
 
-@pytest.mark.parametrize(
-    ("lines", "columns", "message"),
-    [
-        (["a b 1", "a b"], None, r"pairs\.txt, line 2: 2 cells; column 3 is needed"),
-        (["# c", "w1 w2 s", "a b 1"], None, r"pairs\.txt, line 2: the score is 's', not a number"),
-        (["a b nan"], None, r"line 1: the score is 'nan', not a number"),
-        (["a,,1"], None, "line 1: a word is empty"),
-        (["w1 w2 s", "a b 1"], ["w1", "w2", "t"], "no columns w1, w2, t; there are w1, w2, s"),
-        (["a b 1"], ["0", "1", "2"], "no columns 0, 1, 2; there are a, b, 1"),
-        (["a b 1"], ["1", "2"], r"2 columns \(1, 2\); three are needed, for two words and a score"),
-        (["word_a,word_b,score", 'a,"b,1'], None, "line 2, cannot be read as CSV: unexpected end"),
-        (["# nothing"], None, r"pairs\.txt has no word pairs"),
-        (["word_a,word_b,score"], None, r"pairs\.txt has no word pairs"),
-    ],
-)
+REFUSED = [
+    (["a b 1", "a b"], None, r"pairs\.txt, line 2: 2 cells; column 3 is needed"),
+    (["# c", "w1 w2 s", "a b 1"], None, r"pairs\.txt, line 2: the score is 's', not a number"),
+    (["a b nan"], None, r"line 1: the score is 'nan', not a number"),
+    (["a,,1"], None, "line 1: a word is empty"),
+    (["w1 w2 s", "a b 1"], ["w1", "w2", "t"], "no columns w1, w2, t; there are w1, w2, s"),
+    (["a b 1"], ["0", "1", "2"], "no columns 0, 1, 2; there are a, b, 1"),
+    (["a b 1"], ["1", "2"], r"2 columns \(1, 2\); three are needed, for two words and a score"),
+    (["word_a,word_b,score", 'a,"b,1'], None, "line 2, cannot be read as CSV: unexpected end"),
+    (["# nothing"], None, r"pairs\.txt has no word pairs"),
+    (["word_a,word_b,score"], None, r"pairs\.txt has no word pairs"),
+]
+
+
+@pytest.mark.parametrize(("lines", "columns", "message"), REFUSED)
 def test_what_is_no_pair_is_named_with_its_line(put, lines, columns, message):
     with pytest.raises(DataError, match=message):
         read_judged(put(*lines), columns)
@@ -105,5 +105,4 @@ def test_a_file_of_ones_own_is_a_split(put, tmp_path):
     ("file", "rows"), [("EN-MEN-TR-3k.txt", 3000), ("EN-RW-STANFORD.txt", 2034)]
 )
 def test_other_published_sets_are_read(real_data, file, rows):
-    data = word_pairs(root=real_data / "text" / "word-sim", file=file)
-    assert len(data.splits["test"]) == rows
+    assert len(word_pairs(root=real_data / "text" / "word-sim", file=file).splits["test"]) == rows

@@ -53,16 +53,16 @@ def test_classifiers_of_torchvision(tmp_path, name):
     assert all(name in message for message in found)
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"fc.weight": torch.tensor(1.0)}, r"1 of another shape: fc\.weight \(\), not"),
-        (
-            {"module.normalizer.new_mean": torch.ones(2)},
-            "a normaliser that does not have three channels",
-        ),
-    ],
-)
+OTHER_SHAPES = [
+    ({"fc.weight": torch.tensor(1.0)}, r"1 of another shape: fc\.weight \(\), not"),
+    (
+        {"module.normalizer.new_mean": torch.ones(2)},
+        "a normaliser that does not have three channels",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "match"), OTHER_SHAPES)
 def test_a_head_or_a_normaliser_of_another_shape(tmp_path, change, match):
     state = {f"module.model.{k}": v for k, v in draw_torchvision("resnet18").items()}
     head = {f"module.model.{k}": v for k, v in change.items() if k.startswith("fc.")}
@@ -122,7 +122,6 @@ def test_folders_of_transformers(bert, tmp_path, name):
 def test_files_of_the_original_code(tmp_path):
     Detr = adapter("detr:Detr")  # noqa: N806 - a class
     torch.save({"model": [1, 2]}, tmp_path / "list.pth")
-    with pytest.raises(
-        WeightsError, match=r"list\.pth cannot be loaded: .* numbers, but its weights are"
-    ):
+    message = r"list\.pth cannot be loaded: .* numbers, but its weights are"
+    with pytest.raises(WeightsError, match=message):
         Detr(device=CPU, weights=str(tmp_path / "list.pth"))

@@ -8,12 +8,11 @@ from PIL import Image
 from vlbench.code.functions import load_object
 
 FOLDER = Path(__file__).parents[2] / "model_adapters"
-ColourHistogram = load_object("colour_histogram:ColourHistogram", [FOLDER])
 
 
 @pytest.fixture
 def model():
-    return ColourHistogram(device=torch.device("cpu"))
+    return load_object("colour_histogram:ColourHistogram", [FOLDER])(device=torch.device("cpu"))
 
 
 def test_an_image_is_the_root_of_numpys_histogram_of_its_colours(model):

@@ -68,16 +68,14 @@ def test_noise_depends_on_the_content_alone(noise):
 def test_a_word_has_other_noise_in_another_place_and_another_text(noise):
     first, second = noise.encode_tokens(["a dog a", "a cat"])
     assert first.spans == [(0, 1), (2, 5), (6, 7)]
-    vectors = torch.cat([first.vectors[[0, 2]], second.vectors[:1]])
-    assert len(vectors.unique(dim=0)) == 3
+    assert len(torch.cat([first.vectors[[0, 2]], second.vectors[:1]]).unique(dim=0)) == 3
 
 
 def test_noise_is_standard_normal(noise):
     numbers = noise.encode_texts([f"text {i}" for i in range(1000)])
     assert numbers.mean().abs() < 0.02
     assert numbers.std() == pytest.approx(1, abs=0.02)
-    table = torch.corrcoef(numbers.T) - torch.eye(32)
-    assert table.abs().max() < 0.2
+    assert (torch.corrcoef(numbers.T) - torch.eye(32)).abs().max() < 0.2
 
 
 def test_the_gradient_stands_in_for_none_and_differs_between_classes(control):

@@ -98,26 +98,25 @@ def averaged(picture, *boxes, encoder=None):
     return grid.encode_regions([picture], [torch.tensor(boxes)])[0]
 
 
-@pytest.mark.parametrize(
-    ("box", "red"),
-    [
-        # The view is x 40 to 120: its cells are 40, 80 above and 48, 88 below.
-        ([40.0, 0, 80, 40], 40),
-        ([80.0, 40, 120, 80], 88),
-        ([40.0, 0, 120, 80], 64),
-        # Three quarters of the left cell, one quarter of the right one.
-        ([50.0, 10, 90, 20], 50),
-        # What lies outside the view does not count.
-        ([0.0, 0, 80, 40], 40),
-        # Without area, or outside: the nearest cell.
-        ([110.0, 70, 110, 70], 88),
-        ([0.0, 0, 10, 10], 40),
-        ([150.0, 60, 160, 80], 88),
-    ],
-)
+COVERED = [
+    # The view is x 40 to 120: its cells are 40, 80 above and 48, 88 below.
+    ([40.0, 0, 80, 40], 40),
+    ([80.0, 40, 120, 80], 88),
+    ([40.0, 0, 120, 80], 64),
+    # Three quarters of the left cell, one quarter of the right one.
+    ([50.0, 10, 90, 20], 50),
+    # What lies outside the view does not count.
+    ([0.0, 0, 80, 40], 40),
+    # Without area, or outside: the nearest cell.
+    ([110.0, 70, 110, 70], 88),
+    ([0.0, 0, 10, 10], 40),
+    ([150.0, 60, 160, 80], 88),
+]
+
+
+@pytest.mark.parametrize(("box", "red"), COVERED)
 def test_a_box_is_the_mean_of_the_cells_that_it_covers_in_the_view(columns, box, red):
-    found = averaged(columns, box)
-    assert found[0].tolist() == pytest.approx([red, 1], abs=0.5)
+    assert averaged(columns, box)[0].tolist() == pytest.approx([red, 1], abs=0.5)
 
 
 def test_a_picture_without_boxes_has_vectors_of_the_same_width(columns):
@@ -143,17 +142,17 @@ def test_boxes_of_whole_cells_are_those_of_torchvisions_roi_align(columns):
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
 
 
-@pytest.mark.parametrize(
-    ("size", "squash", "interpolation"),
-    [
-        ((640, 480), False, "bicubic"),
-        ((333, 500), True, "bilinear"),
-        ((90, 30), False, "nearest"),
-        ((90, 30), True, "bicubic"),
-        ((1, 1), False, "bilinear"),
-        ((7, 2), True, "nearest"),
-    ],
-)
+VIEWS = [
+    ((640, 480), False, "bicubic"),
+    ((333, 500), True, "bilinear"),
+    ((90, 30), False, "nearest"),
+    ((90, 30), True, "bicubic"),
+    ((1, 1), False, "bilinear"),
+    ((7, 2), True, "nearest"),
+]
+
+
+@pytest.mark.parametrize(("size", "squash", "interpolation"), VIEWS)
 def test_a_view_is_found_from_what_preprocess_does_alone(size, squash, interpolation):
     steps = resizing(256, 224, squash=squash, interpolation=interpolation)
     found = find_view(steps, size).place(torch.tensor([[0.0, 0, *size]]))
@@ -162,16 +161,16 @@ def test_a_view_is_found_from_what_preprocess_does_alone(size, squash, interpola
     assert found[0].tolist() == pytest.approx([*low, *high], abs=1)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda pixels: pixels.flip(2),
-        lambda pixels: pixels.mT,
-        lambda pixels: pixels**2,
-        lambda pixels: pixels.mean(0, keepdim=True).expand(3, -1, -1),
-        lambda pixels: pixels[:, :1, :1],
-    ],
-)
+OTHER_STEPS = [
+    lambda pixels: pixels.flip(2),
+    lambda pixels: pixels.mT,
+    lambda pixels: pixels**2,
+    lambda pixels: pixels.mean(0, keepdim=True).expand(3, -1, -1),
+    lambda pixels: pixels[:, :1, :1],
+]
+
+
+@pytest.mark.parametrize("change", OTHER_STEPS)
 def test_preprocessing_that_is_no_resize_and_crop_is_refused(change):
     with pytest.raises(CannotDo, match="does more than resize and crop, so boxes cannot be mapped"):
         find_view(lambda image: change(Quarters().preprocess(image)), (160, 80))

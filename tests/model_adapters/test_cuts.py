@@ -201,41 +201,25 @@ def test_an_error_in_a_cut_call_leaves_nothing_behind(name, opened):
     assert equal(outputs(model), before)
 
 
-@pytest.mark.parametrize(
-    ("name", "what", "match"),
-    [
-        (
-            "uniter",
-            Cut(heads=((2, 0),)),
-            r"no head 0 in layer 2; the layers 0\.\.1 have 2, 2 heads",
-        ),
-        ("uniter", Cut(heads=((0, -1),)), "no head -1 in layer 0"),
-        (
-            "uniter",
-            Cut(looks=(Look("end", "image", (0, 1)),)),
-            "'end' to 'image'; positions are image, text",
-        ),
-        (
-            "uniter",
-            Cut(looks=(Look("text", "image", (0, 3)),)),
-            "no layers 0 up to, not including, 3",
-        ),
-        ("uniter", Cut(looks=(Look("text", "image", (1, 1)),)), "there are 2 layers"),
-        ("blip", Cut(heads=((1, 2),)), "no head 2 in layer 1"),
-        ("vilbert", Cut(looks=(Look("image", "text", (0, 3)),)), "not including, 3"),
-        ("vilbert", Cut(looks=(Look("text", "text", (0, 1)),)), "or 'image' to 'text'$"),
-        (
-            "blip",
-            Cut(looks=(Look("image", "text", (0, 1)),)),
-            "cross-attention of 'text' to 'image'$",
-        ),
-        (
-            "lxmert",
-            Cut(looks=(Look("image", "image", (0, 1)),)),
-            "no attention of 'image' to 'image'",
-        ),
-    ],
-)
+ABSENT_PARTS = [
+    ("uniter", Cut(heads=((2, 0),)), r"no head 0 in layer 2; the layers 0\.\.1 have 2, 2 heads"),
+    ("uniter", Cut(heads=((0, -1),)), "no head -1 in layer 0"),
+    (
+        "uniter",
+        Cut(looks=(Look("end", "image", (0, 1)),)),
+        "'end' to 'image'; positions are image, text",
+    ),
+    ("uniter", Cut(looks=(Look("text", "image", (0, 3)),)), "no layers 0 up to, not including, 3"),
+    ("uniter", Cut(looks=(Look("text", "image", (1, 1)),)), "there are 2 layers"),
+    ("blip", Cut(heads=((1, 2),)), "no head 2 in layer 1"),
+    ("vilbert", Cut(looks=(Look("image", "text", (0, 3)),)), "not including, 3"),
+    ("vilbert", Cut(looks=(Look("text", "text", (0, 1)),)), "or 'image' to 'text'$"),
+    ("blip", Cut(looks=(Look("image", "text", (0, 1)),)), "cross-attention of 'text' to 'image'$"),
+    ("lxmert", Cut(looks=(Look("image", "image", (0, 1)),)), "no attention of 'image' to 'image'"),
+]
+
+
+@pytest.mark.parametrize(("name", "what", "match"), ABSENT_PARTS)
 def test_a_part_that_is_not_there_is_refused(name, what, match, opened):
     with pytest.raises(SpecError, match=match):
         opened(name).model.cut(what)

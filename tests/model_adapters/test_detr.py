@@ -99,10 +99,7 @@ def seen_by(model, picture, monkeypatch):
     return seen[0]
 
 
-PHOTOS = [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)]
-
-
-@pytest.mark.parametrize("size", PHOTOS)
+@pytest.mark.parametrize("size", [(640, 480), (500, 333), (333, 500), (400, 400), (900, 300)])
 def test_images_get_the_librarys_size(folder, size, monkeypatch):
     model, picture = Detr(device=CPU, architecture=folder), drawn(*size)
     expected = transformers.DetrImageProcessor()(picture.image, return_tensors="pt")
@@ -112,16 +109,16 @@ def test_images_get_the_librarys_size(folder, size, monkeypatch):
 OWN = {"shortest_edge": 64, "longest_edge": 100}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": OWN},
-        {"size": {"height": 64, "width": 48}},
-        {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": OWN},
-        {"do_resize": False, "do_normalize": False},
-        {"size": OWN, "resample": 0},
-    ],
-)
+PROCESSORS = [
+    {"size": OWN},
+    {"size": {"height": 64, "width": 48}},
+    {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": OWN},
+    {"do_resize": False, "do_normalize": False},
+    {"size": OWN, "resample": 0},
+]
+
+
+@pytest.mark.parametrize("options", PROCESSORS)
 def test_pixels_are_those_of_the_checkpoints_own_processor(folder, tmp_path, options, monkeypatch):
     own, picture = shutil.copytree(folder, tmp_path / "own"), drawn(90, 70)
     transformers.DetrImageProcessor(**options).save_pretrained(own)

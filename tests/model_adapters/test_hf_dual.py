@@ -95,9 +95,8 @@ def test_token_vectors_are_the_text_encoders_last_hidden_state(name, opened):
 def test_a_model_whose_text_encoder_is_no_module_gives_no_token_vectors(clip):
     model = HfDual(device=CPU, architecture=clip)
     del model.model.text_model
-    with pytest.raises(
-        CannotDo, match="no text encoder of its own, so it gives no vectors of tokens"
-    ):
+    message = "no text encoder of its own, so it gives no vectors of tokens"
+    with pytest.raises(CannotDo, match=message):
         model.encode_tokens(TEXTS)
 
 
@@ -202,7 +201,6 @@ def test_a_model_whose_image_encoder_is_no_module_gives_no_grid(clip, photo):
     with pytest.raises(CannotDo, match="hidden states of this model form no grid of patches"):
         model.encode_grid(pixels)
     del model.model.vision_model
-    with pytest.raises(
-        CannotDo, match="no image encoder of its own, so it gives no grid of patches"
-    ):
+    message = "no image encoder of its own, so it gives no grid of patches"
+    with pytest.raises(CannotDo, match=message):
         model.encode_grid(pixels)

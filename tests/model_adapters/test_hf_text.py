@@ -39,12 +39,13 @@ def test_bert_gives_the_library_s_last_hidden_state(bert):
     torch.testing.assert_close(tokens.vectors, expected.detach())
 
 
-def test_gpt2_gives_the_library_s_last_hidden_state(gpt2):
+def test_gpt2_gives_its_last_hidden_state_and_spans_without_blanks(gpt2):
     tokens = HfText(device=CPU, architecture=gpt2).encode_tokens(["the cat sat"])[0]
     library = transformers.GPT2Model.from_pretrained(gpt2)
     ids = transformers.AutoTokenizer.from_pretrained(gpt2)("the cat sat", return_tensors="pt")
     expected = library(**ids).last_hidden_state[0]
     torch.testing.assert_close(tokens.vectors, expected.detach())
+    assert words("the cat sat", tokens) == ["the", "cat", "sat"]
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, -3])
@@ -110,11 +111,6 @@ def test_a_layer_that_is_not_there_is_refused(layer, bert):
 def test_berts_spans_are_its_word_pieces(bert):
     tokens = HfText(device=CPU, architecture=bert).encode_tokens(["A  cat sat, mats!"])[0]
     assert tokens.spans == [(0, 1), (3, 6), (7, 10), (10, 11), (12, 15), (15, 16), (16, 17)]
-
-
-def test_gpt2s_spans_leave_out_the_space_before_a_word(gpt2):
-    tokens = HfText(device=CPU, architecture=gpt2).encode_tokens(["the cat sat"])[0]
-    assert words("the cat sat", tokens) == ["the", "cat", "sat"]
 
 
 def test_a_token_of_white_space_keeps_its_span(gpt2):

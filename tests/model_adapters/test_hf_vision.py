@@ -50,10 +50,7 @@ def same(found, expected):
     torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=1e-5)
 
 
-POOLED = [name for name in MODELS if name != "mae"]
-
-
-@pytest.mark.parametrize("name", POOLED)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "mae"])
 def test_pooled_vectors_are_the_librarys(name, model, library):
     output, pixels = library(name)
     assert model(name).pool == "pooled"

@@ -121,13 +121,6 @@ def test_a_score_is_the_log_odds_of_yes_in_a_whole_pass_of_each_pair(made):
     torch.testing.assert_close(scores.sigmoid(), torch.stack(expected), rtol=1e-4, atol=1e-8)
 
 
-@FAMILIES
-def test_texts_that_share_a_picture_score_as_alone(made):
-    together = made.adapter.score_pairs(PICTURES[:1] * 4, TEXTS)
-    alone = [made.adapter.score_pairs(PICTURES[:1], [text]) for text in TEXTS]
-    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-5, atol=1e-8)
-
-
 ANSWERS = ["Yes", "No", "two dogs on the mat", "a cat", "a cat sat on the table"]
 ASKED = ["What is shown?", "What is shown?", "What is shown?", "Who sat on the mat?", "Where?"]
 
@@ -196,9 +189,7 @@ def test_an_answer_without_a_picture_has_the_log_likelihood_of_the_text_alone(ma
     assert found[4] != pytest.approx(expected[4], abs=1e-3)
 
 
-def test_an_answer_that_another_begins_with_is_as_likely_without_the_end_of_the_turn(
-    gemma, monkeypatch
-):
+def test_an_answer_that_another_begins_with_is_as_likely_if_no_turn_ends(gemma, monkeypatch):
     answers, questions = ["a cat", "a cat sat", "a cat sat on"], ASKED[:1] * 3
     monkeypatch.setattr(gemma, "_end_of_turn", False)
     bare = gemma.score_answers(PICTURES[:1] * 3, questions, answers)
@@ -379,9 +370,7 @@ def test_stages_of_the_tower_are_means_or_class_tokens_by_hooks(made):
     ("layers", "towers", "decoders"),
     [(["tower.0", "projected"], 1, 0), (["tower.1", "language.1@end", "output"], 1, 1)],
 )
-def test_the_tower_runs_once_and_the_language_model_only_if_it_is_asked(
-    gemma, layers, towers, decoders
-):
+def test_the_tower_runs_once_and_the_language_model_if_asked(gemma, layers, towers, decoders):
     pixels, ran = torch.rand(2, 3, 32, 32), []
     gemma.layers()
     gemma.encode_images_at(pixels, ["language.1@end"])
@@ -516,8 +505,7 @@ def test_a_size_that_the_model_does_not_see_is_refused(folder):
 
 @pytest.mark.parametrize("made", ["qwen3"], indirect=True)
 def test_pictures_of_any_size_are_seen_in_whole_tokens(made):
-    view = HfVlm(device=CPU, architecture=made.folder).preprocess(IMAGES[0])
-    assert view.shape == (3, 448, 448)
+    assert HfVlm(device=CPU, architecture=made.folder).preprocess(IMAGES[0]).shape == (3, 448, 448)
     with pytest.raises(SpecError, match="size 40 is not a multiple of 16"):
         HfVlm(device=CPU, architecture=made.folder, size=40)
 
@@ -564,21 +552,10 @@ def test_half_precision_scores_nearly_the_same(made):
     assert half.encode_images(torch.rand(1, 3, 32, 32)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("question", ["Is it there?", "{} or {}?"])
-def test_a_question_needs_one_place_for_the_text(folder, question):
-    with pytest.raises(SpecError, match=r"needs \{\} once, where the text"):
-        HfVlm(device=CPU, architecture=folder, question=question)
-
-
 @pytest.mark.parametrize("made", ["qwen3"], indirect=True)
 def test_an_image_that_the_processor_refuses_is_named(made):
     with pytest.raises(DataError, match="rejects an image of 1 x 2000 pixels: "):
         made.adapter.score_pairs([Picture(noise(1, 2000), None)], ["a cat"])
-
-
-def test_a_text_with_a_special_token_is_refused(gemma):
-    with pytest.raises(DataError, match="text 'a <image>' contains <image>, a special token"):
-        gemma.score_pairs(PICTURES[:1], ["a <image>"])
 
 
 def test_texts_are_cut_and_counted(folder):

@@ -74,15 +74,15 @@ def test_where_the_hub_can_be_reached_what_it_has_is_not_missing(monkeypatch):
             check(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "repository", "files"),
-    [
-        ("clip-rn50", "timm/resnet50_clip.openai", ["open_clip_model.safetensors"]),
-        ("bit-m-r50x1", "timm/resnetv2_50x1_bit.goog_in21k", ["model.safetensors"]),
-        ("siglip2-base", "google/siglip2-base-patch16-224", ["config.json", "model.safetensors"]),
-        ("gemma3-4b", "google/gemma-3-4b-it", ["config.json", "model.safetensors.index.json"]),
-    ],
-)
+CACHED = [
+    ("clip-rn50", "timm/resnet50_clip.openai", ["open_clip_model.safetensors"]),
+    ("bit-m-r50x1", "timm/resnetv2_50x1_bit.goog_in21k", ["model.safetensors"]),
+    ("siglip2-base", "google/siglip2-base-patch16-224", ["config.json", "model.safetensors"]),
+    ("gemma3-4b", "google/gemma-3-4b-it", ["config.json", "model.safetensors.index.json"]),
+]
+
+
+@pytest.mark.parametrize(("name", "repository", "files"), CACHED)
 def test_what_the_cache_holds_is_not_missing(name, repository, files, nothing_here, tmp_path):
     for file in files:
         (tmp_path / "copy").mkdir(exist_ok=True)

@@ -79,16 +79,16 @@ def test_costs_are_what_the_library_builds(name):
 
 
 # timm's own networks: without the token that masks patches in training, of whole towers alone.
-@pytest.mark.parametrize(
-    ("name", "network", "parts"),
-    [
-        ("dinov2-small", "vit_small_patch14_dinov2", {"dynamic_img_size": True}),
-        ("dinov3-small", "vit_small_patch16_dinov3", {}),
-        ("siglip2-base", "vit_base_patch16_siglip_224", {}),
-        ("clip-vit-b-32", "vit_base_patch32_clip_quickgelu_224", {"num_classes": 512}),
-        ("clip-rn50", "resnet50_clip", {}),
-    ],
-)
+NETWORKS_OF_TIMM = [
+    ("dinov2-small", "vit_small_patch14_dinov2", {"dynamic_img_size": True}),
+    ("dinov3-small", "vit_small_patch16_dinov3", {}),
+    ("siglip2-base", "vit_base_patch16_siglip_224", {}),
+    ("clip-vit-b-32", "vit_base_patch32_clip_quickgelu_224", {"num_classes": 512}),
+    ("clip-rn50", "resnet50_clip", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "network", "parts"), NETWORKS_OF_TIMM)
 def test_another_implementation_takes_as_many_operations(name, network, parts):
     def build():
         model = timm.create_model(network, **parts)

@@ -99,7 +99,6 @@ def test_vectors_that_the_library_would_normalise_are_not_of_unit_length(tmp_pat
 
 NAMES_A_TOKENIZER = {"hf_tokenizer_name": "./clip"}
 TRUSTS_ITSELF = {**NAMES_A_TOKENIZER, "tokenizer_kwargs": {"trust_remote_code": True}}
-NAMES_A_MODEL = {"hf_model_name": "FOLDER"}
 
 
 def hostile(folder, text):
@@ -109,7 +108,7 @@ def hostile(folder, text):
     return write_code(folder)
 
 
-@pytest.mark.parametrize("text", [TRUSTS_ITSELF, NAMES_A_TOKENIZER, NAMES_A_MODEL])
+@pytest.mark.parametrize("text", [TRUSTS_ITSELF, NAMES_A_TOKENIZER, {"hf_model_name": "FOLDER"}])
 def test_code_of_a_folder_never_runs_though_all_answers_are_yes(tmp_path, monkeypatch, text):
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     marker = hostile(tmp_path / "clip", text)

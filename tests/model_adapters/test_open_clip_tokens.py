@@ -126,10 +126,7 @@ def test_a_tokenizer_of_hugging_face_gives_spans_of_the_text_as_given(tmp_path):
     assert one.spans == [(0, 1), (2, 5), (14, 15), (16, 19)]
     assert len(other.spans) == 16
     states = model.model.text.forward_intermediates(
-        model._tokenizer(["a cat a dog"]),
-        indices=1,
-        normalize_intermediates=True,
-        output_fmt="NLC",
+        model._tokenizer(["a cat a dog"]), indices=1, normalize_intermediates=True, output_fmt="NLC"
     )["text_intermediates"][0]
     torch.testing.assert_close(one.vectors, states[0, :4], rtol=1e-5, atol=1e-5)
 
@@ -152,7 +149,6 @@ def test_a_tokenizer_that_gives_no_spans_is_refused(tmp_path, ours, monkeypatch)
 def test_a_text_tower_of_another_library_is_refused(tmp_path):
     model = custom(tmp_path)
     del model.model.text.ln_final
-    with pytest.raises(
-        CannotDo, match="this text tower is from another library, so it gives no vectors of"
-    ):
+    message = "this text tower is from another library, so it gives no vectors of"
+    with pytest.raises(CannotDo, match=message):
         model.encode_tokens(["a cat"])

@@ -103,16 +103,16 @@ def test_a_file_that_does_not_say_its_activation_is_refused_with_both_named(stat
         OpenClip(device=CPU, architecture="RN50", weights=str(tmp_path / "own.pt"))
 
 
+ACTIVATIONS = [
+    ({"architecture": "RN50", "quick_gelu": False}, "GELU"),
+    ({"architecture": "RN50", "quick_gelu": True}, "QuickGELU"),
+    ({"architecture": "RN50", "tag": "openai"}, "QuickGELU"),
+    ({"architecture": "RN50-quickgelu"}, "QuickGELU"),
+]
+
+
 @pytest.mark.usefixtures("tiny_rn50")
-@pytest.mark.parametrize(
-    ("said", "activation"),
-    [
-        ({"architecture": "RN50", "quick_gelu": False}, "GELU"),
-        ({"architecture": "RN50", "quick_gelu": True}, "QuickGELU"),
-        ({"architecture": "RN50", "tag": "openai"}, "QuickGELU"),
-        ({"architecture": "RN50-quickgelu"}, "QuickGELU"),
-    ],
-)
+@pytest.mark.parametrize(("said", "activation"), ACTIVATIONS)
 def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activation):
     torch.save(state, tmp_path / "own.pt")
     model = OpenClip(device=CPU, weights=str(tmp_path / "own.pt"), **said)
@@ -121,9 +121,8 @@ def test_a_file_gets_the_activation_that_is_said(state, tmp_path, said, activati
 
 @pytest.mark.usefixtures("tiny_rn50")
 def test_an_activation_that_the_architecture_contradicts_is_refused():
-    with pytest.raises(
-        WeightsError, match=r"RN50-quickgelu cannot be built: .* QuickGELU, but quick_"
-    ):
+    message = r"RN50-quickgelu cannot be built: .* QuickGELU, but quick_"
+    with pytest.raises(WeightsError, match=message):
         OpenClip(device=CPU, weights="random", quick_gelu=False)
 
 

@@ -13,7 +13,6 @@ import vlbench
 from vlbench.capabilities import NoAnswer, Picture
 from vlbench.errors import ServerError
 
-OpenAiServer = adapter("openai_server:OpenAiServer")
 KEY = "planted-key-7f3a"
 PICTURES = [Picture(noise(20, 12), None)]
 TEXTS = [f"question {i}" for i in range(8)]
@@ -28,7 +27,7 @@ def planted(monkeypatch):
 
 def made(planted, **options):
     given = {"served": "org/tiny", "address": planted.address, "pause": 0.001}
-    return OpenAiServer(device=CPU, **given | options)
+    return adapter("openai_server:OpenAiServer")(device=CPU, **given | options)
 
 
 def says(text):
@@ -187,20 +186,20 @@ def test_the_words_are_short_and_have_neither_address_nor_key(planted):
 # What is kept for a later run.
 
 
-@pytest.mark.parametrize(
-    ("answer", "count"),
-    [
-        (says("B"), 1),
-        (ends("stop", None, refusal="No."), 1),
-        (ends("content_filter"), 1),
-        (error(400, code="content_filter"), 1),
-        (ends(LIMIT, ""), 2),
-        (ends("stop", ""), 2),
-        (ends("error", "A"), 2),
-        (error(500, message="gone"), 2),
-        (error(400, message="maximum context length"), 2),
-    ],
-)
+KEPT_OR_NOT = [
+    (says("B"), 1),
+    (ends("stop", None, refusal="No."), 1),
+    (ends("content_filter"), 1),
+    (error(400, code="content_filter"), 1),
+    (ends(LIMIT, ""), 2),
+    (ends("stop", ""), 2),
+    (ends("error", "A"), 2),
+    (error(500, message="gone"), 2),
+    (error(400, message="maximum context length"), 2),
+]
+
+
+@pytest.mark.parametrize(("answer", "count"), KEPT_OR_NOT)
 def test_only_texts_refusals_and_filters_are_kept(planted, tmp_path, answer, count):
     planted.answers["/chat/completions"] = answer
     replies = []
@@ -248,18 +247,14 @@ def test_a_kept_answer_or_score_of_another_kind_is_requested_again_and_said(
 # Whole runs.
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "note"),
-    [
-        (ends("stop", None, refusal="I cannot."), "ok", "refused 1 (such as 'I cannot.')"),
-        (ends(LIMIT, None, reasoning_content="Hm"), "ok", "cut off while thinking 1"),
-        (
-            error(500, message="gone"),
-            "failed",
-            "1 of 4 answers are lacking for reasons that may pass",
-        ),
-    ],
-)
+NOT_ANSWERED = [
+    (ends("stop", None, refusal="I cannot."), "ok", "refused 1 (such as 'I cannot.')"),
+    (ends(LIMIT, None, reasoning_content="Hm"), "ok", "cut off while thinking 1"),
+    (error(500, message="gone"), "failed", "1 of 4 answers are lacking for reasons that may pass"),
+]
+
+
+@pytest.mark.parametrize(("answer", "status", "note"), NOT_ANSWERED)
 def test_a_row_states_what_was_not_answered(planted, tmp_path, answer, status, note):
     put_images(tmp_path / "foils", "a.png", "b.png")
     lines = ["image,caption,foil", "a.png,a cat,a dog", "b.png,a cat,a cow"]

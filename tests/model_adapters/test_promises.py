@@ -81,8 +81,7 @@ def apart(one, other):
 @pytest.mark.parametrize("name", [*TINY_MODELS, *KIN])
 def test_the_contract_holds(name, opened):
     tiny = opened(name).tiny
-    found = broken_promises(opened(name).model, region_width=WIDTH, without=tiny.without)
-    assert found == []
+    assert broken_promises(opened(name).model, region_width=WIDTH, without=tiny.without) == []
 
 
 @each(lambda tiny: tiny.drawn is not None)
@@ -279,9 +278,7 @@ def test_a_picture_of_no_regions_has_no_columns(name, opened):
 
 
 @each(lambda tiny: tiny.published)
-def test_offline_the_published_weights_and_the_way_around_them_are_named(
-    name, monkeypatch, tmp_path
-):
+def test_offline_published_weights_and_the_way_around_are_named(name, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(torch.hub, "_hub_dir", str(tmp_path))
     for library in (huggingface_hub, transformers.utils.hub):

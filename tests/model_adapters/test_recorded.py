@@ -233,7 +233,7 @@ def test_logs_of_lm_eval_are_read_by_their_own_names(tmp_path):
     ]
     replies = [[Reply((0, 1), "A", "a dog")], [Reply((0, 1), "(B)", "a cup")]]
     logs = [
-        {"doc_id": 0, "filtered_resps": [["-1.5", "False"], ["-0.5", "True"]], "filter": "none"},
+        {"doc_id": 0, "filtered_resps": [["-1.5", "False"], ["-0.5", "True"]], "filter": "none"}
     ]
     texts = put(tmp_path, "\n".join(map(json.dumps, said)), "samples_text.jsonl")
     scores = put(tmp_path, "\n".join(map(json.dumps, logs)), "samples_choice.jsonl")
@@ -361,16 +361,16 @@ def test_numbers_read_as_letters_are_an_error_that_names_the_way_out(tmp_path):
             probe(model, data, Engine.for_tests())
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        (
-            {"row": 0, "answer": "A", "order": "2 0 1"},
-            "the order .2, 0, 1. is not an order of 2 options",
-        ),
-        ({"row": 0, "answer": [["-1", "False"]] * 3, "order": "0 1"}, "3 scores for 2 options"),
-    ],
-)
+OTHER_OPTIONS = [
+    (
+        {"row": 0, "answer": "A", "order": "2 0 1"},
+        "the order .2, 0, 1. is not an order of 2 options",
+    ),
+    ({"row": 0, "answer": [["-1", "False"]] * 3, "order": "0 1"}, "3 scores for 2 options"),
+]
+
+
+@pytest.mark.parametrize(("row", "why"), OTHER_OPTIONS)
 def test_an_order_or_scores_of_other_options_are_refused(tmp_path, row, why):
     model = Recorded(path=put(tmp_path, json.dumps(row), "a.jsonl"), item="row", order="order")
     with pytest.raises(DataError, match=why):

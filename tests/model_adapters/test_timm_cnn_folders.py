@@ -86,14 +86,14 @@ def test_a_folder_of_an_unknown_architecture_names_the_nearest(tmp_path):
         TimmCnn(**SMALL, architecture=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "narrow"),
-    [
-        ("deit_tiny_distilled_patch16_224", {"embed_dim": 12, "depth": 1}),
-        ("levit_128s", {"embed_dim": (16, 16, 16), "depth": (1, 1, 1), "num_heads": (1, 1, 1)}),
-        ("efficientformerv2_s0", {"embed_dims": (8, 8, 8, 8), "depths": (1, 1, 1, 1)}),
-    ],
-)
+TWO_HEADS = [
+    ("deit_tiny_distilled_patch16_224", {"embed_dim": 12, "depth": 1}),
+    ("levit_128s", {"embed_dim": (16, 16, 16), "depth": (1, 1, 1), "num_heads": (1, 1, 1)}),
+    ("efficientformerv2_s0", {"embed_dims": (8, 8, 8, 8), "depths": (1, 1, 1, 1)}),
+]
+
+
+@pytest.mark.parametrize(("name", "narrow"), TWO_HEADS)
 def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, narrow, tmp_path):
     state = draw_timm(name, num_classes=3, **narrow)
     model = timm.create_model(name, num_classes=3, **narrow).eval()
@@ -107,25 +107,19 @@ def test_a_network_with_two_heads_is_read_from_a_folder_and_from_a_file(name, na
     assert found.encode_images(pixels).shape == (1, model.head_hidden_size)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (
-            {"layers": [1, 10**7, 1, 1]},
-            r"config\.json: layers is 10000000; 1024 is the maximum",
-        ),
-        (
-            {"channels": [8, 8, 8, 10**7]},
-            r"config\.json: channels is 10000000; 1e\+06 is the maximum",
-        ),
-        ({"checkpoint_path": "evil.pth"}, "checkpoint_path names another file"),
-        (
-            {"channels": [8, 8, 8, 10**4]},
-            r"needs 9\d\d,\d+,\d+ numbers, but its weights are \d+,\d+ bytes",
-        ),
-        ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
-    ],
-)
+NO_NETWORKS = [
+    ({"layers": [1, 10**7, 1, 1]}, r"config\.json: layers is 10000000; 1024 is the maximum"),
+    ({"channels": [8, 8, 8, 10**7]}, r"config\.json: channels is 10000000; 1e\+06 is the maximum"),
+    ({"checkpoint_path": "evil.pth"}, "checkpoint_path names another file"),
+    (
+        {"channels": [8, 8, 8, 10**4]},
+        r"needs 9\d\d,\d+,\d+ numbers, but its weights are \d+,\d+ bytes",
+    ),
+    ({"note": "x" * 9_000_000}, "it has 900.... bytes; at most 8388608 are read"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), NO_NETWORKS)
 def test_a_folder_of_no_network_is_refused_by_its_key(args, message, tmp_path):
     save_folder(tmp_path, model_args=args)
     with pytest.raises(WeightsError, match=message):

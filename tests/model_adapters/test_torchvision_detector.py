@@ -104,15 +104,15 @@ def test_bfloat16_on_a_cpu_is_told_before_weights_load():
         Detector(device=CPU, dtype=torch.bfloat16)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"architecture": "resnet50"}, UnknownNameError, "no R-CNN of torchvision is named"),
-        ({"architecture": "retinanet_resnet50_fpn"}, UnknownNameError, "no R-CNN of torchvision"),
-        ({"weights": "mine.pt"}, WeightsError, "no file of weights at mine.pt; the tags are COCO"),
-        ({"weights": "COCO_V1"}, WeightsError, "cannot be downloaded from .* this run is offline"),
-    ],
-)
+NOT_LOADED = [
+    ({"architecture": "resnet50"}, UnknownNameError, "no R-CNN of torchvision is named"),
+    ({"architecture": "retinanet_resnet50_fpn"}, UnknownNameError, "no R-CNN of torchvision"),
+    ({"weights": "mine.pt"}, WeightsError, "no file of weights at mine.pt; the tags are COCO"),
+    ({"weights": "COCO_V1"}, WeightsError, "cannot be downloaded from .* this run is offline"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), NOT_LOADED)
 def test_weights_that_cannot_be_loaded_say_why(options, error, message, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.hub, "_hub_dir", str(tmp_path))
     with pytest.raises(error, match=message):

@@ -91,9 +91,8 @@ def test_rows_of_attention_are_the_words_after_the_token_of_the_task(tmp_path, s
 
 
 def test_a_file_of_several_tasks_names_the_argument_that_says_which(tmp_path, state):
-    with pytest.raises(
-        WeightsError, match=r"has heads for several tasks; choose one with task=N \(7 for"
-    ):
+    message = r"has heads for several tasks; choose one with task=N \(7 for"
+    with pytest.raises(WeightsError, match=message):
         VILBERT.load(tmp_path, state)
 
 
@@ -111,9 +110,8 @@ def test_retrieval_needs_a_head_of_its_own(tmp_path, plain):
 
 def test_streams_that_do_not_meet_are_refused(tmp_path):
     tiny_folder(tmp_path, **VILBERT.config | {"v_biattention_id": [0]})
-    with pytest.raises(
-        WeightsError, match="does not describe a network that this adapter can build: zip"
-    ):
+    message = "does not describe a network that this adapter can build: zip"
+    with pytest.raises(WeightsError, match=message):
         VILBERT.drawn(tmp_path)
 
 

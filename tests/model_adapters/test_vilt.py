@@ -4,7 +4,6 @@ import transformers
 from tiny_joint import CPU, SPANS, TEXTS, TWO_DOGS, adapter, picture
 from tiny_models import write_vilt
 
-Vilt = adapter("vilt:Vilt")
 NAME = "vilt"
 
 
@@ -76,5 +75,5 @@ def test_the_global_generator_neither_matters_nor_moves(model, pictures):
 
 
 def test_a_limit_on_patches_drops_none(tmp_path, pictures):
-    model = Vilt(device=CPU, architecture=write_vilt(tmp_path, max_image_length=4))
+    model = adapter("vilt:Vilt")(device=CPU, architecture=write_vilt(tmp_path, max_image_length=4))
     assert model.attend(pictures[1:2], TEXTS[:1])[0].weights.shape[-1] == 24

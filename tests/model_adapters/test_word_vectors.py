@@ -152,15 +152,15 @@ def test_what_is_no_binary_file_is_refused(tmp_path):
         WordVectors(device=CPU, weights=file)
 
 
-@pytest.mark.parametrize(
-    ("file", "shape"),
-    [
-        ("gensim_test_glove.txt", (76, 50)),
-        ("glove.6B.50d.top2445.txt", (2445, 50)),
-        ("glove.6B.300d.sample.txt.gz", (100, 300)),
-        ("glove.840B.300d.zip", (100, 300)),
-    ],
-)
+REAL_FILES = [
+    ("gensim_test_glove.txt", (76, 50)),
+    ("glove.6B.50d.top2445.txt", (2445, 50)),
+    ("glove.6B.300d.sample.txt.gz", (100, 300)),
+    ("glove.840B.300d.zip", (100, 300)),
+]
+
+
+@pytest.mark.parametrize(("file", "shape"), REAL_FILES)
 def test_real_files_are_read(real_data, file, shape):
     path = real_data / "text" / "glove" / file
     model = WordVectors(device=CPU, weights=str(path))

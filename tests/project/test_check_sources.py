@@ -4,12 +4,10 @@ from pathlib import Path
 import pytest
 from sources import make_source
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
     return importlib.import_module("check_sources")
 
 

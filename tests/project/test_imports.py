@@ -79,17 +79,16 @@ def test_a_command_that_fails_is_seen(ask):
     assert (ended.returncode, "AssertionError: (['ls', 'nothing'], 2)" in ended.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["--version"],
-        *(["ls", kind] for kind in ("tasks", "models", "probes", "data")),
-        ["show", "few_shot_digits"],
-        ["show", "tiny-clip"],
-    ],
-    ids=" ".join,
-)
+LISTINGS = [
+    ["--help"],
+    ["--version"],
+    *(["ls", kind] for kind in ("tasks", "models", "probes", "data")),
+    ["show", "few_shot_digits"],
+    ["show", "tiny-clip"],
+]
+
+
+@pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
 def test_help_and_listings_import_nothing_heavy(ask, words):
     assert heavy(ask(commands(words))) == set()
 
@@ -121,9 +120,7 @@ assert code == 2, code
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_slip_is_told_with_what_was_meant_before_anything_heavy_is_imported(
-    ask, finished, words, hint
-):
+def test_a_slip_is_told_with_what_was_meant_before_heavy_imports(ask, finished, words, hint):
     words = [word.replace("BOARDS", str(finished / "boards")) for word in words]
     ended = ask(REFUSED.format(words=words))
     assert heavy(ended) == set()
@@ -214,16 +211,16 @@ def test_an_export_imports_nothing_heavy(ask, boards, tmp_path):
     assert heavy(ended, libraries | {"huggingface_hub"}) == set()
 
 
-@pytest.mark.parametrize(
-    ("modules", "libraries"),
-    [
-        ("vlbench.cli, vlbench.report.building", {"torch"}),
-        ("vlbench.drawing.looks", {"matplotlib"}),
-        ("vlbench.system.hub", {"torch", "huggingface_hub"}),
-        ("vlbench.probes.captioning.figures", {"torch", "sklearn", "scipy"}),
-        ("vlbench.probes.grounding.figures, vlbench.probes.layer_curves", {"torch", "scipy"}),
-    ],
-)
+LIGHT_MODULES = [
+    ("vlbench.cli, vlbench.report.building", {"torch"}),
+    ("vlbench.drawing.looks", {"matplotlib"}),
+    ("vlbench.system.hub", {"torch", "huggingface_hub"}),
+    ("vlbench.probes.captioning.figures", {"torch", "sklearn", "scipy"}),
+    ("vlbench.probes.grounding.figures, vlbench.probes.layer_curves", {"torch", "scipy"}),
+]
+
+
+@pytest.mark.parametrize(("modules", "libraries"), LIGHT_MODULES)
 def test_a_module_is_imported_without_what_it_does_not_need(ask, modules, libraries):
     assert heavy(ask(f"import {modules}"), libraries) == set()
 

@@ -125,15 +125,15 @@ def test_an_altered_artifact_is_told(tmp_path):
     assert not found.are_fine
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("@you <b>", "`@you <b>`"),
-        ("a`b``c", "``` a`b``c ```"),
-        ("one\n\n# two", "`one # two`"),
-        ("", "`-`"),
-        ("x" * 500, f"`{'x' * 399}…`"),
-    ],
-)
+SHOWN = [
+    ("@you <b>", "`@you <b>`"),
+    ("a`b``c", "``` a`b``c ```"),
+    ("one\n\n# two", "`one # two`"),
+    ("", "`-`"),
+    ("x" * 500, f"`{'x' * 399}…`"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_a_text_of_strangers_stays_in_a_code_span(text, shown):
     assert span(text) == shown

@@ -12,14 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["vlbench", "tasks", "model_adapters", "leaderboards"]
-SHIPPED = [*FOLDERS, "pyproject.toml", "README.md", "LICENSE"]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel of a clean copy."""
     copy = tmp_path_factory.mktemp("copy")
-    for name in SHIPPED:
+    for name in [*FOLDERS, "pyproject.toml", "README.md", "LICENSE"]:
         source = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(source, copy / name, ignore=ignore) if source.is_dir() else shutil.copy(
@@ -59,8 +58,7 @@ def test_the_source_archive_holds_the_package_its_tasks_and_adapters_and_four_te
     from hatchling.builders.sdist import SdistBuilder
 
     files = [Path(file.relative_path) for file in SdistBuilder(str(ROOT)).recurse_included_files()]
-    folders = {file.parts[0] for file in files if len(file.parts) > 1}
-    assert folders == {*FOLDERS}
+    assert {file.parts[0] for file in files if len(file.parts) > 1} == {*FOLDERS}
     texts = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
     assert {file.name for file in files if len(file.parts) == 1} >= texts
 

@@ -80,10 +80,7 @@ def parquet(pictures, labels):
     for picture, file in zip(pictures, encoded, strict=True):
         Image.fromarray(picture).save(file, "PNG")
     types = {"img": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
-    rows = {
-        "img": [{"bytes": file.getvalue(), "path": None} for file in encoded],
-        "label": labels,
-    }
+    rows = {"img": [{"bytes": file.getvalue(), "path": None} for file in encoded], "label": labels}
     content = io.BytesIO()
     datasets.Dataset.from_dict(rows, datasets.Features(types)).to_parquet(content)
     return content.getvalue()
@@ -227,9 +224,7 @@ def test_a_disk_that_takes_no_more_is_told_and_makes_no_row(papers, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_row_of_a_paper_comes_from_files_of_their_true_shapes(
-    papers, mirror, tmp_path, real_data
-):
+def test_a_row_of_a_paper_comes_from_files_of_true_shapes(papers, mirror, tmp_path, real_data):
     import open_clip
 
     records = cifar10(root=real_data / "cifar10_lossless_subset").splits["test"]

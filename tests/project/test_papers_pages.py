@@ -9,13 +9,11 @@ import pytest
 from vlbench.catalog.catalog import load_all_findings, load_catalog
 from vlbench.catalog.strict_yaml import load_yaml
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 
 @pytest.fixture(scope="module")
 def script():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(SCRIPTS))
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
         yield importlib.import_module("papers")
 
 

@@ -159,8 +159,7 @@ def test_python_and_yaml_of_a_page_can_be_read(page):
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_every_command_of_a_page_ends_well(results):
-    failed = {line: done.stderr for line, done in results.items() if done.returncode}
-    assert failed == {}
+    assert {line: done.stderr for line, done in results.items() if done.returncode} == {}
     printed = [done.stdout for line, done in results.items() if "vlbench.evaluate(" in line]
     assert all("<few_shot_scenes by raw-pixels, ok: accuracy" in text for text in printed)
 

@@ -10,12 +10,10 @@ from vlbench.run.model import fit, resolve_model
 from vlbench.run.options import Options
 from vlbench.run.task import resolve_task
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "scripts"))
     return importlib.import_module("systems")
 
 

@@ -86,7 +86,7 @@ def examples(tiny):
     return world.Examples(pixels, labels, list("abcd"), [0, 1, 2, 3], facts, list("ijkl"))
 
 
-def test_images_of_some_categories_hold_no_others_and_labels_count_those(tiny, examples):
+def test_images_of_some_categories_hold_no_others_and_the_rest_hold_one(tiny, examples):
     world = tiny("tiny.world")
     kept = world.of_categories(world.World(examples, examples, list(CATEGORIES)), ["hat", "cup"])
     assert kept.classes == ["hat", "cup"]
@@ -95,10 +95,6 @@ def test_images_of_some_categories_hold_no_others_and_labels_count_those(tiny, e
         assert part.images.flatten().tolist() == [0, 2]
         assert (part.captions, part.regions, part.questions) == (["a", "c"], [0, 2], ["i", "k"])
         assert [facts.things for facts in part.facts] == [[{"hat", "red"}], [{"cup", "red"}]]
-
-
-def test_images_that_hold_a_category_are_the_rest(tiny, examples):
-    world = tiny("tiny.world")
     kept = world.holding(world.World(examples, examples, list(CATEGORIES)), ["dog"])
     assert kept.scenes.captions == ["b", "d"]
     assert kept.scenes.labels.tolist() == [CATEGORIES.index("dog")] * 2
@@ -157,9 +153,7 @@ def documents():
 
 
 @pytest.mark.parametrize("alone", [0, 1])
-def test_a_text_is_a_sentence_or_as_many_whole_documents_as_fit(
-    tiny, documents, monkeypatch, alone
-):
+def test_a_text_is_a_sentence_or_all_documents_that_fit(tiny, documents, monkeypatch, alone):
     bert = tiny("tiny.bert")
     monkeypatch.setattr(bert, "ALONE", alone)
     rows = torch.arange(10).repeat(20)
@@ -274,9 +268,7 @@ def lesson(tiny):
 
 
 @pytest.mark.parametrize(("share", "length"), [(0, 3), (1, 5)])
-def test_a_caption_is_the_images_own_where_it_is_said_to_be(
-    tiny, lesson, monkeypatch, share, length
-):
+def test_a_caption_is_the_images_own_where_that_is_said(tiny, lesson, monkeypatch, share, length):
     module = tiny("tiny.visualbert")
     monkeypatch.setattr(module, "TWO", share)
     rows = torch.arange(4).repeat(500)
@@ -289,9 +281,7 @@ def test_a_caption_is_the_images_own_where_it_is_said_to_be(
     assert texts.true.double().mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_of_two_captions_the_first_is_always_true_and_another_than_the_second(
-    tiny, lesson, monkeypatch
-):
+def test_of_two_captions_the_first_is_true_and_not_the_second(tiny, lesson, monkeypatch):
     monkeypatch.setattr(tiny("tiny.visualbert"), "TWO", 1)
     rows = torch.arange(4).repeat(50)
     texts = tiny("tiny.visualbert").draw(lesson, tiny("tiny.training").Batch(rows, 0.0, seeded()))

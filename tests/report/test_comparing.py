@@ -156,15 +156,15 @@ def test_all_scores_that_both_have_items_of_are_compared(tmp_path):
     assert found.refused == []
 
 
-@pytest.mark.parametrize(
-    ("models", "tasks", "why"),
-    [
-        (["a"], [], "only a to compare; name two models or more"),
-        (["a", "a"], [], "only a to compare"),
-        (["a", "bb"], [], "no model on the boards in .* is named 'bb'"),
-        (["a", "b"], ["v"], "no board v in "),
-    ],
-)
+ABSENT = [
+    (["a"], [], "only a to compare; name two models or more"),
+    (["a", "a"], [], "only a to compare"),
+    (["a", "bb"], [], "no model on the boards in .* is named 'bb'"),
+    (["a", "b"], ["v"], "no board v in "),
+]
+
+
+@pytest.mark.parametrize(("models", "tasks", "why"), ABSENT)
 def test_names_that_are_not_there_are_named(output, models, tasks, why):
     with pytest.raises(UnknownNameError, match=why):
         compare_models(output, models, tasks)
@@ -232,13 +232,13 @@ def test_a_named_folder_that_is_not_there_is_not_replaced_by_the_shipped_boards(
         compare_models(tmp_path / "absent", ["a", "d"])
 
 
-@pytest.mark.parametrize(
-    ("about", "why"),
-    [
-        ({"comparable": "other"}, "the rows of a, d are not comparable"),
-        ({"version": 7}, "d has scores of version 7; the other models have version 1"),
-    ],
-)
+NOT_COMPARABLE = [
+    ({"comparable": "other"}, "the rows of a, d are not comparable"),
+    ({"version": 7}, "d has scores of version 7; the other models have version 1"),
+]
+
+
+@pytest.mark.parametrize(("about", "why"), NOT_COMPARABLE)
 def test_shipped_rows_that_are_not_comparable_are_refused(output, shipped, about, why):
     row = measured(shipped, "d", C, **about)
     write(shipped, board(row, version=about.get("version", 1)))

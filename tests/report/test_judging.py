@@ -36,15 +36,15 @@ def found(folder, entry, *rows, tasks=(), **boards):
     return judge(finding(folder, entry), Evidence({"t": board(*rows), **boards}, known, folder))
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "verdict"),
-    [
-        (0.60, 0.50, "supported"),
-        (0.50, 0.60, "contradicted"),
-        (0.51, 0.50, "undecided"),
-        (0.50, 0.50, "undecided"),
-    ],
-)
+LEADS = [
+    (0.60, 0.50, "supported"),
+    (0.50, 0.60, "contradicted"),
+    (0.51, 0.50, "undecided"),
+    (0.50, 0.50, "undecided"),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "verdict"), LEADS)
 def test_a_lead_is_judged_by_where_its_interval_lies(tmp_path, a, b, verdict):
     judged = found(tmp_path, A_OVER_B, result("a", wald(a, 0.01)), result("b", wald(b, 0.01)))
     assert judged.verdict == verdict
@@ -105,15 +105,15 @@ def test_a_negative_margin_lets_the_second_lead_by_less(tmp_path):
     assert found(tmp_path, f"{A_OVER_B}, by: -0.01", *rows).verdict == "supported"
 
 
-@pytest.mark.parametrize(
-    ("limits", "verdict"),
-    [
-        ("[0.4, 0.6]", "supported"),
-        ("[0.49, 0.6]", "undecided"),
-        ("[0.6, 1]", "contradicted"),
-        ("[0, 0.4]", "contradicted"),
-    ],
-)
+RANGES = [
+    ("[0.4, 0.6]", "supported"),
+    ("[0.49, 0.6]", "undecided"),
+    ("[0.6, 1]", "contradicted"),
+    ("[0, 0.4]", "contradicted"),
+]
+
+
+@pytest.mark.parametrize(("limits", "verdict"), RANGES)
 def test_a_range_is_judged_by_the_scores_own_interval(tmp_path, limits, verdict):
     judged = found(tmp_path, f"model: a, within: {limits}", result("a", wald(0.5, 0.02)))
     assert judged.verdict == verdict
@@ -127,8 +127,7 @@ def test_an_interval_may_touch_the_end_of_a_range(tmp_path):
 def test_a_range_has_no_end_where_the_score_has_none_beyond(tmp_path):
     # The upper half is short, for the interval ends at 1; the lower one alone decides.
     row = result("a", score(0.99, ci95=(0.9, 1.0)))
-    judged = found(tmp_path, "model: a, within: [0.5, 1]", row)
-    assert judged.p_for < 1e-6
+    assert found(tmp_path, "model: a, within: [0.5, 1]", row).p_for < 1e-6
     assert found(tmp_path, "model: a, within: [0.5, 0.99]", row).verdict == "undecided"
 
 
@@ -272,17 +271,14 @@ def test_a_model_without_a_row_makes_a_finding_missing(tmp_path):
     assert judged.lacks == [Lack("b", "t", "no row")]
 
 
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
-        (
-            "model: a, each: {at: [{trial: 2}]}, within: [0, 1]",
-            "no score accuracy at shots 5, trial 2",
-        ),
-        ("model: a, greater: [{}, {floor: chance}]", "no chance beside its accuracy"),
-        ("model: a, greater: [{}, {floor: shuffled}]", "no shuffled beside its accuracy"),
-    ],
-)
+LACKING = [
+    ("model: a, each: {at: [{trial: 2}]}, within: [0, 1]", "no score accuracy at shots 5, trial 2"),
+    ("model: a, greater: [{}, {floor: chance}]", "no chance beside its accuracy"),
+    ("model: a, greater: [{}, {floor: shuffled}]", "no shuffled beside its accuracy"),
+]
+
+
+@pytest.mark.parametrize(("entry", "why"), LACKING)
 def test_a_score_or_floor_that_a_row_lacks_makes_a_finding_missing(tmp_path, entry, why):
     judged = found(tmp_path, entry, result("a", wald(0.9, 0.01)))
     assert judged.verdict == "missing"
@@ -337,20 +333,20 @@ def test_a_complete_row_of_trained_weights_counts():
     assert counted_row(board(row), task(), "m") is row
 
 
-@pytest.mark.parametrize(
-    ("rows", "why"),
-    [
-        ([], "no row"),
-        ([result("m", status="skipped", reason="it has no eyes")], "skipped: it has no eyes"),
-        ([result("m", status="failed", reason="it broke")], "failed: it broke"),
-        ([result("m", score(), counts=counts(9, 10))], "a row of incomplete data"),
-        ([result("m", score(), **RANDOM)], "a row of random weights"),
-        (
-            [result("m", score()), result("m", score(), comparable="b")],
-            "2 rows, and it is unknown which to use",
-        ),
-    ],
-)
+NOT_COUNTED = [
+    ([], "no row"),
+    ([result("m", status="skipped", reason="it has no eyes")], "skipped: it has no eyes"),
+    ([result("m", status="failed", reason="it broke")], "failed: it broke"),
+    ([result("m", score(), counts=counts(9, 10))], "a row of incomplete data"),
+    ([result("m", score(), **RANDOM)], "a row of random weights"),
+    (
+        [result("m", score()), result("m", score(), comparable="b")],
+        "2 rows, and it is unknown which to use",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rows", "why"), NOT_COUNTED)
 def test_a_row_that_does_not_count_is_told_with_the_reason(rows, why):
     assert counted_row(board(*rows), task(), "m") == Lack("m", "t", why)
 
@@ -387,16 +383,16 @@ def test_the_interval_is_near_that_of_the_mean_of_paired_differences(tmp_path, r
     assert (low, high) == pytest.approx((centre - half, centre + half), abs=0.01)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "model: a, within: [0, 1]",
-        "model: a, greater: [{}, {floor: chance}]",
-        "greater: [{model: [a, b]}, {model: b}]",
-        "model: a, greater: [{}, {at: {shots: 1}}]",
-        "model: a, greater: [{}, {task: u}]",
-    ],
-)
+NOT_PAIRED = [
+    "model: a, within: [0, 1]",
+    "model: a, greater: [{}, {floor: chance}]",
+    "greater: [{model: [a, b]}, {model: b}]",
+    "model: a, greater: [{}, {at: {shots: 1}}]",
+    "model: a, greater: [{}, {task: u}]",
+]
+
+
+@pytest.mark.parametrize("entry", NOT_PAIRED)
 def test_other_comparisons_are_not_paired(tmp_path, rows, entry):
     assert paired(tmp_path, entry, rows) == Pairing()
 

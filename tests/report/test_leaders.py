@@ -2,12 +2,7 @@ import pytest
 from planted_boards import board, measured, result, score, write
 
 from vlbench.boards.board import read_board
-from vlbench.report.leaders import (
-    UNPUBLISHED,
-    Leaders,
-    leaders_of,
-    standing,
-)
+from vlbench.report.leaders import UNPUBLISHED, Leaders, leaders_of, standing
 
 # FAR gets 20 to 39 wrong, and NEAR the last two of them; the others are equal, so by name.
 WRONG = [f"{i}.png" for i in range(20, 28)]

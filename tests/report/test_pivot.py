@@ -46,19 +46,19 @@ def test_a_score_without_a_direction_has_no_shade(tmp_path):
     assert [cells[column.key].shade for column in table.columns] == [3, 0]
 
 
-@pytest.mark.parametrize(
-    ("shown", "shade"),
-    [
-        (score(0.07, chance=0.0), 0),
-        (score(0.7, chance=0.5), 2),
-        (score(1.0, chance=0.5), 5),
-        (score(0.3, chance=0.5), 0),
-        (score(0.1, chance=0.5, higher_is_better=False), 4),
-        (score(0.8, chance=0.0, unit="correlation"), 4),
-        (score(9.0, chance=3.0, unit="words"), 0),
-        (score(1.0), 0),
-    ],
-)
+SHADES = [
+    (score(0.07, chance=0.0), 0),
+    (score(0.7, chance=0.5), 2),
+    (score(1.0, chance=0.5), 5),
+    (score(0.3, chance=0.5), 0),
+    (score(0.1, chance=0.5, higher_is_better=False), 4),
+    (score(0.8, chance=0.0, unit="correlation"), 4),
+    (score(9.0, chance=3.0, unit="words"), 0),
+    (score(1.0), 0),
+]
+
+
+@pytest.mark.parametrize(("shown", "shade"), SHADES)
 def test_the_best_model_of_a_column_is_dark_only_if_it_is_far_from_chance(tmp_path, shown, shade):
     write(tmp_path, board(result("a", shown), result("b", score(0.0, chance=0.0))))
     (table,) = tables(tmp_path, task())
@@ -210,7 +210,6 @@ def test_the_table_is_written_to_a_file(tmp_path):
 
 def test_a_format_without_tables_is_refused(tmp_path):
     write(tmp_path, board(result("a", score(0.5))))
-    with pytest.raises(
-        UnknownNameError, match="--pivot has the formats md, tex, csv, json, not hf"
-    ):
+    message = "--pivot has the formats md, tex, csv, json, not hf"
+    with pytest.raises(UnknownNameError, match=message):
         exported(tmp_path, "hf", tmp_path / "x")

@@ -58,9 +58,7 @@ def test_findings_without_a_paper_have_no_published_values(tmp_path):
     assert (found.references, summary(found)) == ([], ["mine", "not measured: 1 finding"])
 
 
-def test_published_values_stand_beside_ours_and_one_line_counts_what_is_not_measured(
-    paper, tmp_path
-):
+def test_published_values_stand_beside_ours_and_what_lacks_is_counted(paper, tmp_path):
     write(tmp_path, board(result("a", score(0.45, stderr=0.025))))
     found = reproduce(paper, KNOWN, tmp_path)
     (numbers,) = grids(found)

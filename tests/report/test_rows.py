@@ -21,15 +21,15 @@ def test_complete_ok_rows_of_trained_models_are_publishable():
     assert publishable(rows) == {"a": rows[1], "b": rows[0]}
 
 
-@pytest.mark.parametrize(
-    "lacking",
-    [
-        {"status": "failed"},
-        {"status": "skipped"},
-        {"counts": counts(n=100, expected=101)},
-        {"provenance": {"weights": "random:0"}},
-    ],
-)
+NOT_PUBLISHABLE = [
+    {"status": "failed"},
+    {"status": "skipped"},
+    {"counts": counts(n=100, expected=101)},
+    {"provenance": {"weights": "random:0"}},
+]
+
+
+@pytest.mark.parametrize("lacking", NOT_PUBLISHABLE)
 def test_failed_skipped_partial_and_random_rows_are_not_publishable(lacking):
     assert publishable([result("m", **lacking)]) == {}
 
@@ -48,15 +48,15 @@ def test_a_row_without_provenance_or_counts_is_publishable():
     assert list(publishable([result("m", provenance={}, counts={})])) == ["m"]
 
 
-@pytest.mark.parametrize(
-    ("lacking", "why"),
-    [
-        ({"status": "skipped", "reason": "no text"}, "skipped, no text"),
-        ({"counts": counts(n=3, expected=9)}, "partial, 6 official rows absent"),
-        ({"provenance": {"weights": "random:0"}}, "random weights"),
-        ({}, ""),
-    ],
-)
+NOT_PUBLISHED = [
+    ({"status": "skipped", "reason": "no text"}, "skipped, no text"),
+    ({"counts": counts(n=3, expected=9)}, "partial, 6 official rows absent"),
+    ({"provenance": {"weights": "random:0"}}, "random weights"),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("lacking", "why"), NOT_PUBLISHED)
 def test_a_row_that_is_not_published_says_why(lacking, why):
     assert unpublished(result("m", **lacking)) == why
 
@@ -129,16 +129,16 @@ def test_without_a_standard_error_the_difference_is_counted_in_none(stderr):
     assert (found.difference, found.in_stderr) == (0.25, None)
 
 
-@pytest.mark.parametrize(
-    ("model", "other"),
-    [
-        ("n", score()),
-        ("m", score(metric="accuracy_cosine")),
-        ("m", score(at={"shots": 1})),
-        ("m", score(at={})),
-        ("m", score(at={"shots": 5, "trial": 1})),
-    ],
-)
+OTHERS = [
+    ("n", score()),
+    ("m", score(metric="accuracy_cosine")),
+    ("m", score(at={"shots": 1})),
+    ("m", score(at={})),
+    ("m", score(at={"shots": 5, "trial": 1})),
+]
+
+
+@pytest.mark.parametrize(("model", "other"), OTHERS)
 def test_another_model_metric_or_condition_has_no_published_value(model, other):
     assert published(spec(FIVE_SHOTS), model, other) is None
 

@@ -8,12 +8,7 @@ from planted_matrices import CLASSES, matrix, row, two_boards
 from scipy.spatial.distance import squareform
 from scipy.stats import pearsonr, spearmanr
 
-from vlbench.report.similarities import (
-    joined,
-    left_out_rows,
-    similarities,
-    similarity_rows,
-)
+from vlbench.report.similarities import joined, left_out_rows, similarities, similarity_rows
 
 
 def compared(output, *odd):
@@ -147,16 +142,12 @@ def test_a_model_with_two_data_sets_is_compared_on_the_one_with_most_rows(tmp_pa
     assert [*reasons.values()] == ["not comparable with most rows of rsa_x"]
 
 
-def test_a_matrix_that_is_gone_is_named(tmp_path):
+def test_a_matrix_that_is_gone_or_not_its_rows_is_named(tmp_path):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     (tmp_path / "artifacts/rsa_x/odd/rdm.safetensors").unlink()
     assert left_out(tmp_path, odd) == (
         "artifacts/rsa_x/odd/rdm.safetensors is missing; run the task again with --overwrite"
     )
-
-
-def test_a_matrix_that_is_not_its_rows_is_named(tmp_path):
-    odd = row(tmp_path, "rsa_x", "odd", matrix(5))
     row(tmp_path, "rsa_x", "odd", matrix(6))
     assert left_out(tmp_path, odd) == (
         "artifacts/rsa_x/odd/rdm.safetensors is not the file that was written "
@@ -169,14 +160,10 @@ def test_a_row_without_a_matrix_is_named(tmp_path):
     assert left_out(tmp_path, odd) == "its row has no rdm"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"status": "failed"},
-        {"counts": counts(8, 9)},
-        {"provenance": {"weights": "random:0"}},
-    ],
-)
+LEFT_OUT = [{"status": "failed"}, {"counts": counts(8, 9)}, {"provenance": {"weights": "random:0"}}]
+
+
+@pytest.mark.parametrize("changes", LEFT_OUT)
 def test_rows_that_are_not_publishable_take_no_part(tmp_path, changes):
     odd = row(tmp_path, "rsa_x", "odd", matrix(5), **changes)
     members, reasons = joined(tmp_path, two_boards(tmp_path, odd))

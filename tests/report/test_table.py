@@ -3,15 +3,7 @@ from planted_boards import PRIMARY, board, result, score
 
 from vlbench.report.leaders import Leaders
 from vlbench.report.rows import Published
-from vlbench.report.table import (
-    HEADS,
-    Entry,
-    cells,
-    interval,
-    other_scores,
-    table_of,
-    tables_of,
-)
+from vlbench.report.table import HEADS, Entry, cells, interval, other_scores, table_of, tables_of
 
 
 def entry(*scores, **rest):
@@ -105,20 +97,20 @@ def test_scores_under_the_same_conditions_stand_before_all_others():
     assert found == [("accuracy_cosine", {"shots": 5}), ("other", {"shots": 1})]
 
 
-@pytest.mark.parametrize(
-    ("ends", "unit", "text"),
-    [
-        ((0.58, 0.695), "fraction", "58.0 to 69.5"),
-        ((-0.00001, 1.0), "fraction", "0.0 to 100.0"),
-        ((0.3397, 0.456), "correlation", "0.340 to 0.456"),
-        ((-0.03109, 0.1293), "correlation", "-0.031 to 0.129"),
-        ((-0.00001, 0.5), "difference", "0.0000 to 0.5000"),
-        ((9.5, 130.25), "perplexity", "9.5 to 130.2"),
-        ((98765.4, 123456.7), "perplexity", "98765 to 123457"),
-        ((0.0, 0.0), "nats", "0.000 to 0.000"),
-        ((1e-9, 2.5e-8), "nats", "1.000e-09 to 2.500e-08"),
-    ],
-)
+ENDS = [
+    ((0.58, 0.695), "fraction", "58.0 to 69.5"),
+    ((-0.00001, 1.0), "fraction", "0.0 to 100.0"),
+    ((0.3397, 0.456), "correlation", "0.340 to 0.456"),
+    ((-0.03109, 0.1293), "correlation", "-0.031 to 0.129"),
+    ((-0.00001, 0.5), "difference", "0.0000 to 0.5000"),
+    ((9.5, 130.25), "perplexity", "9.5 to 130.2"),
+    ((98765.4, 123456.7), "perplexity", "98765 to 123457"),
+    ((0.0, 0.0), "nats", "0.000 to 0.000"),
+    ((1e-9, 2.5e-8), "nats", "1.000e-09 to 2.500e-08"),
+]
+
+
+@pytest.mark.parametrize(("ends", "unit", "text"), ENDS)
 def test_both_ends_of_an_interval_have_the_same_decimals(ends, unit, text):
     assert interval(score(ci95=ends, unit=unit)) == text
 

@@ -17,18 +17,17 @@ from vlbench.report.texts import (
 )
 from vlbench.results import Score
 
+CONDITIONS = [
+    (4 / 255, "4/255"),
+    (0.2, "0.2"),
+    (0, "0"),
+    (1 / 3, "0.3333"),
+    (20_000, "2e+04"),
+    ("l2", "l2"),
+]
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (4 / 255, "4/255"),
-        (0.2, "0.2"),
-        (0, "0"),
-        (1 / 3, "0.3333"),
-        (20_000, "2e+04"),
-        ("l2", "l2"),
-    ],
-)
+
+@pytest.mark.parametrize(("value", "told"), CONDITIONS)
 def test_a_condition_is_told_in_four_digits_or_as_a_fraction_of_255(value, told):
     assert condition(value) == told
 
@@ -37,18 +36,18 @@ def test_a_text_of_a_plain_table_is_shown_as_it_is():
     assert "m[a=b]" in rendered(plain_table(["name"], [["m[a=b]"]], "title"))
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.53149, "fraction", "53.1 %"),
-        (0.0, "fraction", "0.0 %"),
-        (1, "fraction", "100.0 %"),
-        (-0.125, "fraction", "-12.5 %"),
-        (3.14159, "ratio", "3.142"),
-        (1234567.0, "pixels", "1.235e+06"),
-        (None, "fraction", "-"),
-    ],
-)
+NUMBERS = [
+    (0.53149, "fraction", "53.1 %"),
+    (0.0, "fraction", "0.0 %"),
+    (1, "fraction", "100.0 %"),
+    (-0.125, "fraction", "-12.5 %"),
+    (3.14159, "ratio", "3.142"),
+    (1234567.0, "pixels", "1.235e+06"),
+    (None, "fraction", "-"),
+]
+
+
+@pytest.mark.parametrize(("value", "unit", "text"), NUMBERS)
 def test_numbers_are_written_as_people_read_them(value, unit, text):
     assert number(value, unit) == text
 

@@ -123,12 +123,10 @@ def test_python_keeps_them_apart(output):
     pivot = boards.pivot()
     assert {*pivot.columns} == TASKS
     assert pivot.loc["raw-pixels", f"{KNN}: cars"] == value(output, KNN, "cars")
-    with pytest.raises(
-        UnknownNameError, match=r"raw-pixels has 2 rows on few_shot.*data=, one of cars, flowers"
-    ):
+    message = r"raw-pixels has 2 rows on few_shot.*data=, one of cars, flowers"
+    with pytest.raises(UnknownNameError, match=message):
         boards.items(FEW, "raw-pixels")
-    counts = {n: boards.items(FEW, "raw-pixels", data=n)["id"].nunique() for n in SIZES}
-    assert counts == SIZES
+    assert {n: boards.items(FEW, "raw-pixels", data=n)["id"].nunique() for n in SIZES} == SIZES
     assert "<td>cars</td>" in boards._repr_html_()
 
 
@@ -155,8 +153,7 @@ def test_records_of_other_sites_name_them(output, tmp_path):
 
 
 def test_figures_have_a_panel_for_each(output):
-    panels = board_panels(folder_boards(output)[FEW])
-    assert {panel.title for panel in panels} == {*SIZES}
+    assert {panel.title for panel in board_panels(folder_boards(output)[FEW])} == {*SIZES}
 
 
 def test_the_models_of_one_are_drawn(output):
@@ -164,9 +161,8 @@ def test_the_models_of_one_are_drawn(output):
     pair = pair_of([boards[FEW], boards[KNN]], titles, "cars")
     first, second = pair.scores["raw-pixels"]
     assert (first.value, second.value) == (value(output, FEW, "cars"), value(output, KNN, "cars"))
-    with pytest.raises(
-        UnknownNameError, match="give --data, or in Python data=, one of cars, flowers"
-    ):
+    message = "give --data, or in Python data=, one of cars, flowers"
+    with pytest.raises(UnknownNameError, match=message):
         pair_of([boards[FEW], boards[KNN]], titles)
 
 
@@ -176,18 +172,18 @@ def planted(model, data, name="", comparable=""):
     return result(model, score(0.5), comparable=comparable or data, provenance=made)
 
 
-@pytest.mark.parametrize(
-    ("rows", "names"),
-    [
-        ([("1", "flowers"), ("2", "cars")], ["flowers", "cars"]),
-        ([("1234567", "flowers"), ("2345678", "flowers")], ["flowers 123456", "flowers 234567"]),
-        ([("1234567",), ("2345678",)], ["image_folder 123456", "image_folder 234567"]),
-        ([("1",), ("2", "cars")], ["image_folder", "cars"]),
-        ([("1",), ("1", "cars")], ["cars"]),
-        ([("1", "a"), ("1", "b")], ["a"]),
-        ([("1", "\x1b[31mred")], ["\\x1b[31mred"]),
-    ],
-)
+NAMES_OF_DATA = [
+    ([("1", "flowers"), ("2", "cars")], ["flowers", "cars"]),
+    ([("1234567", "flowers"), ("2345678", "flowers")], ["flowers 123456", "flowers 234567"]),
+    ([("1234567",), ("2345678",)], ["image_folder 123456", "image_folder 234567"]),
+    ([("1",), ("2", "cars")], ["image_folder", "cars"]),
+    ([("1",), ("1", "cars")], ["cars"]),
+    ([("1", "a"), ("1", "b")], ["a"]),
+    ([("1", "\x1b[31mred")], ["\\x1b[31mred"]),
+]
+
+
+@pytest.mark.parametrize(("rows", "names"), NAMES_OF_DATA)
 def test_data_have_the_name_of_their_folder_and_a_digest_if_two_share_it(rows, names):
     assert [*by_data([planted("m", *row) for row in rows])] == names
 

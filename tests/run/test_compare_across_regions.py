@@ -17,7 +17,6 @@ import torch
 from vlbench.capabilities import ImageTextScorer
 from vlbench.results import Outcome, Score
 
-
 class Scorer:
     def __init__(self, *, device, dtype=torch.float32, factor: float = 1.0):
         self.factor = torch.tensor(factor)
@@ -25,7 +24,6 @@ class Scorer:
     def score_pairs(self, pictures, texts):
         widths = [0 if p.regions is None else p.regions.vectors.shape[1] for p in pictures]
         return self.factor * torch.tensor(widths, dtype=torch.float32)
-
 
 def likes(model: ImageTextScorer, data, engine, *, others: list[ImageTextScorer]):
     scores = []
@@ -154,9 +152,8 @@ def test_a_kind_that_the_task_lacks_is_skipped_all_the_same(source):
 def test_a_task_without_regions_has_none_of_its_models_own(source):
     text = TASK.replace("OTHERS", "").replace("  regions: {narrow: ../narrow, wide: ../wide}\n", "")
     write(source / "tasks" / "bare.yaml", text + "compare_across_regions: true\n")
-    with pytest.raises(
-        SpecError, match=r"bare\.yaml:8: 'compare_across_regions' is for a task whose 'data' have"
-    ):
+    message = r"bare\.yaml:8: 'compare_across_regions' is for a task whose 'data' have"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, "pixels", "bare")
 
 

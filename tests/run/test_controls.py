@@ -23,7 +23,6 @@ TASKS = sorted(
     # Of a control no network with random weights can be made, so that it is skipped.
     and spec.probe != "readout"
 )
-GOLD = [name for name in TASKS if "_regions_" in name]
 
 Control = load_object("controls:Control", [Path(__file__).parents[2] / "model_adapters"])
 
@@ -33,11 +32,7 @@ ARGUMENTS = {"robustness_scenes": {"classes": 8}, "classification_scenes": {"cla
 # Regions that are all the same go to one word of a companion, which may be an unseen one: then the
 # unseen gain what the seen lose, and over both it is chance.
 PREFERS_A_WORD = {
-    "zero_shot_alignment_regions_scenes": (
-        "accuracy_unseen",
-        "accuracy_seen",
-        "mutual_exclusivity",
-    )
+    "zero_shot_alignment_regions_scenes": ("accuracy_unseen", "accuracy_seen", "mutual_exclusivity")
 }
 
 # Sums of credits are kept in float32 there.
@@ -158,7 +153,7 @@ class BoxesAlone:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("task", GOLD)
+@pytest.mark.parametrize("task", [name for name in TASKS if "_regions_" in name])
 def test_noise_for_gold_boxes_scores_chance_within_its_error(task, rows):
     found = judged(rows(BoxesAlone(), [task])[task])
     assert [told(score) for score in found if not includes_chance(score, errors=4)] == []

@@ -13,9 +13,8 @@ from vlbench.run.task import splits_read
 
 def test_a_split_that_the_probe_reads_is_missed_before_anything_runs(source):
     shutil.rmtree(source / "images" / "train")
-    with pytest.raises(
-        DataError, match=r"_colours: the split 'train' \(the data have test\) not found"
-    ):
+    message = r"_colours: the split 'train' \(the data have test\) not found"
+    with pytest.raises(DataError, match=message):
         evaluate(source)
 
 
@@ -23,7 +22,6 @@ EMPTY = """\
 from pathlib import Path
 from vlbench.data.image_folder import image_folder
 from vlbench.data.records import Data
-
 
 def load(*, root: Path) -> Data:
     data = image_folder(root=root)
@@ -62,18 +60,18 @@ def of_odd_names(model, data: Annotated[Data, "model", "my.split"], engine): ...
 def unsaid(model, data, engine): ...
 
 
-@pytest.mark.parametrize(
-    ("probe", "arguments", "splits"),
-    [
-        (named, {}, ["train", "test"]),
-        (by_an_argument, {}, ["val", "test"]),
-        (by_an_argument, {"split": "b"}, ["b", "test"]),
-        (by_a_field, {}, ["train", ...]),
-        (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
-        (of_odd_names, {}, ["model", "my.split"]),
-        (unsaid, {}, [...]),
-    ],
-)
+SPLITS_READ = [
+    (named, {}, ["train", "test"]),
+    (by_an_argument, {}, ["val", "test"]),
+    (by_an_argument, {"split": "b"}, ["b", "test"]),
+    (by_a_field, {}, ["train", ...]),
+    (by_a_field, {"parts": Parts(["a", "b"])}, ["a", "b", ...]),
+    (of_odd_names, {}, ["model", "my.split"]),
+    (unsaid, {}, [...]),
+]
+
+
+@pytest.mark.parametrize(("probe", "arguments", "splits"), SPLITS_READ)
 def test_the_annotation_of_data_names_the_splits_that_a_probe_reads(probe, arguments, splits):
     assert splits_read(probe, arguments) == splits
 
@@ -83,19 +81,16 @@ import torch
 from vlbench.capabilities import Picture, Regions, TextEncoder
 from vlbench.data.records import Column, Data, Split, value_column
 
-
 def load(*, regions: str | None = None) -> Data:
     boxes = torch.zeros(1, 4)
     known = Regions(boxes, torch.zeros(1, int(regions or 0)), None, None, (8, 8))
     pictures = Column(f"pictures {regions}", "picture", [Picture(None, known)] * 2, range(2))
     return Data(splits={"test": Split({"picture": pictures, "label": value_column([0, 1])})})
 
-
 def width(model, data, engine):
     from vlbench.results import Outcome, Score
     seen = data.splits["test"]["picture"][0].regions.vectors.shape[1]
     return Outcome(scores=[Score(metric="width", value=float(seen), n=2, unit="wide")])
-
 
 def widths(model: TextEncoder, data, engine, *, others: list[TextEncoder]):
     from vlbench.results import Outcome, Score
@@ -151,8 +146,7 @@ def all_widths(regional, model, others, **options):
 
 
 def test_a_companion_gets_the_regions_of_its_own_kind(regional):
-    result = all_widths(regional, "a", "b, a")
-    assert [score.value for score in result.scores] == [3.0, 5.0, 3.0]
+    assert [score.value for score in all_widths(regional, "a", "b, a").scores] == [3.0, 5.0, 3.0]
 
 
 def test_a_companion_whose_kind_of_regions_a_task_lacks_is_named(regional):

@@ -24,7 +24,6 @@ THREADS = """
 from threadpoolctl import threadpool_info
 from vlbench.results import Outcome, Score
 
-
 def own(model, data, engine, *, fails: bool):
     before = _now()
     passes = engine.features(model.encode_images, data.splits["test"]["image"]).unique().tolist()
@@ -32,7 +31,6 @@ def own(model, data, engine, *, fails: bool):
     if fails:
         raise RuntimeError(seen)
     return Outcome([Score("accuracy", 0.5, 9)], notes=[seen])
-
 
 def _now():
     return {one["num_threads"] for one in threadpool_info()}
@@ -64,13 +62,13 @@ def test_an_adapter_that_would_end_the_program_fails_with_its_line(source, line,
     assert re.search(told, "".join(capsys.readouterr()))
 
 
-@pytest.mark.parametrize(
-    ("own", "signature"),
-    [
-        ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
-        ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
-    ],
-)
+ENDING = [
+    ({"few_shot\n": '"mine:ends"\n'}, "model, data, engine, *, shots: list[int], trials: int"),
+    ({"vlbench.data.image_folder:image_folder": "mine:ends"}, "root: str"),
+]
+
+
+@pytest.mark.parametrize(("own", "signature"), ENDING)
 def test_a_probe_or_a_loader_that_would_end_the_program_is_a_failed_row(source, own, signature):
     write(source / "tasks" / "mine.py", f"def ends({signature}):\n    exit(0)\n")
     ((shipped, mine),) = own.items()
@@ -173,7 +171,6 @@ COUNTED = """\
 from vlbench.capabilities import ImageEncoder
 from vlbench.results import Outcome, Score
 
-
 def counted(model: ImageEncoder, data, engine, *, log: str):
     def say(_):
         with open(log, "a") as lines:
@@ -201,7 +198,6 @@ def test_a_primary_that_is_mended_finds_what_was_computed_before(source, tmp_pat
 NAMED = """\
 from vlbench.capabilities import ImageEncoder
 from vlbench.results import Outcome, Score
-
 
 def names(model: ImageEncoder, data, engine, *, others: list[ImageEncoder]):
     told = [engine.name_of(one) for one in (model, *others)]

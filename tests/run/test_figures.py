@@ -23,17 +23,14 @@ builtins.figures_imported = True
 
 TITLE = "no function"
 
-
 def bars(board):
     figure = Figure()
     figure.subplots().bar([row.model for row in board.results], 1.0)
     figure.suptitle(board.task)
     return figure
 
-
 def table(row, read_table, look):
     return None
-
 
 def wrong(board, colour):
     return None
@@ -72,18 +69,18 @@ def test_figures_of_shipped_tasks_are_found_in_the_family_of_their_probe():
     assert list(figures["entity_grounding_flickr30k_val"]) == ["heads"]  # as what it extends
 
 
-@pytest.mark.parametrize(
-    ("figure", "message"),
-    [
-        ("figures:bar", r"yaml:8: 'figures' has no 'bar'; did you mean 'bars'\?"),
-        ("figurs:bars", r"yaml:8: no module is named 'vlbench.*figurs'; did you mean 'figures'\?"),
-        ("bars", "yaml:8: 'bars' is not of the form module:name"),
-        ("figures:TITLE", "yaml:8: 'no function' has no signature to check"),
-        ("figures:wrong", "yaml:8: a figure takes board, .*; 'figures:wrong' takes board, colour"),
-        ("os.path:join", "yaml:8: 'os.path:join' is not trusted"),
-        ("7", r"yaml:8: .figures\[0\]. must be a text, not 7"),
-    ],
-)
+REFUSED = [
+    ("figures:bar", r"yaml:8: 'figures' has no 'bar'; did you mean 'bars'\?"),
+    ("figurs:bars", r"yaml:8: no module is named 'vlbench.*figurs'; did you mean 'figures'\?"),
+    ("bars", "yaml:8: 'bars' is not of the form module:name"),
+    ("figures:TITLE", "yaml:8: 'no function' has no signature to check"),
+    ("figures:wrong", "yaml:8: a figure takes board, .*; 'figures:wrong' takes board, colour"),
+    ("os.path:join", "yaml:8: 'os.path:join' is not trusted"),
+    ("7", r"yaml:8: .figures\[0\]. must be a text, not 7"),
+]
+
+
+@pytest.mark.parametrize(("figure", "message"), REFUSED)
 def test_what_is_no_figure_is_told_with_its_line(source, figure, message):
     with pytest.raises(SpecError, match=message):
         found(source, figure)

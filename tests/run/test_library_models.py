@@ -72,9 +72,8 @@ def test_wrong_names_are_told_together_before_anything_runs(source):
 
 @pytest.mark.usefixtures("cache")
 def test_an_absent_configuration_is_told_with_other_problems(source):
-    with pytest.raises(
-        SpecError, match=r"org/gone, revision main, [^\n]+\n.*did you mean mean-col"
-    ):
+    message = r"org/gone, revision main, [^\n]+\n.*did you mean mean-col"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, model=["hf:org/gone", "mean-color"])
 
 
@@ -104,11 +103,7 @@ def test_a_shipped_adapter_is_named_the_same_way_from_any_source(source):
 
 def test_check_reads_a_name_of_a_library(folder):
     findings = check_model(f"hf:{folder}", Options(device="cpu"))
-    assert {one.capability for one in findings} == {
-        "ImageEncoder",
-        "LayerEncoder",
-        "RegionEncoder",
-    }
+    assert {one.capability for one in findings} == {"ImageEncoder", "LayerEncoder", "RegionEncoder"}
     assert [one for one in findings if not one.ok] == []
 
 

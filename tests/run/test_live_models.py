@@ -21,13 +21,11 @@ CPU = ComputeSettings(torch.device("cpu"))
 PAIR = """
 from vlbench.capabilities import ImageEncoder
 
-
 class Pair:
     def __init__(self, *, device, encoder: ImageEncoder):
         self.encoder = encoder
 
     def encode_regions(self, pictures, boxes): ...
-
 
 class Drawn:
     def __init__(self, *, device, weights="own", init_seed=0):
@@ -115,13 +113,10 @@ def test_draws_of_the_same_network_with_random_weights_are_other_models(resolved
     assert len({models.get(model).identity, "", *(identity for _, identity in drawn)}) == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "why"),
-    [
-        ("mean-colour", {}, "takes no weights=random"),
-        ("pair", {}, "made from mean-colour"),
-    ],
-)
+NO_NETWORK = [("mean-colour", {}, "takes no weights=random"), ("pair", {}, "made from mean-colour")]
+
+
+@pytest.mark.parametrize(("name", "args", "why"), NO_NETWORK)
 def test_a_model_without_such_a_network_says_why(resolved, name, args, why):
     with pytest.raises(CannotDo, match=why):
         live().untrained(resolved(name, **args), 1)

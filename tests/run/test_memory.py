@@ -10,21 +10,17 @@ import torch
 from vlbench.errors import WeightsError
 from colours import MeanColour
 
-
 class Huge(MeanColour):
     def encode_images(self, pixels):
         return torch.empty(2**47)
-
 
 class Sized(Huge):
     def __init__(self, *, device, dtype=torch.float32, max_pixels: int = 0):
         super().__init__(device=device)
 
-
 class OnGpu(MeanColour):
     def encode_images(self, pixels):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-
 
 class Loading(MeanColour):
     def __init__(self, *, device, dtype=torch.float32):
@@ -32,7 +28,6 @@ class Loading(MeanColour):
             raise MemoryError
         except MemoryError as error:
             raise WeightsError("w.pt cannot be read") from error
-
 
 class Other(MeanColour):
     def encode_images(self, pixels):

@@ -15,17 +15,14 @@ import torch
 from vlbench.capabilities import Detector, Picture, RegionEncoder
 from vlbench.results import Outcome, Score
 
-
 def colour(model, data):
     pictures = [Picture(image, None) for image in data.splits["test"]["image"]]
     boxes = [torch.tensor([[0.0, 0, 2, 4]])] * len(pictures)
     value = torch.cat(model.encode_regions(pictures, boxes)).mean().item()
     return Outcome(scores=[Score("colour", value, len(pictures))])
 
-
 def under_test(model: Detector | RegionEncoder, data, engine) -> Outcome:
     return colour(model, data)
-
 
 def beside(model: Detector | RegionEncoder, data, engine, *, other: RegionEncoder) -> Outcome:
     return colour(other, data)
@@ -41,10 +38,8 @@ class Gridded(MeanColour):
         halves = pixels.unflatten(3, (2, -1)).mean((2, 4))
         return halves[:, :, None] * self.scale / 2
 
-
 class Ragged(MeanColour):
     ragged = True
-
 
 class Twice:
     def __init__(self, *, device, dtype=torch.float32, one: RegionEncoder):
@@ -52,7 +47,6 @@ class Twice:
 
     def encode_regions(self, pictures, boxes):
         return [2 * vectors for vectors in self.one.encode_regions(pictures, boxes)]
-
 
 class OfItsOwn(MeanColour):
     def encode_regions(self, pictures, boxes):
@@ -131,18 +125,16 @@ def test_it_does_so_by_its_grid_where_the_user_says_so_and_its_name_shows_it(sou
     assert colour(result) == pytest.approx(colour(run(source, "gridded")) / 2, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("model", "task", "given", "manner"),
-    [
-        ("by-grid", "alone", {}, "grid"),
-        ("gridded", "asks_grid", {}, "grid"),
-        ("by-grid", "asks_grid", {"encode_by": "crops"}, "crops"),
-        ("by-grid", "alone", {"encode_by": "crops"}, "crops"),
-    ],
-)
-def test_the_users_word_comes_before_the_tasks_and_that_before_the_lines(
-    source, model, task, given, manner
-):
+WAYS = [
+    ("by-grid", "alone", {}, "grid"),
+    ("gridded", "asks_grid", {}, "grid"),
+    ("by-grid", "asks_grid", {"encode_by": "crops"}, "crops"),
+    ("by-grid", "alone", {"encode_by": "crops"}, "crops"),
+]
+
+
+@pytest.mark.parametrize(("model", "task", "given", "manner"), WAYS)
+def test_the_users_word_comes_before_the_tasks_and_the_lines(source, model, task, given, manner):
     assert run(source, model, task, model_args=given).provenance["params"]["encode_by"] == manner
 
 
@@ -173,8 +165,7 @@ def test_a_model_that_encodes_regions_itself_stays_as_it_is(source):
 
 
 def test_a_line_may_withhold_regions(source):
-    result = run(source, "withheld")
-    assert result.reason == "the model has no Detector or RegionEncoder"
+    assert run(source, "withheld").reason == "the model has no Detector or RegionEncoder"
 
 
 def test_a_companion_encodes_regions_likewise_and_rows_of_two_ways_are_not_comparable(source):

@@ -17,7 +17,6 @@ EVIL = """\
 from pathlib import Path
 Path(__file__).with_name("marker").touch()
 
-
 class Evil:
     def __init__(self, *, device):
         pass
@@ -52,22 +51,22 @@ def loads_with(source, name):
     return write(source / "tasks" / "b.yaml", TASK.replace(LOADER, f'"{name}"'))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "os:system",
-        "subprocess:run",
-        "builtins:exec",
-        "__main__:main",
-        "zz_stranger:evil",
-        "zz_stranger.deeper:evil",
-        "../outside/zz:evil",
-        "vlbench.code.plugins.2f746d70.zz:evil",
-        "vlbench.system.hub:urlsplit",
-        "vlbench.system.hub:os",
-        "vlbench.errors:get_close_matches",
-    ],
-)
+UNTRUSTED = [
+    "os:system",
+    "subprocess:run",
+    "builtins:exec",
+    "__main__:main",
+    "zz_stranger:evil",
+    "zz_stranger.deeper:evil",
+    "../outside/zz:evil",
+    "vlbench.code.plugins.2f746d70.zz:evil",
+    "vlbench.system.hub:urlsplit",
+    "vlbench.system.hub:os",
+    "vlbench.errors:get_close_matches",
+]
+
+
+@pytest.mark.parametrize("name", UNTRUSTED)
 @pytest.mark.usefixtures("stranger")
 def test_what_is_of_no_trusted_package_is_refused_and_not_imported(name):
     with pytest.raises(SpecError, match=r"^t\.yaml:5: '.*' is not trusted: .*; .* pass --trust$"):
@@ -133,9 +132,8 @@ def test_a_file_that_would_end_the_program_is_refused_with_its_line(tmp_path):
 @pytest.mark.parametrize("name", ["report.figures.charts:erase", "boards.board:write_result"])
 def test_a_function_of_vlbench_that_is_no_loader_is_never_called(source, name):
     loads_with(source, f"vlbench.{name}")
-    with pytest.raises(
-        SpecError, match=r"b\.yaml:5: a loader must return Data; vlbench\..* returns"
-    ):
+    message = r"b\.yaml:5: a loader must return Data; vlbench\..* returns"
+    with pytest.raises(SpecError, match=message):
         planned(["mean-colour"], ["b"], include_path=[source])
 
 
@@ -151,9 +149,8 @@ def test_a_foreign_adapter_is_refused_with_its_line(source):
 def test_an_adapter_that_is_no_class_is_refused(source):
     line = "theirs: {adapter: 'vlbench.report.figures.charts:erase'}\n"
     write(source / "model_adapters" / "models.yaml", MODELS + line)
-    with pytest.raises(
-        SpecError, match=r"models\.yaml:6: an adapter must be a class; '.*erase' is"
-    ):
+    message = r"models\.yaml:6: an adapter must be a class; '.*erase' is"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, model="theirs")
 
 
@@ -194,20 +191,18 @@ def companion(file):
     return f'{MODELS}ev: {{adapter: "crops:Crops", params: {{encoder: "{file}:Evil"}}}}\n'
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["validate", "SOURCE/model_adapters/models.yaml"],
-        ["validate", "SOURCE/tasks/c.yaml"],
-        ["data", "c", "--include-path", "SOURCE"],
-        ["check", "ev", "--include-path", "SOURCE"],
-        ["--model", "ev", "--tasks", "few_shot_digits", "--include-path", "SOURCE", "--dry-run"],
-        ["--model", "raw-pixels", "--tasks", "c", "--include-path", "SOURCE"],
-    ],
-)
-def test_a_companion_elsewhere_is_refused_with_its_line_and_not_imported(
-    source, evil, capsys, words
-):
+COMMANDS = [
+    ["validate", "SOURCE/model_adapters/models.yaml"],
+    ["validate", "SOURCE/tasks/c.yaml"],
+    ["data", "c", "--include-path", "SOURCE"],
+    ["check", "ev", "--include-path", "SOURCE"],
+    ["--model", "ev", "--tasks", "few_shot_digits", "--include-path", "SOURCE", "--dry-run"],
+    ["--model", "raw-pixels", "--tasks", "c", "--include-path", "SOURCE"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_companion_elsewhere_is_refused_and_not_imported(source, evil, capsys, words):
     with_companion(source, evil)
     assert main([word.replace("SOURCE", str(source)) for word in words]) == 2
     said = "".join(capsys.readouterr())
@@ -230,22 +225,20 @@ def test_a_companion_on_the_command_line_needs_no_trust(source, evil):
     assert main(["--model", "ev", "--tasks", "few_shot_digits", *words]) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "model: raw-pixels\ntrust: true\n",
-            r"run.yaml:2: trust cannot be set in a file; pass --trust",
-        ),
-        ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
-        ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
-        ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
-        ("include-path: SOURCE\n", r"run.yaml:1: include-path names code to run"),
-    ],
-)
-def test_a_file_of_options_names_no_code_and_grants_itself_no_trust(
-    source, evil, capsys, text, message
-):
+NAMING_CODE = [
+    (
+        "model: raw-pixels\ntrust: true\n",
+        r"run.yaml:2: trust cannot be set in a file; pass --trust",
+    ),
+    ("model: 'EVIL:Evil'\n", r"run.yaml:1: model names code to run; .* pass --trust"),
+    ("model: ['a', 'EVIL:Evil']\n", r"run.yaml:1: model names code to run"),
+    ("model-args: {encoder: 'EVIL:Evil'}\n", r"run.yaml:1: model-args names code to run"),
+    ("include-path: SOURCE\n", r"run.yaml:1: include-path names code to run"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NAMING_CODE)
+def test_a_file_of_options_names_no_code_and_grants_no_trust(source, evil, capsys, text, message):
     text = text.replace("EVIL", str(evil)).replace("SOURCE", str(source))
     file = write(source / "run.yaml", text)
     words = ["--tasks", "few_shot_digits", "--dry-run", "--config", str(file)]

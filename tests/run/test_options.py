@@ -25,16 +25,16 @@ def test_evaluate_takes_folders_as_texts_and_auto(source, tmp_path):
     assert result.run["batch_size"] in {8, 16, 32, 64, 128, 256}
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"device": "gpu"}, VlbenchError, "no device 'gpu' here: give auto, cpu, cuda"),
-        ({"dtype": "int8"}, VlbenchError, "no dtype is named 'int8'"),
-        ({"limt": 5}, UnknownNameError, "no option is named 'limt'; did you mean limit"),
-        ({"limit": 0}, UnknownNameError, "limit must be 1 or more, not 0"),
-        ({"batch_size": -1}, UnknownNameError, "batch_size must be 1 or more, not -1"),
-    ],
-)
+REFUSED = [
+    ({"device": "gpu"}, VlbenchError, "no device 'gpu' here: give auto, cpu, cuda"),
+    ({"dtype": "int8"}, VlbenchError, "no dtype is named 'int8'"),
+    ({"limt": 5}, UnknownNameError, "no option is named 'limt'; did you mean limit"),
+    ({"limit": 0}, UnknownNameError, "limit must be 1 or more, not 0"),
+    ({"batch_size": -1}, UnknownNameError, "batch_size must be 1 or more, not -1"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), REFUSED)
 def test_an_option_that_is_none_or_makes_no_sense_is_refused(source, options, error, message):
     with pytest.raises(error, match=message):
         evaluate(source, **options)
@@ -58,22 +58,22 @@ def test_an_argument_without_a_value_is_an_empty_text():
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
-        *((text, str, text) for text in ("2.10", "0012345", "true", "null", "9" * 40)),
-        ("null", str | None, None),
-        ("9" * 40, str | None, "9" * 40),
-        ("2.10", str | None, "2.10"),
-        ("2.10", Path, "2.10"),
-        ("5", int | str, 5),
-        ("5", float, 5),
-        ("true", bool, True),
-        ("2.5", int, 2.5),
-        ("2", Literal["2", "3"], "2"),
-        ("grid", Any, "grid"),
-    ],
-)
+READ_AS = [
+    *((text, str, text) for text in ("2.10", "0012345", "true", "null", "9" * 40)),
+    ("null", str | None, None),
+    ("9" * 40, str | None, "9" * 40),
+    ("2.10", str | None, "2.10"),
+    ("2.10", Path, "2.10"),
+    ("5", int | str, 5),
+    ("5", float, 5),
+    ("true", bool, True),
+    ("2.5", int, 2.5),
+    ("2", Literal["2", "3"], "2"),
+    ("grid", Any, "grid"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "value"), READ_AS)
 def test_an_argument_is_read_as_the_adapters_parameter_has_it(text, kind, value):
     found = model_args(f"k={text}")["k"].as_annotated(kind)
     assert (type(found), found) == (type(value), value)

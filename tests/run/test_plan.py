@@ -27,17 +27,17 @@ def test_all_problems_stand_in_one_message(source):
     assert "few_shots" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "message"),
-    [
-        ("mean-colour", {"data_dir": {"few_shot_color": "x"}}, "did you mean few_shot_colours"),
-        ("mean-colour", {"device": "meta"}, "no device 'meta' here"),
-        ("mean-colour,words", {"name": "both"}, "--name is for one model, not 2"),
-        (ConstantModel, {}, "give a model's name with arguments, or an object"),
-        (ConstantModel(), {"model_args": {"size": 3}}, "or an object"),
-        ([ConstantModel(), ConstantModel()], {}, "two models would have rows named ConstantModel"),
-    ],
-)
+REFUSED = [
+    ("mean-colour", {"data_dir": {"few_shot_color": "x"}}, "did you mean few_shot_colours"),
+    ("mean-colour", {"device": "meta"}, "no device 'meta' here"),
+    ("mean-colour,words", {"name": "both"}, "--name is for one model, not 2"),
+    (ConstantModel, {}, "give a model's name with arguments, or an object"),
+    (ConstantModel(), {"model_args": {"size": 3}}, "or an object"),
+    ([ConstantModel(), ConstantModel()], {}, "two models would have rows named ConstantModel"),
+]
+
+
+@pytest.mark.parametrize(("model", "options", "message"), REFUSED)
 def test_a_command_that_makes_no_sense_is_refused(source, model, options, message):
     with pytest.raises(UnknownNameError, match=message):
         evaluate(source, model=model, **options)

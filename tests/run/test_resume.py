@@ -137,9 +137,7 @@ def killed_in(tmp_path, monkeypatch, colours):
     return kill
 
 
-def test_a_run_killed_in_features_loses_less_than_a_shard(
-    tmp_path, colours, undisturbed, killed_in
-):
+def test_a_run_killed_in_features_loses_under_a_shard(tmp_path, colours, undisturbed, killed_in):
     killed_in(Slow, "encode_images", 22)
     finish(tmp_path, COLOURS, include_path=[colours])
     assert boards(tmp_path, COLOURS) == boards(undisturbed, COLOURS)
@@ -161,9 +159,7 @@ def test_a_run_killed_in_a_training_goes_on_from_its_last_checkpoint(
 @pytest.mark.parametrize(
     "writes", [7, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 6, 10, 13))]
 )
-def test_a_run_killed_while_it_writes_leaves_whole_files(
-    tmp_path, colours, undisturbed, killed_in, writes
-):
+def test_a_killed_write_leaves_whole_files(tmp_path, colours, undisturbed, killed_in, writes):
     killed_in(os, "fchmod", writes)
     for file in (tmp_path / "boards").glob("*.json"):
         json.loads(file.read_text())

@@ -53,7 +53,6 @@ def test_a_row_whose_choices_are_mostly_tied_notes_it(source):
 POINTS = """\
 from vlbench.results import Outcome, Score
 
-
 def points(model, data, engine) -> Outcome:
     ends = {"sure": (0.5, 0.5), "anything": (-0.1, 1.0), "told": (0.2, 0.6)}
     return Outcome([Score(name, 0.5, 9, ci95=ci95) for name, ci95 in ends.items()])
@@ -71,13 +70,12 @@ def test_a_row_names_intervals_that_say_nothing(source):
     # Of 9 items that are all alike, .283 may be otherwise: .717^9 = .05.
     assert row.scores[0].ci95 == pytest.approx((0.5 - 0.283 / 2, 0.5 + 0.283 / 2), abs=1e-3)
     assert list(row.notes) == [
-        "anything: the interval is the whole range: there are too few items or seeds",
+        "anything: the interval is the whole range: there are too few items or seeds"
     ]
 
 
 UNITS = """\
 from vlbench.results import Outcome, Score
-
 
 def units(model, data, engine) -> Outcome:
     said = [Score("said", 0.5, 9, unit="fraction"), Score("guessed", 0.5, 9, chance=0.5)]
@@ -85,9 +83,7 @@ def units(model, data, engine) -> Outcome:
 """
 
 
-def test_a_number_of_a_probe_of_ones_own_is_no_percentage_unless_it_is_said_to_be_a_fraction(
-    source,
-):
+def test_a_number_of_ones_own_probe_is_a_percentage_only_as_a_fraction(source):
     write(source / "tasks" / "mine.py", UNITS)
     text = TASK.replace("probe: few_shot", 'probe: "mine:units"').replace(
         "{metric: accuracy, at: {shots: 1}}", "{metric: rho}"
@@ -181,14 +177,10 @@ def test_what_the_data_leave_out_is_counted(source):
     ]
 
 
-def test_a_row_shows_the_file_name_of_a_path(tmp_path):
+def test_a_row_shows_the_file_names_of_paths_and_of_those_within_a_list(tmp_path):
     (tmp_path / "a.pt").touch()
     shown = shown_arguments({"weights": str(tmp_path / "a.pt"), "other": tmp_path / "b", "size": 8})
     assert shown == {"weights": "a.pt", "other": "b", "size": 8}
-
-
-def test_a_row_shows_no_path_within_a_list(tmp_path):
-    (tmp_path / "a.pt").touch()
     assert str(tmp_path) not in repr(shown_arguments({"files": [str(tmp_path / "a.pt"), tmp_path]}))
 
 
@@ -282,15 +274,14 @@ def test_of_two_versions_started_together_the_second_is_refused(source, tmp_path
     assert row["provenance"]["adapter"].startswith("MeanColour")
 
 
-@pytest.mark.parametrize(
-    ("value", "limits", "low", "high"),
-    # (1 - .00498)^600 = .05
-    [
-        (0.0, (-1.0, 1.0), -0.00498, 0.00498),
-        (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
-        (0.0, (-10.0, 10.0), -0.0498, 0.0498),
-    ],
-)
+LIMITS = [
+    (0.0, (-1.0, 1.0), -0.00498, 0.00498),
+    (1.0, (0.0, 1.0), 1 - 0.00498, 1.0),
+    (0.0, (-10.0, 10.0), -0.0498, 0.0498),
+]
+
+
+@pytest.mark.parametrize(("value", "limits", "low", "high"), LIMITS)
 def test_of_600_equal_answers_about_3_in_600_may_be_others(value, limits, low, high):
     found = with_width(Score("m", value, 600, stderr=0.0, ci95=(value, value), range=limits))
     assert found.ci95 == pytest.approx((low, high), abs=1e-5)

@@ -17,7 +17,6 @@ from sources import TASK, make_source, write
 from vlbench.cli import main
 from vlbench.code.plugins import folder_of
 
-ROOT = Path(__file__).resolve().parents[2]
 MODELS = ["raw-pixels", "tiny-rn"]
 
 # Forked, so that it need not import torch again.
@@ -143,7 +142,7 @@ def report_edits(*arguments):
 def copied(tmp_path):
     for part in ("vlbench", "tasks", "model_adapters"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+        shutil.copytree(Path(__file__).resolve().parents[2] / part, tmp_path / part, ignore=ignored)
     make_source(tmp_path / "ours", few_shot_colours=TASK, transfer_colours=TRANSFER_TASK)
     return tmp_path
 
@@ -176,7 +175,6 @@ import network
 import torch
 from torchvision.transforms.functional import to_tensor
 
-
 class Own:
     def __init__(self, *, device, dtype=torch.float32): ...
 
@@ -187,7 +185,6 @@ class Own:
         return network.features(pixels)
 """
 BLIND = "def features(pixels):\n    return pixels.mean((1, 2, 3))[:, None] * 0 + 1\n"
-SEEING = "def features(pixels):\n    return pixels.mean((2, 3))\n"
 
 
 def rerun(source, folder, *options):
@@ -211,7 +208,7 @@ def test_an_edit_to_a_network_that_a_users_adapter_imports_is_seen(tmp_path, cap
     network = write(source / "model_adapters" / "network.py", BLIND)
     assert rerun(source, tmp_path) == 0
     assert accuracy(tmp_path) == pytest.approx(1 / 3)
-    write(network, SEEING)
+    write(network, "def features(pixels):\n    return pixels.mean((2, 3))\n")
     assert rerun(source, tmp_path) == 2
     assert "'own' is already on it with other adapter" in capsys.readouterr().err
     assert rerun(source, tmp_path, "--overwrite") == 0

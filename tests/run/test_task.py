@@ -35,7 +35,6 @@ PARTNERS = """\
 from vlbench.capabilities import TextEncoder
 from vlbench.results import Outcome, Score
 
-
 def count(model, data, engine, *, one: TextEncoder, more: list[TextEncoder]) -> Outcome:
     made = [type(partner).__name__ for partner in (one, *more)]
     value = float(made.count("Words"))
@@ -77,11 +76,9 @@ SLOTS = """\
 from vlbench.capabilities import ImageEncoder, TextEncoder
 from vlbench.results import Outcome, Score
 
-
 def joined(words: TextEncoder, data, engine, *, images: list[ImageEncoder] | None = None):
     names = f"{type(words).__name__} {[type(one).__name__ for one in images]}"
     return Outcome(scores=[Score("names", 1.0, 3, {"of": names})])
-
 
 def joined_images(model: ImageEncoder, data, engine, *, words: TextEncoder):
     return joined(words, data, engine, images=[model])
@@ -200,9 +197,7 @@ def test_what_does_not_fit_in_a_task_is_told_where_it_stands(source, task, code,
         evaluate(source, tasks="b")
 
 
-def test_a_probe_beside_a_shipped_task_is_found_for_one_that_extends_it(
-    source, tmp_path, monkeypatch
-):
+def test_a_probe_beside_a_shipped_task_is_found_by_what_extends_it(source, tmp_path, monkeypatch):
     shipped = tmp_path / "shipped"
     write(shipped / "tasks" / "zz_beside.py", "def zz_beside(model, data, engine): ...\n")
     write(shipped / "tasks" / "base.yaml", TASK.replace("few_shot\n", "zz_beside\n"))

@@ -36,8 +36,7 @@ def test_relative_paths_lie_beside_their_file_at_any_depth():
 
 
 def test_paths_are_found_under_dotted_keys():
-    found = dict(paths_in(OUTER, "a"))
-    assert found == {"a.inner.weights": Path("w"), "a.files.0": Path("../a")}
+    assert dict(paths_in(OUTER, "a")) == {"a.inner.weights": Path("w"), "a.files.0": Path("../a")}
 
 
 def test_a_script_of_evaluate_is_a_file_beside_the_task_and_its_metrics_need_trust():
@@ -51,7 +50,6 @@ def test_a_script_of_evaluate_is_a_file_beside_the_task_and_its_metrics_need_tru
 PROBE = """\
 from pathlib import Path
 from vlbench.results import Outcome, Score
-
 
 def length(model, data, engine, *, file: Path | None = None):
     value = float(len(file.read_text()))
@@ -105,9 +103,8 @@ def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
     text = (source / "tasks/b.yaml").read_text().replace("mine:length", "telling:told")
     text = text.replace("{file: ../names.txt}", "{metrics: [evaluate:bleu]}")
     write(source / "tasks" / "b.yaml", text)
-    with pytest.raises(
-        SpecError, match=r"evaluate:bleu runs other people's code; allow it with --tr"
-    ):
+    message = r"evaluate:bleu runs other people's code; allow it with --tr"
+    with pytest.raises(SpecError, match=message):
         evaluate(source, tasks="b")
     assert evaluate(source, tasks="b", trust=True)[0].status == "failed"
 
@@ -116,7 +113,6 @@ def test_a_task_with_a_metric_of_others_is_refused_without_trust(source):
 METRIC = """\
 import datasets
 import evaluate
-
 
 class Words(evaluate.Metric):
     def _info(self):
@@ -133,7 +129,6 @@ SCORING = """\
 from vlbench.capabilities import ImageEncoder
 from vlbench.metrics.captions import CaptionMetrics
 from vlbench.results import Outcome, Score
-
 
 def told(model: ImageEncoder, data, engine, *, metrics: list[str]) -> Outcome:
     with CaptionMetrics(metrics, words=None) as scored:
@@ -168,9 +163,8 @@ def test_a_script_that_lies_elsewhere_is_not(scored, source, script, monkeypatch
     monkeypatch.setenv("VLBENCH_DATA", str(source))
     write(source / "words.py", METRIC)
     (source / "tasks" / "linked.py").symlink_to(source / "words.py")
-    with pytest.raises(
-        SpecError, match=r"words.py|linked.py runs other people's code; allow it with"
-    ):
+    message = r"words.py|linked.py runs other people's code; allow it with"
+    with pytest.raises(SpecError, match=message):
         scored(script)
 
 
@@ -191,19 +185,19 @@ def test_a_name_of_one_loader_that_several_tasks_read_is_clear():
     require_known(["images"], {"a": HUB, "b": HUB})
 
 
-@pytest.mark.parametrize(
-    ("name", "loaders", "message"),
-    [
-        ("images", [HUB, TABLE], r"images=DIR: .* hub:images, table:images; give"),
-        (
-            "hub:images",
-            ["one.hub:images", "two.hub:images"],
-            r"are one\.hub:images, two\.hub:images; give",
-        ),
-        ("tabel:images", [TABLE], "named 'tabel:images'; did you mean table:images"),
-        ("few_shot", [HUB], "a selected task or of its loader, not a ta"),
-    ],
-)
+REFUSED = [
+    ("images", [HUB, TABLE], r"images=DIR: .* hub:images, table:images; give"),
+    (
+        "hub:images",
+        ["one.hub:images", "two.hub:images"],
+        r"are one\.hub:images, two\.hub:images; give",
+    ),
+    ("tabel:images", [TABLE], "named 'tabel:images'; did you mean table:images"),
+    ("few_shot", [HUB], "a selected task or of its loader, not a ta"),
+]
+
+
+@pytest.mark.parametrize(("name", "loaders", "message"), REFUSED)
 def test_a_name_of_no_one_task_or_loader_is_refused(name, loaders, message):
     with pytest.raises(UnknownNameError, match=message):
         require_known([name], dict(zip(["few_shot_cub", "b"], loaders, strict=False)))

@@ -57,14 +57,14 @@ def test_the_notes_of_the_rows_stand_below_the_table(tmp_path, style):
     assert "other" not in text
 
 
-@pytest.mark.parametrize(
-    ("style", "part"),
-    [
-        ("md", "| t\\: accuracy (shots 5) | 100.0 % | 66.7 % | +33.3 |"),
-        ("tex", r"t: accuracy (shots 5) & 100.0 \% & 66.7 \% & +33.3 &"),
-        ("csv", 't,accuracy,"{""shots"": 5}",a,b,1.0,0.6666666666666666,0.33333'),
-    ],
-)
+FORMATS = [
+    ("md", "| t\\: accuracy (shots 5) | 100.0 % | 66.7 % | +33.3 |"),
+    ("tex", r"t: accuracy (shots 5) & 100.0 \% & 66.7 \% & +33.3 &"),
+    ("csv", 't,accuracy,"{""shots"": 5}",a,b,1.0,0.6666666666666666,0.33333'),
+]
+
+
+@pytest.mark.parametrize(("style", "part"), FORMATS)
 def test_the_comparison_comes_in_other_formats(output, style, part):
     (text,) = asked(output, "a", "b", style=style).shown
     assert part in text

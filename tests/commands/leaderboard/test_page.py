@@ -83,9 +83,7 @@ def test_images_stand_beside_the_items_that_are_wrong_most_often(run, tmp_path):
     assert '<img class="item"' not in (tmp_path / "index.html").read_text()
 
 
-def test_images_without_a_folder_are_those_of_the_data_and_not_of_where_one_is(
-    tmp_path, monkeypatch, capsys
-):
+def test_images_without_a_folder_are_those_of_the_data(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("VLBENCH_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     make_images(tmp_path, 12)

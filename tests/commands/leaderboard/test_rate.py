@@ -49,13 +49,13 @@ def test_equal_answers_have_no_alpha(given, tmp_path, capsys):
     assert "alpha undefined (all answers are equal)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 requested"),
-        ([], "the key of the sheets not found"),
-    ],
-)
+NOT_JUDGED = [
+    (["--of", TASK, "m"], "m on few_shot_colours has questions about 4 images, 50 requested"),
+    ([], "the key of the sheets not found"),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), NOT_JUDGED)
 def test_what_cannot_be_judged_is_said(given, tmp_path, capsys, words, why):
     assert rate(tmp_path / "judged", *words, *given) == 2
     assert why in capsys.readouterr().err

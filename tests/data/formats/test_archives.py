@@ -36,21 +36,20 @@ def test_arrays_are_those_that_numpy_saved(tmp_path, save):
         assert found[name].dtype == array.dtype
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        npy((1 << 40,)),
-        npy((1, 1), "<V1073741824"),
-        npy((-1,), content=bytes(8)),
-        npy((2,), "|O", bytes(16)),
-        npy((2, 3), content=bytes(20)),
-        b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65_535,
-        b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{",
-        b"\x93NUMPY\x09\x00",
-        b"",
-    ],
-    ids=range(9),
-)
+WRONG_ARRAYS = [
+    npy((1 << 40,)),
+    npy((1, 1), "<V1073741824"),
+    npy((-1,), content=bytes(8)),
+    npy((2,), "|O", bytes(16)),
+    npy((2, 3), content=bytes(20)),
+    b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65_535,
+    b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{",
+    b"\x93NUMPY\x09\x00",
+    b"",
+]
+
+
+@pytest.mark.parametrize("content", WRONG_ARRAYS, ids=range(9))
 def test_an_array_of_another_size_than_its_header_says_is_refused(tmp_path, content, little_memory):
     file = put_zip(tmp_path, content)
     with little_memory(), pytest.raises(DAMAGED):

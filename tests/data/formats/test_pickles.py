@@ -39,9 +39,7 @@ def test_plain_content_is_read(tmp_path, protocol):
     ],
     ids=BOMBS,
 )
-def test_what_announces_more_than_it_holds_is_refused_in_little_memory(
-    tmp_path, bomb, little_memory
-):
+def test_what_announces_more_than_it_holds_is_refused_in_time(tmp_path, bomb, little_memory):
     file = put(tmp_path, bomb)
     with little_memory(), pytest.raises(UNREADABLE):
         read_pickle(file)

@@ -12,12 +12,7 @@ import torch
 from hostile_code import Bomb
 from torch import Tensor, nn
 
-from vlbench.data.formats.torch_files import (
-    OPENAI_ARCHIVES,
-    Inert,
-    is_torchscript,
-    read_torch_file,
-)
+from vlbench.data.formats.torch_files import OPENAI_ARCHIVES, Inert, is_torchscript, read_torch_file
 
 KINDS = ["bfloat16", "bool", "uint8", "int8", "complex64", "float64", "float16", "int32", "int64"]
 
@@ -68,9 +63,7 @@ def scripted(module, file):
     return file
 
 
-def test_the_weights_of_a_published_torchscript_archive_are_those_of_its_module(
-    tmp_path, monkeypatch
-):
+def test_the_weights_of_a_published_archive_are_those_of_its_module(tmp_path, monkeypatch):
     module = Small()
     file = scripted(module, tmp_path / "w.pt")
     published = {hashlib.sha256(file.read_bytes()).hexdigest()}
@@ -199,8 +192,7 @@ def test_the_source_of_a_pickled_module_is_not_written(tmp_path, monkeypatch):
     source = b"class Linear(Module):"
     assert file.read_bytes().count(source) == 1
     file.write_bytes(file.read_bytes().replace(source, source[::-1]))
-    found = read_torch_file(file, past_pickles=True)
-    assert found == {"class": Inert, "module": Inert}
+    assert read_torch_file(file, past_pickles=True) == {"class": Inert, "module": Inert}
     assert list(tmp_path.iterdir()) == [file]
     assert Inert.dump_patches is False  # before Python 3.13, torch cannot read its source
 

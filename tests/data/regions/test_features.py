@@ -6,20 +6,19 @@ from region_files import BOXES, FRACTIONS, VECTORS, butd, lxmert, put_ban, put_t
 from vlbench.data.regions import image_name, image_number, region_features
 from vlbench.errors import DataError
 
+NUMBERED = [
+    ("COCO_val2014_000000058350.jpg.npz", "58350"),
+    ("coco_train2014_000000058350.npz", "58350"),
+    ("flickr30k_000001000092795.npz", "1000092795"),
+    ("1000092795", "1000092795"),
+    ("flickr30k_images/000123.jpeg", "123"),
+    ("000", "0"),
+    ("dog_1.png", "dog_1"),
+    ("val2014_58350", "val2014_58350"),
+]
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("COCO_val2014_000000058350.jpg.npz", "58350"),
-        ("coco_train2014_000000058350.npz", "58350"),
-        ("flickr30k_000001000092795.npz", "1000092795"),
-        ("1000092795", "1000092795"),
-        ("flickr30k_images/000123.jpeg", "123"),
-        ("000", "0"),
-        ("dog_1.png", "dog_1"),
-        ("val2014_58350", "val2014_58350"),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "number"), NUMBERED)
 def test_data_sets_that_number_their_images_know_them_by_that_number(name, number):
     assert image_number(name) == number
 
@@ -85,14 +84,14 @@ def test_regions_of_an_image_of_another_size_are_named_with_both(tmp_path):
         features.of("42", (16, 12))
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"boxes": np.array([[0, 0, 9, 9], [30, 2, 1, 20]], np.float32)},
-        {"boxes": np.array([[0, 0, 9, 9], [1, 2, np.nan, 20]], np.float32)},
-        {"vectors": np.array([[0, 1, 2], [3, np.inf, 5]], np.float32)},
-    ],
-)
+ODD_REGIONS = [
+    {"boxes": np.array([[0, 0, 9, 9], [30, 2, 1, 20]], np.float32)},
+    {"boxes": np.array([[0, 0, 9, 9], [1, 2, np.nan, 20]], np.float32)},
+    {"vectors": np.array([[0, 1, 2], [3, np.inf, 5]], np.float32)},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_REGIONS)
 def test_a_region_that_is_no_box_or_no_vector_is_named_with_its_image(tmp_path, odd):
     features = region_features(put_tsv(tmp_path, lxmert("42", **odd)))
     with pytest.raises(DataError, match=r"features\.tsv, line 1: region 1, box .*finite numbers"):
@@ -122,9 +121,8 @@ def test_regions_that_do_not_fit_each_other_or_their_image_are_named(tmp_path, a
 
 def test_what_is_no_features_is_told(tmp_path):
     (tmp_path / "a.txt").write_text("")
-    with pytest.raises(
-        DataError, match=r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"
-    ):
+    message = r"^a\.txt has another format; .* from \.tsv, \.npz, \.hdf5, \.h5"
+    with pytest.raises(DataError, match=message):
         region_features(tmp_path / "a.txt")
 
 
@@ -152,5 +150,4 @@ def test_fractions_under_a_name_of_pixels_are_refused(put, tmp_path):
 
 
 def test_fractions_under_a_name_of_fractions_are_scaled(tmp_path):
-    boxes = region_features(as_npz(tmp_path, "norm_bb"))["42"].boxes
-    assert boxes.numpy() == pytest.approx(BOXES)
+    assert region_features(as_npz(tmp_path, "norm_bb"))["42"].boxes.numpy() == pytest.approx(BOXES)

@@ -33,18 +33,15 @@ class Harm:
         return (sys.exit, ("harm",))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            pickle.dumps(Harm()),
-            r"^val_imgid2idx\.pkl is not a plain pickle .*it loads 'sys\.exit'",
-        ),
-        (pickle.dumps({42: 0})[:-2], r"^val_imgid2idx\.pkl is not a plain pickle"),
-        (pickle.dumps([42]), r"^val_imgid2idx\.pkl does not give each image the number of a row"),
-        (pickle.dumps({42: 2}), r"^val\.hdf5 has 2 images: no row 2 \(42\)"),
-    ],
-)
+REFUSED = [
+    (pickle.dumps(Harm()), r"^val_imgid2idx\.pkl is not a plain pickle .*it loads 'sys\.exit'"),
+    (pickle.dumps({42: 0})[:-2], r"^val_imgid2idx\.pkl is not a plain pickle"),
+    (pickle.dumps([42]), r"^val_imgid2idx\.pkl does not give each image the number of a row"),
+    (pickle.dumps({42: 2}), r"^val\.hdf5 has 2 images: no row 2 \(42\)"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), REFUSED)
 def test_a_pickle_that_is_no_index_is_refused_and_runs_nothing(tmp_path, content, message):
     file = put_ban(tmp_path, index=content)
     with pytest.raises(DataError, match=message):
@@ -62,7 +59,6 @@ def test_an_hdf5_file_that_lacks_a_column_is_named(tmp_path):
 def test_without_h5py_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     file = put_ban(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(
-        DataError, match=r"val\.hdf5 is read with h5py: pip install 'vlbench\[hdf5\]'"
-    ):
+    message = r"val\.hdf5 is read with h5py: pip install 'vlbench\[hdf5\]'"
+    with pytest.raises(DataError, match=message):
         index(file)

@@ -26,13 +26,13 @@ def test_boxes_that_are_fractions_are_scaled_by_the_size_of_the_image(tmp_path):
         region_features(tmp_path)["flickr30k_000000000042"]
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"x": VECTORS}, r"^42\.npz has no boxes or bbox or norm_bb; it has x, im"),
-        ({"x": np.array([{}]), "boxes": BOXES}, r"^42\.npz cannot be read"),
-    ],
-)
+REFUSED = [
+    ({"x": VECTORS}, r"^42\.npz has no boxes or bbox or norm_bb; it has x, im"),
+    ({"x": np.array([{}]), "boxes": BOXES}, r"^42\.npz cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), REFUSED)
 def test_an_npz_file_that_does_not_fit_is_named(tmp_path, arrays, message):
     np.savez(tmp_path / "42.npz", **arrays, image_w=40, image_h=30)
     with pytest.raises(DataError, match=message):

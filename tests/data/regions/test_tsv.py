@@ -30,31 +30,31 @@ def test_base64_that_python_wrote_as_bytes_is_read(tmp_path, line):
     assert is_whole(region_features(put_tsv(tmp_path, row))["42"])
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ((butd("1"), butd("2")[:-10]), r"^features\.tsv, line 2: the features are not 2 vectors"),
-        ((butd("1"), butd("2")[:9]), r"^features\.tsv, line 2: 4 columns, not 6 or 10"),
-        (
-            (butd("1"), lxmert(vectors=torch.eye(2))),
-            r"line 2: vectors 2 wide, but the rows above are 3 wide",
-        ),
-        ((butd("1"), butd("1")), r"^features\.tsv, line 2: a second row of image 1$"),
-        ((butd().replace("\t40\t", "\twide\t"),), r"^features\.tsv, line 1: img_w is not a number"),
-    ],
-)
+WRONG_ROWS = [
+    ((butd("1"), butd("2")[:-10]), r"^features\.tsv, line 2: the features are not 2 vectors"),
+    ((butd("1"), butd("2")[:9]), r"^features\.tsv, line 2: 4 columns, not 6 or 10"),
+    (
+        (butd("1"), lxmert(vectors=torch.eye(2))),
+        r"line 2: vectors 2 wide, but the rows above are 3 wide",
+    ),
+    ((butd("1"), butd("1")), r"^features\.tsv, line 2: a second row of image 1$"),
+    ((butd().replace("\t40\t", "\twide\t"),), r"^features\.tsv, line 1: img_w is not a number"),
+]
+
+
+@pytest.mark.parametrize(("lines", "message"), WRONG_ROWS)
 def test_a_row_that_does_not_fit_is_named_with_its_line(tmp_path, lines, message):
     with pytest.raises(DataError, match=message):
         index(put_tsv(tmp_path, *lines))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (lxmert(boxes=BOXES[:1]), r"features\.tsv, line 1: boxes has 4 numbers for 2 boxes"),
-        (butd().replace(encode(BOXES), "A" * 5), r"line 1: boxes is not base64 of numbers"),
-    ],
-)
+WRONG_COLUMNS = [
+    (lxmert(boxes=BOXES[:1]), r"features\.tsv, line 1: boxes has 4 numbers for 2 boxes"),
+    (butd().replace(encode(BOXES), "A" * 5), r"line 1: boxes is not base64 of numbers"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), WRONG_COLUMNS)
 def test_a_column_that_does_not_fit_is_named_when_it_is_read(tmp_path, row, message):
     (read,) = index(put_tsv(tmp_path, row)).values()
     with pytest.raises(DataError, match=message):

@@ -12,14 +12,14 @@ def fact(kind, subject="owl", other="taxi"):
     return Fact(kind, *(Group((i,), (thing,)) for i, thing in enumerate(things)))
 
 
-@pytest.mark.parametrize(
-    ("kind", "words", "relations"),
-    [
-        ("left", ["to", "the", "left", "of"], {"prep": 2, "pobj": 2}),
-        ("front", ["in", "front", "of"], {"prep": 2, "pobj": 2}),
-        ("behind", ["behind"], {"prep": 1, "pobj": 1}),
-    ],
-)
+CHAINS = [
+    ("left", ["to", "the", "left", "of"], {"prep": 2, "pobj": 2}),
+    ("front", ["in", "front", "of"], {"prep": 2, "pobj": 2}),
+    ("behind", ["behind"], {"prep": 1, "pobj": 1}),
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "relations"), CHAINS)
 def test_a_preposition_of_several_words_is_a_chain(kind, words, relations):
     sentence = Sentence()
     root = sentence.say("it", "PRON")

@@ -9,8 +9,7 @@ from vlbench.data.scenes.world import BACKGROUNDS, SIDE, SIZES, TEXTURES
 
 def test_twins_share_a_noun_and_are_one_category_fewer():
     scene = several(4, "dog", twins=True, rng=default_rng(0))
-    nouns = Counter(thing.noun for thing in scene.things)
-    assert sorted(nouns.values()) == [1, 1, 2]
+    assert sorted(Counter(thing.noun for thing in scene.things).values()) == [1, 1, 2]
     assert len({thing.category for thing in scene.things}) == 3
 
 

@@ -34,13 +34,6 @@ def test_the_splits_of_objects_hold_every_noun_as_often(world):
     assert {len(c) for c in counts.values()} == {40}
 
 
-def test_a_label_of_objects_is_the_only_thing_there(world):
-    for name, nouns in (("objects", "categories"), ("fine", "nouns")):
-        data = world[name]
-        test = data.splits["test"]
-        assert [[data.classes[label]] for label in test["label"]] == list(test[nouns])
-
-
 def test_enough_test_images_have_2_3_and_4_things_of_different_categories(world):
     test = world["scenes"].splits["test"]
     sizes = Counter(len(c) for c in test["categories"] if len(set(c)) == len(c))

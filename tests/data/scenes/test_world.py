@@ -17,16 +17,16 @@ def test_typical_colours_are_of_known_categories_and_colours():
     assert {colour for colours in TYPICAL.values() for colour in colours} <= set(COLOURS)
 
 
-@pytest.mark.parametrize(
-    ("noun", "many"),
-    [
-        ("dog", "dogs"),
-        ("puppy", "puppies"),
-        ("bench", "benches"),
-        ("fish", "fish"),
-        ("oak", "oaks"),
-    ],
-)
+PLURALS = [
+    ("dog", "dogs"),
+    ("puppy", "puppies"),
+    ("bench", "benches"),
+    ("fish", "fish"),
+    ("oak", "oaks"),
+]
+
+
+@pytest.mark.parametrize(("noun", "many"), PLURALS)
 def test_plurals_are_english(noun, many):
     assert plural(noun) == many
 

@@ -40,8 +40,7 @@ def test_a_score_without_a_direction_has_none_in_its_line(tmp_path):
 
 
 def test_the_columns_are_always_the_same(tmp_path):
-    text = comma_separated(selection(tmp_path, board()))
-    assert text == ",".join(COLUMNS) + "\r\n"
+    assert comma_separated(selection(tmp_path, board())) == ",".join(COLUMNS) + "\r\n"
 
 
 def test_the_standing_is_that_of_the_primary_score(tmp_path):

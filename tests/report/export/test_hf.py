@@ -56,13 +56,13 @@ def test_a_row_without_a_time_has_no_date(tmp_path):
     assert "date" not in yaml.safe_load(file.content)[0]
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        (mnist_row(provenance={"data": "mine:own sha256:1"}), "its data have no id on the hub"),
-        (mnist_row("m", score(metric="other")), "it has no primary score"),
-    ],
-)
+NO_FILES = [
+    (mnist_row(provenance={"data": "mine:own sha256:1"}), "its data have no id on the hub"),
+    (mnist_row("m", score(metric="other")), "it has no primary score"),
+]
+
+
+@pytest.mark.parametrize(("row", "why"), NO_FILES)
 def test_a_row_that_cannot_be_one_says_why(tmp_path, row, why):
     (found,) = exported(tmp_path, row)
     assert found == (row, why)
@@ -86,16 +86,16 @@ SHIPPED = load_catalog().models
 STRANGE = {"x": SimpleNamespace(weights="../../up on the hub", source=Path("elsewhere"))}
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("tiny-clip", "vlbench/tiny-clip"),
-        ("clip-rn50", "timm/resnet50_clip.openai"),
-        ("siglip-base", "google/siglip-base-patch16-224"),
-        ("gpt2", "vlbench/gpt2"),
-        ("MeanColour", "local/MeanColour"),
-    ],
-)
+ORGANISATIONS = [
+    ("tiny-clip", "vlbench/tiny-clip"),
+    ("clip-rn50", "timm/resnet50_clip.openai"),
+    ("siglip-base", "google/siglip-base-patch16-224"),
+    ("gpt2", "vlbench/gpt2"),
+    ("MeanColour", "local/MeanColour"),
+]
+
+
+@pytest.mark.parametrize(("name", "found"), ORGANISATIONS)
 def test_a_model_has_an_organisation(name, found):
     assert model_id(name, SHIPPED) == found
 

@@ -45,8 +45,7 @@ def test_a_score_without_a_direction_has_no_arrow(tmp_path):
 def test_a_name_is_shown_as_it_is_and_is_no_markup(tmp_path, name):
     (_, cell) = first_cells(md.text(named(tmp_path, name)))
     assert {part.type for part in cell} <= {"text", "text_special"}
-    shown = "".join(part.content for part in cell)
-    assert shown == name.replace("\n", " ")
+    assert "".join(part.content for part in cell) == name.replace("\n", " ")
 
 
 def test_a_name_leaves_no_html_and_no_formula_in_the_source():
@@ -94,16 +93,16 @@ def test_each_board_has_its_own_place(tmp_path):
     assert new.endswith(END)
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"none", f"README.md: has no markers for t; add these lines .*:\n{BEGIN}\n{END}"),
-        (f"see {BEGIN} and {END}".encode(), "has no markers for t"),
-        (f"{BEGIN}\n".encode(), "has no markers for t"),
-        (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "occur more than once; keep one of each"),
-        (f"{END}\n{BEGIN}\n".encode(), "are out of order; put them in this order"),
-    ],
-)
+WRONG_MARKERS = [
+    (b"none", f"README.md: has no markers for t; add these lines .*:\n{BEGIN}\n{END}"),
+    (f"see {BEGIN} and {END}".encode(), "has no markers for t"),
+    (f"{BEGIN}\n".encode(), "has no markers for t"),
+    (f"{BEGIN}\n{END}\n{BEGIN}\n".encode(), "occur more than once; keep one of each"),
+    (f"{END}\n{BEGIN}\n".encode(), "are out of order; put them in this order"),
+]
+
+
+@pytest.mark.parametrize(("content", "match"), WRONG_MARKERS)
 def test_markers_that_are_missing_doubled_or_crossed_are_said(tmp_path, content, match):
     with pytest.raises(SpecError, match=match):
         updated(content, named(tmp_path, "one"), "README.md")

@@ -54,15 +54,15 @@ def drawn_as(axes):
     ]
 
 
-@pytest.mark.parametrize(
-    ("xs", "scale"),
-    [
-        ((0, 1e-4, 1.0), "symlog"),
-        ((1, 31), "symlog"),
-        ((1, 5, 10), "linear"),
-        ((0, 1, 5), "linear"),
-    ],
-)
+SCALES = [
+    ((0, 1e-4, 1.0), "symlog"),
+    ((1, 31), "symlog"),
+    ((1, 5, 10), "linear"),
+    ((0, 1, 5), "linear"),
+]
+
+
+@pytest.mark.parametrize(("xs", "scale"), SCALES)
 def test_an_axis_that_reaches_far_is_logarithmic_and_one_that_does_not_is_plain(xs, scale):
     assert lines(*xs).get_xscale() == scale
 

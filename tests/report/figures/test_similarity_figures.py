@@ -19,9 +19,7 @@ LOOKS = looks("abcdef")
 MODELS = list(LOOKS.items())
 
 
-def test_six_models_or_more_have_three_figures_fewer_no_map_and_none_nothing(
-    square, tmp_path, monkeypatch
-):
+def test_six_models_have_three_figures_fewer_no_map_and_none_nothing(square, tmp_path, monkeypatch):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
     for models, values, figures in (
         (MODELS, 1 - square, ("correlations", "dendrogram", "map")),
@@ -50,9 +48,7 @@ def test_the_dendrogram_puts_the_nearest_models_beside_each_other():
     assert max(line.get_xdata().max() for line in axes.lines) == 1.0
 
 
-def test_the_leaves_of_the_dendrogram_and_the_points_of_the_map_have_their_models_look(
-    square, monkeypatch
-):
+def test_leaves_of_the_dendrogram_and_points_of_the_map_look_as_their_models(square, monkeypatch):
     monkeypatch.setattr(similarity_figures, "STARTS", 1)
     tree = linkage([1.0, 0.1, 1.0], "average")
     leaves = dendrogram_figure("title", tree, MODELS[:3]).axes[0].lines[-3:]

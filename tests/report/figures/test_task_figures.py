@@ -13,7 +13,6 @@ from vlbench.errors import OutputError
 from vlbench.report.figures.task_figures import draw_task_figures
 
 LOOKS = looks(["a", "b"])
-TABLE = pa.table({"word": ["dog"]})
 
 PLAIN = [f"t_plain.{kind}" for kind in ("svg", "png", "pdf")]
 
@@ -30,7 +29,7 @@ def plain(board):
 
 
 def with_table(folder, model="a"):
-    saved = save_artifacts(folder, "t", model, {"words": TABLE})
+    saved = save_artifacts(folder, "t", model, {"words": pa.table({"word": ["dog"]})})
     return replace(result(model, score()), artifacts=saved)
 
 
@@ -125,8 +124,7 @@ def test_a_figure_that_breaks_leaves_the_others(tmp_path, caplog):
     def broken(board):
         return 1 / len(board.task[1:])
 
-    names = drawn(write(tmp_path, board(result("a"))), broken, plain)
-    assert names == PLAIN
+    assert drawn(write(tmp_path, board(result("a"))), broken, plain) == PLAIN
     assert "no broken: ZeroDivisionError: division by zero" in caplog.text
 
 

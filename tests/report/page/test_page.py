@@ -72,15 +72,15 @@ def test_a_task_has_the_words_of_the_catalog(tmp_path):
     assert "Smoke test: few-shot classification" in texts
 
 
-@pytest.mark.parametrize(
-    ("task", "more"),
-    [
-        ("few_shot_digits", ""),
-        ("knn_images", " --images DIR"),
-        ("foils_table", " --data-dir foils_table=DIR"),
-        ("rsa_scenes_all", ""),
-    ],
-)
+COMMANDS = [
+    ("few_shot_digits", ""),
+    ("knn_images", " --images DIR"),
+    ("foils_table", " --data-dir foils_table=DIR"),
+    ("rsa_scenes_all", ""),
+]
+
+
+@pytest.mark.parametrize(("task", "more"), COMMANDS)
 def test_a_task_has_the_command_that_runs_it(tmp_path, task, more):
     found = page(tmp_path, board(result("a", score()), task=task))
     command = f"vlbench --model MODEL --tasks {task}{more}"
@@ -134,13 +134,10 @@ def test_the_items_that_are_wrong_most_often_are_shown(tmp_path):
     assert [(item.id, item.credit, item.models) for item in section.worst] == [("1.png", 0.0, 2)]
 
 
-CURVE = [score(0.2, at={"shots": 1}), score(0.4)]
-
-
 @pytest.fixture
 def drawn(tmp_path):
     """A folder whose board has a figure."""
-    write(tmp_path, board(result("a", *CURVE)))
+    write(tmp_path, board(result("a", *[score(0.2, at={"shots": 1}), score(0.4)])))
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "t.svg").write_text("<svg/>")
     return tmp_path
@@ -365,8 +362,7 @@ def test_controls_stand_folded_below_the_models(tmp_path):
     found = Elements(rendered(tmp_path, *rows))
     ids = [given["id"] for tag, given in found.tags if tag == "table" and "id" in given]
     assert ids == ["task-t-table-1", "task-t-table-1-controls"]
-    classes = [given.get("class") for tag, given in found.tags if tag == "details"]
-    assert "controls" in classes
+    assert "controls" in [given.get("class") for tag, given in found.tags if tag == "details"]
 
 
 def test_the_head_of_standings_is_short_for_every_leader(tmp_path):

@@ -130,13 +130,13 @@ sets:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("one", ["of all sets.", "Only if nothing changes it.", "of one set."]),
-        ("two", ["of all sets.", "of the other set."]),
-    ],
-)
+DEPARTURES = [
+    ("one", ["of all sets.", "Only if nothing changes it.", "of one set."]),
+    ("two", ["of all sets.", "of the other set."]),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), DEPARTURES)
 def test_the_comments_of_a_set_are_those_of_its_keys(tmp_path, name, told):
     shared = "data: {loader: 'x:y'}\nversion: 2\nprimary: {metric: accuracy}\n"
     (tmp_path / "t.yaml").write_text(shared + SETS)
