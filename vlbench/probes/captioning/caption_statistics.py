@@ -165,8 +165,8 @@ def _compute_metrics(
     # One Java process tokenises the captions and references of all sets.
     texts = dict.fromkeys(
         text
-        for one in sets.values()
-        for of_image in (one.captions, *one.references)
+        for judged in sets.values()
+        for of_image in (judged.captions, *judged.references)
         for text in of_image
     )
     words = dict(zip(texts, treebank_words(list(texts)), strict=True))

@@ -97,8 +97,8 @@ def example_table(
     if any(image is None for image in images):
         return None
     rows = _rows(subjects, scores, 0)
-    shown = [rows[i] | {"image": _png(image)} for i, image in zip(places, images, strict=True)]
-    return pa.Table.from_pylist(shown, EXAMPLES)
+    examples = [rows[i] | {"image": _png(image)} for i, image in zip(places, images, strict=True)]
+    return pa.Table.from_pylist(examples, EXAMPLES)
 
 
 def _rows(subjects: Subjects, scores: Mapping[str, Floats], seed: int) -> list[dict[str, Any]]:

@@ -75,16 +75,16 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
-    listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
-    kept = [i for i, own in enumerate(listed) if own]
+    listed = [list(dict.fromkeys(noun for _, noun in words)) for words in tagger.of_each(texts)]
+    kept = [i for i, words in enumerate(listed) if words]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun")
-    asked = [
+    candidates = [
         {CAPTION: texts[i], **{name: fill(t, listed[i]) for name, t in TEMPLATES.items()}}
         for i in kept
     ]
     alone = TextScorer(data.splits[nouns.split]["captions"])
-    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
+    contest = compare_texts(PairScorer(model, rows, engine), alone, candidates, kept, seed=seed)
     measured = [
         *contest.share(Share("accuracy", {}, [contest.names])),
         contest.match({"template": CAPTION}, CAPTION),

@@ -313,9 +313,9 @@ def _train(
     def make() -> CrossEntropyTraining:
         labels = label(vocabulary, taught, most=settings.most_words)
         lesson = TrainingCaptions((features - mean) / deviation, labels, vocabulary)
-        asked = ValidationCaptions((exam - mean) / deviation, references)
+        validation = ValidationCaptions((exam - mean) / deviation, references)
         weights = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed)).state_dict()
-        return CrossEntropyTraining(lesson, asked, weights, plan, engine.device)
+        return CrossEntropyTraining(lesson, validation, weights, plan, engine.device)
 
     result = engine.train(key, make, "captioner, taught by captions")
     network = restore_captioner(fold_scaling(result["weights"], mean, deviation), sizes)
@@ -328,10 +328,10 @@ def _greedy(taught: StoredCaptioner, features: Tensor, engine: Engine) -> list[s
 
 def _require_words(vocabulary: Vocabulary, split: Split, folder: Path) -> None:
     some = range(min(ASKED, len(split)))
-    known = vocabulary.known(text for i in some for text in split["captions"][i])
-    if known < KNOWN:
+    share = vocabulary.known(text for i in some for text in split["captions"][i])
+    if share < KNOWN:
         raise WeightsError(
-            f"the captioner in {folder} knows {known:.0%} of the words of the data's captions: "
+            f"the captioner in {folder} knows {share:.0%} of the words of the data's captions: "
             "its vocabulary belongs to another captioner or to other data"
         )
 

@@ -248,17 +248,17 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         metrics: caption metrics: bleu_1 to bleu_4, meteor, rouge_l, cider, spice (left out without
             its jars).
     """
-    named = {engine.name_of(one): one for one in [model, *scorers]}
-    own = engine.name_of(model)
+    named = {engine.name_of(scorer): scorer for scorer in [model, *scorers]}
+    model_name = engine.name_of(model)
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: a scorer must differ from the model")
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
-    scored = _score_all(named, own, data, subjects, engine, images)
+    scored = _score_all(named, model_name, data, subjects, engine, images)
     judged = judge_generated(subjects)
     statistics, floors = (
-        _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
+        _judge(sets, words, names, engine) for sets in (judged, with_other_references(judged))
     )
     examples, texts = subjects.examples, subjects.generated
     parts = [
@@ -271,7 +271,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     ]
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
-        by_scorer = _score_all(named, own, data, after, engine, images)
+        by_scorer = _score_all(named, model_name, data, after, engine, images)
         parts.append(outcome_of([one.measure(examples, at) for one in by_scorer]))
     return join_outcomes(parts, {})
 
@@ -323,9 +323,9 @@ def _training(
     images: Images,
 ) -> Outcome:
     """Return whether the model's own score still rose over the last epochs of its training."""
-    (own,) = [one for one in scored if one.is_own]
+    (of_model,) = [one for one in scored if one.is_own]
     scorer = PairScorer(model, images.of(engine.read_by(model, data)), engine)
-    late, notes = convergence(scorer, subjects, own.published[FAVOURITES])
+    late, notes = convergence(scorer, subjects, of_model.published[FAVOURITES])
     return outcome_of([late], notes=notes)
 
 

@@ -64,9 +64,9 @@ def measured_preference(
     floors: Mapping[str, Choice] = {},
 ) -> Measured:
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
-    own = Choice(*map(trials, preferred))
+    choice = Choice(*map(trials, preferred))
     options = Options(names, np.zeros(len(examples.ids), np.int64), 0.5)
-    return measure_items(Items(metric, own, examples, options, floors, at, random="seeds"))
+    return measure_items(Items(metric, choice, examples, options, floors, at, random="seeds"))
 
 
 def matching_part(

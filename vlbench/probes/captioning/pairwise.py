@@ -132,8 +132,8 @@ class Contest(NamedTuple):
         """Return the texts chosen in a contest; equal texts share a candidate and its credit."""
         candidates, same = self._distinct(contest)
         places = torch.tensor(self._places(contest))
-        own = scores[:, places]
-        choice = choose_any(own, candidates & same, candidates=candidates, log_odds=log_odds)
+        values = scores[:, places]
+        choice = choose_any(values, candidates & same, candidates=candidates, log_odds=log_odds)
         chosen = places[choice.chosen.clamp(min=0)].masked_fill(choice.chosen < 0, -1)
         return choice._replace(credit=choice.credit / same.sum(1), chosen=chosen)
 

@@ -195,7 +195,7 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
     places = dict.fromkeys(range(len(words)), 0)
     while len(prefix) < LONGEST:
         left = [(words[i], place) for i, place in places.items() if place < len(words[i])]
-        word, often = _most_frequent(left, lambda one, place: one[place][0])
+        word, often = _most_frequent(left, lambda text, place: text[place][0])
         element = Element(word, is_word=True)
         if often < SHARED * len(words):
             part, often = _most_frequent(left, _part)
@@ -257,11 +257,11 @@ Holds = Callable[[Tagged], bool]
 
 def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcome:
     """Return the ratios of all prefixes and patterns, and a note of the found patterns."""
-    own, patterns = own_ratios(kinds, examples, seed=seed)
+    ratios, patterns = own_ratios(kinds, examples, seed=seed)
     names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
     prefix = "the pattern of favourites, found in half of the images, is "
     notes = [prefix + "; ".join(names)] if names else []
-    return outcome_of([*paper_ratios(kinds, examples), *own], notes=notes)
+    return outcome_of([*paper_ratios(kinds, examples), *ratios], notes=notes)
 
 
 def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Measured]:

@@ -37,11 +37,11 @@ def blind_features(splits: Mapping[str, Split], column: str, engine: Engine) -> 
         parts = torch.split(whole, [len(one) for one in columns.values()])
         return dict(zip(columns, parts, strict=True))
     words = {
-        name: [[value] if isinstance(value, str) else value for value in one]
-        for name, one in columns.items()
+        name: [[value] if isinstance(value, str) else value for value in texts]
+        for name, texts in columns.items()
     }
-    known = {word for rows in words.values() for row in rows for word in row}
-    place = {word: i for i, word in enumerate(sorted(known))}
+    vocabulary = {word for rows in words.values() for row in rows for word in row}
+    place = {word: i for i, word in enumerate(sorted(vocabulary))}
     word_vectors = {name: torch.zeros(len(rows), len(place)) for name, rows in words.items()}
     for name, rows in words.items():
         for i, row in enumerate(rows):

@@ -232,9 +232,9 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Co
     order = torch.tensor([*chain(*drawn)])
     x, y = problem.train[order], problem.label[order]
     probes = {end: problem.fit(x[:end], y[:end]) for end in ends[:-1]}
-    code = online_code(x, y, classes, lambda _, known: probes[len(known)], ends)
+    code = online_code(x, y, classes, lambda _, labels: probes[len(labels)], ends)
     shuffled = online_code(x, y[rng.permutation(n)], classes, problem.fit, ends)
-    without = online_code(x, y, classes, lambda _, known: class_frequencies(known, classes), ends)
+    without = online_code(x, y, classes, lambda _, labels: class_frequencies(labels, classes), ends)
     bits = torch.empty(n, dtype=torch.float64)
     bits[order] = code.examples
     choices = [problem.answer(probe, problem.right) for probe in probes.values()]

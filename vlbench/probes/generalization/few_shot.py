@@ -81,9 +81,9 @@ def few_shot(
         name: _metrics(blind_features(splits, column, engine), examples, shots, data)
         for name, column in (floors or {}).items()
     }
-    for i, one in enumerate(metrics):
-        own = {name: of_rule[i].choice for name, of_rule in blind.items()}
-        metrics[i] = one._replace(floors=own)
+    for i, items in enumerate(metrics):
+        choices = {name: of_rule[i].choice for name, of_rule in blind.items()}
+        metrics[i] = items._replace(floors=choices)
     return Outcome(metrics=metrics)
 
 

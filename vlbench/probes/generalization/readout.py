@@ -220,15 +220,15 @@ class Conditional(NamedTuple):
 
 def read_conditionally(setting: Setting, network: Network, over: OverDraws) -> Conditional:
     """Return what is read at the layer that is chosen on held-out rows, and at random networks'."""
-    of_scores, own = setting.choose(setting.scores), setting.choose_by_layer(network)
+    of_scores, by_layer = setting.choose(setting.scores), setting.choose_by_layer(network)
     drawn = over(lambda _, other: setting.choose_by_layer(other))
-    layer = best_layer(own, drawn)
+    layer = best_layer(by_layer, drawn)
 
     def read_random(draw: int, other: Network) -> Tensor:
         features = setting.beside_scores(other, layer)
         return setting.read(features, drawn[draw][layer].reader).choice.credit
 
-    chosen = {layer: own[layer].reader, SCORES: of_scores.reader}
+    chosen = {layer: by_layer[layer].reader, SCORES: of_scores.reader}
     readings = {
         layer: setting.read(setting.beside_scores(network, layer), chosen[layer]),
         SCORES: setting.read(setting.scores, chosen[SCORES]),
@@ -236,14 +236,14 @@ def read_conditionally(setting: Setting, network: Network, over: OverDraws) -> C
     return Conditional(layer, chosen, readings, torch.stack(over(read_random)))
 
 
-def best_layer(own: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chosen]]) -> str:
+def best_layer(by_layer: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chosen]]) -> str:
     """Return the layer with the largest gap beyond random weights on held-out rows."""
 
     def beyond(layer: str) -> float:
         random = torch.stack([one[layer].credit.mean() for one in drawn])
-        return float(own[layer].credit.mean() - random.mean())
+        return float(by_layer[layer].credit.mean() - random.mean())
 
-    return max(own, key=beyond)
+    return max(by_layer, key=beyond)
 
 
 def is_finding(gap: Score, beyond: Score) -> bool:
@@ -294,8 +294,8 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
     scores = {split: ask(model, data, split, engine) for split in SPLITS}
     splits = {split: with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
-    known = replace(data, splits=splits)
-    setting = Setting(known, hold_out_rows(known, seed), readers(weight_decay), engine)
+    extended = replace(data, splits=splits)
+    setting = Setting(extended, hold_out_rows(extended, seed), readers(weight_decay), engine)
     network = Network(model, _engines(model, engine, layers))
     over = partial(_over_draws, setting, network)
     conditional = read_conditionally(setting, network, partial(over, random_draws))
@@ -374,10 +374,10 @@ def _read_parts(
             drawn = draw_rows(train, len(train) // part, seed)
             some = train.select(drawn)
             if len(set(labels(some))) == classes:
-                known = replace(data, splits={**data.splits, "train": some})
-                own = {**features, "train": features["train"][drawn]}
+                subset = replace(data, splits={**data.splits, "train": some})
+                vectors = {**features, "train": features["train"][drawn]}
                 reader = conditional.readers[stage]
-                rows.append((stage, len(drawn), read(own, known, reader, setting.engine)))
+                rows.append((stage, len(drawn), read(vectors, subset, reader, setting.engine)))
         rows.append((stage, len(train), reading))
     columns = {
         "stage": [stage for stage, _, _ in rows],
@@ -411,7 +411,7 @@ def _measure(
             measure(
                 "read",
                 choice,
-                {name: float(own.mean()) for name, own in floors[layer].items()},
+                {name: float(credit.mean()) for name, credit in floors[layer].items()},
                 layer=layer,
             )
             for layer, choice in read_at.items()
@@ -426,12 +426,12 @@ def with_scores(rows: Split, scores: Tensor) -> Split:
     return Split({**rows.columns, SCORES: column})
 
 
-def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dict[str, Engine]:
+def _engines(model: ImageEncoder, engine: Engine, option: list[str] | str) -> dict[str, Engine]:
     """Return an engine for each layer, in order of depth, that returns its features."""
-    wanted = [asked] if isinstance(asked, str) else asked
-    if IMAGES.methods(model) is None and wanted in ([ALL], [OUTPUT]):
+    layer_names = [option] if isinstance(option, str) else option
+    if IMAGES.methods(model) is None and layer_names in ([ALL], [OUTPUT]):
         return {OUTPUT: engine}
-    names = layers_of(model, engine.name_of(model), wanted)
+    names = layers_of(model, engine.name_of(model), layer_names)
     layers = Layers(model, engine, names)
     return {name: layers.engine_at(name) for name in names}
 
@@ -460,8 +460,8 @@ def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
             credit = right[places]
             estimate = wilson(float(credit.sum()), len(places))._asdict()
             score = Score(name, n=len(places), unit="fraction", no_chance=NO_CHANCE, **estimate)
-            own = said.examples.select(places), credit, said.answers.select(places)
-            measured.append(Measured(score, *own))
+            parts = said.examples.select(places), credit, said.answers.select(places)
+            measured.append(Measured(score, *parts))
     return measured
 
 

@@ -125,15 +125,15 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
         layers: names of layers of the text encoder to score, or `all`; None scores the output.
     """
     _require_classes(data)
-    for one in (prompt, other_prompt):
-        if one.count("{}") != 1:
-            raise ValueError(f"prompt '{one}' must have one {{}} for the class's name")
+    for template in (prompt, other_prompt):
+        if template.count("{}") != 1:
+            raise ValueError(f"prompt '{template}' must have one {{}} for the class's name")
     spoken = spoken_names(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in spoken]
     refusal = "the model has no vector for"
     vectors = [
-        class_vectors(engine, model, names, one, tokens=tokens, refusal=refusal)
-        for one in (prompt, other_prompt)
+        class_vectors(engine, model, names, template, tokens=tokens, refusal=refusal)
+        for template in (prompt, other_prompt)
     ]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
     score = _reliability("prompt_reliability", [pair], data, seed)

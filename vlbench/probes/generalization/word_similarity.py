@@ -79,8 +79,8 @@ def word_similarity(
     if len(test) < FEWEST_PAIRS:
         raise TooFewRows(f"{len(test)} word pairs", FEWEST_PAIRS)
     words, pairs = _number_words(test)
-    vectors, known = _unit_vectors(model, engine, words)
-    kept = known[pairs].all(1)
+    vectors, has_vector = _unit_vectors(model, engine, words)
+    kept = has_vector[pairs].all(1)
     left_out, pairs = int((~kept).sum()), pairs[kept]
     human = np.array(list(test["score"]), np.float64)[kept]
     if len(pairs) < FEWEST_PAIRS:
@@ -99,7 +99,7 @@ def word_similarity(
     if left_out:
         notes.append(f"{left_out} of {len(test)} pairs are left out: a word has no vector")
     counts = {"n": len(pairs), "pairs_left_out": left_out, "words": len(words)}
-    counts["words_without_vector"] = int((~known).sum())
+    counts["words_without_vector"] = int((~has_vector).sum())
     return Outcome(scores=[score], counts=counts, notes=notes)
 
 
@@ -192,9 +192,9 @@ def _unit_vectors(
 
         vectors = engine.map(of_words, texts)
     width = max(map(len, vectors))
-    known = np.array([len(vector) > 0 for vector in vectors])
+    has_vector = np.array([len(vector) > 0 for vector in vectors])
     filled = [vector if len(vector) else torch.zeros(width) for vector in vectors]
-    return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), known
+    return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), has_vector
 
 
 def covers(spans: Sequence[tuple[int, int]], word: str) -> bool:

@@ -133,15 +133,15 @@ def geometry(
     of the attention to each patch times the fraction of the patch that the region covers, and
     `gold` is the largest fraction of a patch that a gold box covers.
     """
-    columns, given = columns.detach().cpu(), regions.boxes.cpu()
+    columns, proposed = columns.detach().cpu(), regions.boxes.cpu()
     scores = None if regions.scores is None else regions.scores.cpu()
     boxes = torch.tensor([box for target in targets for box in target]).view(-1, 4)
     owner = torch.tensor([k for k, target in enumerate(targets) for _ in target])
     member = owner[None] == torch.arange(len(targets))[:, None]
-    among = _right(given, boxes, member)
+    among = _right(proposed, boxes, member)
     inside = (member[:, None] & centres_inside(columns, boxes)).any(-1)
-    coverage = column_coverage(columns, given)
-    candidates = of_things(given, things)
+    coverage = column_coverage(columns, proposed)
+    candidates = of_things(proposed, things)
     if coverage is None:
         right = _right(columns, boxes, member)
         gold = right.double()
@@ -152,7 +152,7 @@ def geometry(
         chosen, pointed = candidates, of_things(columns, None)
     stats = [
         right[:, chosen].double().mean(1),
-        _credit(areas(given), among, candidates),
+        _credit(areas(proposed), among, candidates),
         _credit(scores, among, candidates),
         right.any(1).double(),
         inside[:, pointed].double().mean(1),
@@ -228,9 +228,9 @@ def query_attention(
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
     targets = [named[k].target for k in read]
     scores = weights if place.coverage is None else weights @ place.coverage.to(weights)
-    known = [part[targets] for part in (place.right, place.inside, place.gold)]
-    known += [part.expand(len(read), -1) for part in (place.regions, place.columns)]
-    return QueryAttention(weights, scores, *(part.to(weights.device) for part in known)), read
+    parts = [part[targets] for part in (place.right, place.inside, place.gold)]
+    parts += [part.expand(len(read), -1) for part in (place.regions, place.columns)]
+    return QueryAttention(weights, scores, *(part.to(weights.device) for part in parts)), read
 
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
@@ -262,10 +262,10 @@ def require_attention(attention: JointAttention, text: str) -> None:
     ROUNDING_OF_SUM.
     """
     shape = list(attention.weights.shape)
-    wanted = [len(attention.spans), len(attention.boxes)]
+    sizes = [len(attention.spans), len(attention.boxes)]
     what = f"the attention for {text!r:.80}"
-    if len(shape) != 4 or shape[2:] != wanted:
-        raise DataError(f"{what} has shape {shape}; it must be [layers, heads, *{wanted}]")
+    if len(shape) != 4 or shape[2:] != sizes:
+        raise DataError(f"{what} has shape {shape}; it must be [layers, heads, *{sizes}]")
     if not attention.weights.numel():
         return
     least, most = attention.weights.min().item(), attention.weights.sum(3).max().item()

@@ -46,8 +46,8 @@ class QuestionMetrics:
     def __init__(self, names: Sequence[str] = QUESTION_METRICS) -> None:
         unknown = sorted(set(names) - set(QUESTION_METRICS))
         if unknown or not names:
-            known = ", ".join(QUESTION_METRICS)
-            raise SpecError(f"metrics of questions: unknown {unknown}; there are {known}")
+            metrics = ", ".join(QUESTION_METRICS)
+            raise SpecError(f"metrics of questions: unknown {unknown}; there are {metrics}")
         self._names = list(names)
         # A single object for both tokenisations, because METEOR's process takes 1.2 GB.
         kinds = dict.fromkeys(name.removesuffix(TREEBANK) for name in names)
