@@ -91,8 +91,8 @@ class Grid:
         sizes = [image.size for image in images_of(pictures)]
         placed = [self._view(size).place(own) for size, own in zip(sizes, boxes, strict=True)]
         return [
-            overlap_shares(own, cells).to(grid) @ grid.flatten(1).T
-            for own, grid in zip(placed, grids, strict=True)
+            overlap_shares(part, cells).to(grid) @ grid.flatten(1).T
+            for part, grid in zip(placed, grids, strict=True)
         ]
 
     def _view(self, size: tuple[int, int]) -> View:

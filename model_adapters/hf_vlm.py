@@ -243,12 +243,12 @@ class HfVlm(TextLayers):
         the token whose centre is nearest to the box's.
         """
         regions = []
-        for image, wanted in zip(images_of(pictures), boxes, strict=True):
+        for image, corners in zip(images_of(pictures), boxes, strict=True):
             asked = self._ask(self._prompts, image, [""])
             placed = self._locate(asked, image)
             tokens = image_features(self.model, asked.head.pixels()).float()
             vectors = tokens[placed.places.to(tokens.device)]
-            regions.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
+            regions.append(overlap_shares(corners, placed.boxes).to(vectors) @ vectors)
         return regions
 
     def read_texts(self, texts: Sequence[str]) -> TextStates:
@@ -310,13 +310,13 @@ class HfVlm(TextLayers):
         is_alone = [may and one.image is None and one.regions is None for one in pictures]
         if any(is_alone):
             yield None, self._alone, [i for i, one in enumerate(is_alone) if one]
-        shown = [i for i, one in enumerate(is_alone) if not one]
+        pictured = [i for i, one in enumerate(is_alone) if not one]
         of_image: dict[int, list[int]] = {}
-        images = images_of([pictures[i] for i in shown])
-        for i, image in zip(shown, images, strict=True):
+        images = images_of([pictures[i] for i in pictured])
+        for i, image in zip(pictured, images, strict=True):
             of_image.setdefault(id(image), []).append(i)
         for places in of_image.values():
-            yield images[shown.index(places[0])], self._asked, places
+            yield images[pictured.index(places[0])], self._asked, places
 
     def _ask_whole(
         self, prompts: Prompts, image: Image | None, questions: Sequence[str], more: int
@@ -348,8 +348,8 @@ class HfVlm(TextLayers):
 
 
 def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
-    known = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
-    if type(checkpoint.config) not in known:
+    mapping = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+    if type(checkpoint.config) not in mapping:
         what = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
         raise CannotDo(f"{what}; this adapter reads generative models of images and texts")
 

@@ -100,17 +100,17 @@ class HookedLayers:
         return {name: output if name == OUTPUT else vectors[name] for name in layers}
 
     @contextmanager
-    def watch(self, wanted: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
+    def watch(self, names: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
         """Collect float32 [N, D] of each layer except `output` from a pass over `count` images.
 
         Raises CannotDo at the end if a layer was not reached.
         """
         vectors = dict[str, Tensor]()
         with ExitStack() as hooks:
-            for name in wanted:
+            for name in names:
                 hooks.enter_context(self._hook(name, vectors, count))
             yield vectors
-        if unreached := [name for name in wanted if name not in vectors]:
+        if unreached := [name for name in names if name not in vectors]:
             why = "these images do not pass through this layer; leave it out"
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
 

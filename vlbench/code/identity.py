@@ -225,9 +225,9 @@ def _imports_of(node: ast.AST) -> Iterator[Import]:
             yield 0, named.value
 
 
-def _resolve(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
+def _resolve(imported: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
     """Return the files that an import executes, and the library that it names, if any."""
-    level, name = one
+    level, name = imported
     names = name.split(".") if name else []
     if level:
         return _along(file.parents[level - 1], names), ""

@@ -85,11 +85,11 @@ def require_installed(names: Iterable[str]) -> None:
 
     The names may have the suffix of Penn Treebank words.
     """
-    known = {f"{name}{suffix}" for name in CAPTION_METRICS for suffix in ("", TREEBANK)}
-    wanted = known.intersection(names)
-    if wanted:
+    every = {f"{name}{suffix}" for name in CAPTION_METRICS for suffix in ("", TREEBANK)}
+    requested = every.intersection(names)
+    if requested:
         coco_caption()
-    if any(name.startswith(("meteor", "spice")) or name.endswith(TREEBANK) for name in wanted):
+    if any(name.startswith(("meteor", "spice")) or name.endswith(TREEBANK) for name in requested):
         find_java()
 
 
@@ -121,8 +121,8 @@ class CaptionMetrics:
         others = [name for name in names if name.startswith(PREFIX)]
         unknown = sorted(set(names) - set(CAPTION_METRICS) - set(others))
         if unknown or not names:
-            known = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
-            raise SpecError(f"metrics of captions: unknown {unknown}; there are {known}")
+            choices = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
+            raise SpecError(f"metrics of captions: unknown {unknown}; there are {choices}")
         self._words, self._open = words, ExitStack()
         if len(others) < len(names):
             coco_caption()
@@ -170,10 +170,10 @@ class CaptionMetrics:
 def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]:
     """Return captions and references in words, in the order of the captions."""
     tokenised = iter(words([text for image in captions for text in captions[image]]))
-    own = {image: next(tokenised) for image in captions}
+    by_image = {image: next(tokenised) for image in captions}
     tokenised = iter(words([text for image in captions for text in references[image]]))
     others = {image: [next(tokenised) for _ in references[image]] for image in captions}
-    pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
+    pairs = [(by_image[image], [one for one in others[image] if one.strip()]) for image in captions]
     for image, (_, kept) in zip(captions, pairs, strict=True):
         if not kept:
             raise DataError(f"image {image!r}: no reference has a word")
@@ -181,9 +181,9 @@ def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]
 
 
 def _check(captions: Captions, references: Captions) -> None:
-    for image, given in captions.items():
-        if isinstance(given, str) or len(given) != 1:
-            raise DataError(f"image {image!r} has {len(given)} captions; give a list of one")
+    for image, texts in captions.items():
+        if isinstance(texts, str) or len(texts) != 1:
+            raise DataError(f"image {image!r} has {len(texts)} captions; give a list of one")
         if isinstance(references.get(image), str) or not references.get(image):
             raise DataError(f"image {image!r} has no list of references")
     silent = [image for image in references if image not in captions]
@@ -225,6 +225,6 @@ def _cider(pairs: Sequence[Pair]) -> Floats:
     from pycocoevalcap.cider.cider_scorer import CiderScorer  # noqa: PLC0415
 
     scorer = CiderScorer()
-    for own, others in pairs:
-        scorer += (own, others)
+    for caption, others in pairs:
+        scorer += (caption, others)
     return np.array(scorer.compute_score()[1], np.float64)[:, None]

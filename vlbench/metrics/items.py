@@ -171,7 +171,7 @@ def options_among(
     return choice._replace(chosen=placed), Options(names, places, chance)
 
 
-def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:
+def answers_in_words(replies: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:
     """Return the texts that a model gave for N examples in each of T trials, and the right texts.
 
     Example:
@@ -179,8 +179,8 @@ def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Ans
         >>> [answers.names[i] for i in answers.chosen], [answers.names[i] for i in answers.right]
         (['a cat', 'a fox'], ['a cat', 'a dog'])
     """
-    places = {text: i for i, text in enumerate(dict.fromkeys(chain(right, *said)))}
-    chosen = [[places[text] for text in texts] for texts in said]
+    places = {text: i for i, text in enumerate(dict.fromkeys(chain(right, *replies)))}
+    chosen = [[places[text] for text in texts] for texts in replies]
     return Answers([*places], trials(chosen), [places[text] for text in right])
 
 
@@ -353,11 +353,11 @@ def items_as(
     """Return the items of a score, or only the items in `ids`, renamed to another metric."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
-    own = of_score(items, metric, at)
+    rows = of_score(items, metric, at)
     if ids is not None:
-        own = own.filter(pc.is_in(own["id"].cast(pa.string()), value_set=pa.array(ids)))
-    names = _texts([name], np.zeros(own.num_rows, int))
-    return own.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
+        rows = rows.filter(pc.is_in(rows["id"].cast(pa.string()), value_set=pa.array(ids)))
+    names = _texts([name], np.zeros(rows.num_rows, int))
+    return rows.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
 
 
 def credit_of(
@@ -432,12 +432,12 @@ def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(_numbers(places, pa.int32(), places >= 0), dictionary)
 
 
-def _numbers(values: NDArray[Any], kind: pa.DataType, known: ArrayLike = True) -> pa.Array:
+def _numbers(values: NDArray[Any], kind: pa.DataType, mask: ArrayLike = True) -> pa.Array:
     """Return numbers as a pyarrow array; null where they are not known.
 
     `pa.array` would import pandas, which takes 0.4 s of each run.
     """
-    is_known = np.broadcast_to(np.asarray(known, bool), values.shape)
+    is_known = np.broadcast_to(np.asarray(mask, bool), values.shape)
     bits = None if is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
     plain = np.ascontiguousarray(values, kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(plain), [bits, pa.py_buffer(plain)])

@@ -324,9 +324,9 @@ def _outcomes(by_item: Floats) -> Outcomes:
 
 def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the sums [C, K] over clusters of [N, K] values; NaN if a cluster has only NaN."""
-    there = ~np.isnan(table)
-    sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
-    counts = [np.bincount(codes, column) for column in there.T]
+    present = ~np.isnan(table)
+    sums = [np.bincount(codes, column) for column in np.where(present, table, 0).T]
+    counts = [np.bincount(codes, column) for column in present.T]
     return np.where(np.stack(counts, 1) > 0, np.stack(sums, 1), np.nan)
 
 

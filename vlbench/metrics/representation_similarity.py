@@ -223,8 +223,8 @@ def _centred(x: Tensor) -> Tensor:
     scale = float(x.abs().amax()) or 1.0
     x = x / scale
     norm, x = x.norm(), x - x.mean(0)
-    own = x.norm()
-    return x / own if own > TIED * norm else torch.zeros_like(x)
+    size = x.norm()
+    return x / size if size > TIED * norm else torch.zeros_like(x)
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
@@ -242,13 +242,13 @@ def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tens
         n = int(rows.sum())
         means = [(total - one[block].sum(0)) / n for total, one in zip(totals, (x, y), strict=True)]
         product = whole - _product(x[block].T, y[block]) - n * torch.outer(*means)
-        own, other = (
+        first, second = (
             (norm - 2 * (one @ mean) + mean @ mean)[rows]
             for norm, one, mean in zip(norms, (x, y), means, strict=True)
         )
         # The rows of a centred kernel sum to 0, so that without the diagonal they sum to its
         # negative.
-        values.append(_hsic(product.square().sum(), own, other, -own, -other))
+        values.append(_hsic(product.square().sum(), first, second, -first, -second))
     return torch.stack(values)
 
 

@@ -202,8 +202,8 @@ def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle
     )
     cut = [(cells[0] - kept) // 2, 0] if by_width else [0, (cells[1] - kept) // 2]
     sides = []
-    for own, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
-        before = (whole - min(math.ceil(own * scale), whole)) // 2
+    for side, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
+        before = (whole - min(math.ceil(side * scale), whole)) // 2
         edges = (off * whole / count, whole - off * whole / count)
         sides.append([(edge - before) / scale for edge in edges])
     (top, bottom), (left, right) = sides

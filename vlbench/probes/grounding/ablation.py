@@ -367,7 +367,7 @@ def best_heads_test(best: Sequence[Head], heads: Sequence[int], draws: int, seed
 def other_draws(
     actual: Drawn, draw: Callable[[Random], Drawn], population: int, draws: int, seed: int
 ) -> list[Drawn]:
-    """Return distinct draws other than `actual`; all others of a population with no more of them."""
+    """Return distinct draws besides `actual`; all others of a population with no more of them."""
     rng, drawn = np.random.default_rng(seed), {actual: None}
     while len(drawn) < min(draws + 1, population):
         drawn[draw(rng)] = None

@@ -93,8 +93,8 @@ def patch_retrieval(
             draws; `seed` also draws the pools.
     """
     if min(pools.size - 1, pools.draws, *pools.k) < 1 or training.seeds > pools.draws:
-        wanted = "a pool of 2 or more, draws and k of 1 or more, and a draw for each seed"
-        raise ValueError(f"{pools}, {counted(training.seeds, 'seed')}: wanted {wanted}")
+        rule = "a pool of 2 or more, draws and k of 1 or more, and a draw for each seed"
+        raise ValueError(f"{pools}, {counted(training.seeds, 'seed')}: wanted {rule}")
     encoders = ObjectEncoders(words, regions, boxes)
     sets = gather(encoders, data, engine, (OBJECTS,), splits)
     objects = sets.tests[OBJECTS]
@@ -109,14 +109,14 @@ def patch_retrieval(
     metrics = [
         Items(
             "recall",
-            without_answer(torch.from_numpy(own)),
+            without_answer(torch.from_numpy(hits)),
             examples,
             Options((), (), np.minimum(k, sizes) / sizes),
             {"shuffled_words": float(blind.mean())},
             {"k": k},
             random="trials",
         )
-        for k, own, blind in zip(pools.k, credit, floor, strict=True)
+        for k, hits, blind in zip(pools.k, credit, floor, strict=True)
     ]
     counts = {
         "categories": len(sizes),
@@ -176,6 +176,6 @@ def _retrieve_by(
     blocks = iter(torch.split(places, [len(rows) for rows in chain(*drawn)]))
     for i, j in np.ndindex(recalls.shape[1:]):
         rows = next(blocks)
-        cosines, own = words[rows] @ regions[rows].T, torch.arange(len(rows))
-        recalls[:, i, j] = credit_among(cosines, own, firsts).mean(1).numpy()
+        cosines, diagonal = words[rows] @ regions[rows].T, torch.arange(len(rows))
+        recalls[:, i, j] = credit_among(cosines, diagonal, firsts).mean(1).numpy()
     return recalls
