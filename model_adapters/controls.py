@@ -208,7 +208,7 @@ class Control:
         whole = hashlib.sha256(f"{self._seed}{self._cut if any(self._cut) else ''}".encode())
         for part in shared:
             whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
-        drawn = [_draw(whole.digest() + repr(one).encode(), width) for one in parts]
+        drawn = [_draw(whole.digest() + repr(entry).encode(), width) for entry in parts]
         return torch.stack(drawn).to(self._device) if drawn else torch.empty(0, width)
 
 

@@ -178,7 +178,7 @@ class HfVlm(TextLayers):
         scores = torch.empty(len(answers), device=self._device)
         for image, prompts, places in self._by_picture(pictures):
             read = {answers[i]: prompts.answer(answers[i], ends=self._end_of_turn) for i in places}
-            more = max(len(one.ids) for one in read.values())
+            more = max(len(answer.ids) for answer in read.values())
             asked = self._ask_whole(prompts, image, [questions[i] for i in places], more)
             logs = asked.answer_logs([(k, read[answers[i]]) for k, i in enumerate(places)])
             scores[places] = logs.float().to(self._device)
@@ -307,10 +307,10 @@ class HfVlm(TextLayers):
     ) -> Iterator[tuple[Image | None, Prompts, list[int]]]:
         """Yield each image, its prompts and indices; the image is None for no picture."""
         may = alone and self.reads_text_alone
-        is_alone = [may and one.image is None and one.regions is None for one in pictures]
+        is_alone = [may and entry.image is None and entry.regions is None for entry in pictures]
         if any(is_alone):
-            yield None, self._alone, [i for i, one in enumerate(is_alone) if one]
-        pictured = [i for i, one in enumerate(is_alone) if not one]
+            yield None, self._alone, [i for i, flag in enumerate(is_alone) if flag]
+        pictured = [i for i, flag in enumerate(is_alone) if not flag]
         of_image: dict[int, list[int]] = {}
         images = images_of([pictures[i] for i in pictured])
         for i, image in zip(pictured, images, strict=True):

@@ -227,7 +227,7 @@ def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
         raise CannotDo("this model has no fast tokenizer, so its tokens have no spans")
     clean = [clean_text(text, tokenizer.clean_fn) for text in texts]
     limit = {"max_length": tokenizer.context_length, "truncation": True, "padding": "max_length"}
-    read = reader([one.text for one in clean], return_offsets_mapping=True, **limit)
+    read = reader([piece.text for piece in clean], return_offsets_mapping=True, **limit)
     return [
         [piece.given(token_span(piece.text, *ends)) for ends in offsets]
         for piece, offsets in zip(clean, read["offset_mapping"], strict=True)

@@ -180,7 +180,7 @@ class OpenAiServer:
         """Send one request; return why the server gives no scores or vectors, empty if it does."""
         try:
             if capability is ImageTextScorer:
-                self._listed([{"type": "text", "text": self._question.replace("{}", "a word")}])
+                self._likeliest([{"type": "text", "text": self._question.replace("{}", "a word")}])
             if capability is TextEncoder:
                 self._embed(["a word"])
         except CannotDo as error:
@@ -235,11 +235,11 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
-        listed = self._listed(content)
+        listed = self._likeliest(content)
         self._tell_of_zeros(listed)
         return log_odds(listed, *self._answers)
 
-    def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
+    def _likeliest(self, content: list[Any]) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
         logs = {"logprobs": True, "top_logprobs": self._top_logprobs}
         request = self._request(content, 1) | logs
@@ -422,7 +422,7 @@ def _embeddings(answer: Any, count: int) -> list[list[float]]:
     try:
         rows = answer["data"]
         if not any("index" in row for row in rows):
-            rows = [{**one, "index": i} for i, one in enumerate(rows)]
+            rows = [{**row, "index": i} for i, row in enumerate(rows)]
         vectors = {row["index"]: row["embedding"] for row in rows}
         lengths = {len(vector) for vector in vectors.values()}
         numbers = [value for vector in vectors.values() for value in vector]

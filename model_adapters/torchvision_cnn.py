@@ -242,7 +242,7 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     stored = _open(file)
     needed = model.state_dict()
     prefix = _prefix(stored, needed)
-    state = _own(stored, prefix, needed)
+    state = _fit(stored, prefix, needed)
     weight = state.get(f"{head}.weight")
     if not any(key.startswith(f"{head}.") for key in state):
         model.set_submodule(head, nn.Identity())
@@ -264,7 +264,7 @@ def _make_head(head: Any, count: int) -> nn.Module:
     return nn.Linear(head.in_features, count, bias=bias)
 
 
-def _own(stored: Mapping[str, Any], prefix: str, needed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _fit(stored: Mapping[str, Any], prefix: str, needed: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a model's weights among a file's, under the model's keys.
 
     Other modules under the same prefix are omitted. Additional layers of the model's modules are

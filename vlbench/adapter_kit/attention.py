@@ -80,7 +80,7 @@ def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
     low = torch.maximum(boxes[:, None, :2], cells[:, :2])
     high = torch.minimum(boxes[:, None, 2:], cells[:, 2:])
     areas = (high - low).clamp_min(0).prod(-1)
-    of_boxes, others = ((one[:, :2] + one[:, 2:]) / 2 for one in (boxes, cells))
+    of_boxes, others = ((corners[:, :2] + corners[:, 2:]) / 2 for corners in (boxes, cells))
     nearest = torch.zeros_like(areas).scatter(1, torch.cdist(of_boxes, others).argmin(1, True), 1)
     areas = torch.where(areas.sum(1, keepdim=True) > 0, areas, nearest)
     return areas / areas.sum(1, keepdim=True)

@@ -123,7 +123,7 @@ def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -
     for source, target, (first, last) in what.looks:
         if (source, target) not in (looks or product(kinds, kinds)):
             missing = f"there is no attention of '{source}' to '{target}'"
-            have = " or ".join(f"'{one}' to '{other}'" for one, other in looks)
+            have = " or ".join(f"'{kind}' to '{other}'" for kind, other in looks)
             way = f"remove cross-attention of {have}" if looks else ""
             raise SpecError(f"{missing}; {way or 'positions are ' + ', '.join(kinds)}")
         if not 0 <= first < last <= len(heads):
@@ -168,7 +168,7 @@ def with_donors(score_pairs: Scoring[Model]) -> Scoring[Model]:
 
 def _donors_of(picture: Picture, donors: Donors) -> list[Picture]:
     """Return the donors for a picture. Raises CannotDo if too few are as large."""
-    alike = [one for one in donors.pictures if size_of(one) == size_of(picture)]
+    alike = [donor for donor in donors.pictures if size_of(donor) == size_of(picture)]
     if len(alike) < donors.averaged:
         what = f"{counted(donors.averaged, 'other image')} with {size_of(picture)}"
         raise CannotDo(f"outputs of heads need {what}, and there are {len(alike)}")

@@ -135,7 +135,7 @@ def require_torchvision(name: str, tag: str = "") -> Any:
     """
     models = torchvision_models()
     tags = published_tags(name, models.list_models(module=models), "architecture")
-    choices = [*(one.name for one in tags), "DEFAULT", "random"]
+    choices = [*(member.name for member in tags), "DEFAULT", "random"]
     if tag and tag not in choices:
         raise unknown(f"pretrained tag of {name}", tag, choices)
     return tags

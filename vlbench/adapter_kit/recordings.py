@@ -106,7 +106,7 @@ class Recordings:
     def _not_used(self, records: Sequence[Record], why: str) -> list[str]:
         """Return a note on answers with an example; none if there are none."""
         n = f"{len(records):,} of {len(self._records):,}"
-        return [f"{n} not used: {why:.160}, for example {_named(one):.160}" for one in records[:1]]
+        return [f"{n} not used: {why:.160}, for example {_title(one):.160}" for one in records[:1]]
 
     def _differs(self, record: Record, reply: Reply, item: Asked) -> bool:
         """Return whether the file's authors read an answer as another option than we do."""
@@ -129,7 +129,7 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
         content = yaml.safe_load(read_text(file))
     except yaml.YAMLError as error:
         raise SpecError(f"{file.name} is not YAML: {error!s:.200}") from error
-    if not isinstance(content, dict) or not all(isinstance(one, str) for one in content.values()):
+    if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise SpecError(f"{file.name} must give a text for each of {', '.join(ABOUT)}")
     if other := [str(key) for key in content if key not in ABOUT]:
         raise SpecError(f"{file.name}: {unknown('key', other[0], ABOUT)}")
@@ -149,7 +149,7 @@ def _with_order(records: Sequence[Record], items: Sequence[Asked]) -> list[Recor
         is_named = 0 <= item.place < len(names) and in_order[item.place] == item.image
         says = of_name[item.image].says if is_named else Says()
         # The letters that options carry were left out of the item.
-        alike = map(str.endswith, map(_said, says.options), map(_said, item.texts))
+        alike = map(str.endswith, map(_plain, says.options), map(_plain, item.texts))
         is_same = says.question == item.question and len(says.options) == len(item.texts)
         if not (is_named and is_same and all(alike)):
             return []
@@ -171,14 +171,14 @@ def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | Non
     if isinstance(records[0].about, tuple):
         return _by_names(records, items)
     # Categories are compared only if the recording and the data share names of them.
-    names = {record.says.category for record in records} & {one.category for one in items}
+    names = {record.says.category for record in records} & {asked.category for asked in items}
     if not names - {""}:
         items = [item._replace(category="") for item in items]
     if records[0].about is not None:
         places, why = _by_index(records, items)
         if not why:
             return places
-        if not any(one.is_log and (one.says.question or one.says.image) for one in records):
+        if not any(entry.is_log and (entry.says.question or entry.says.image) for entry in records):
             raise DataError(why)
     else:
         why = "the log does not number its items as the data do"
@@ -226,13 +226,13 @@ def _by_description(
         _first_key([item.question for item in items]),
         _first_key([_stem(o.image) for o in items]),
     )
-    by_question, by_image = ({k: v for k, v in one.items() if k} for one in of_item)
+    by_question, by_image = ({k: v for k, v in table.items() if k} for table in of_item)
     # A question such as "Is there a person in the image?" may be asked about hundreds of images.
     by_both = _first_key([f"{_stem(item.image)}\n{item.question}" for item in items])
     places = list[int | None]()
     for record in records:
-        near = by_both.get(_said(f"{_stem(record.says.image)}\n{record.says.question}"))
-        near = by_question.get(_said(record.says.question)) if near is None else near
+        near = by_both.get(_plain(f"{_stem(record.says.image)}\n{record.says.question}"))
+        near = by_question.get(_plain(record.says.question)) if near is None else near
         near = by_image.get(_stem(record.says.image), []) if near is None else near
         fitting = [place for place in near if not _difference(record.says, items[place])]
         if len(fitting) > 1:
@@ -248,18 +248,18 @@ def _first_key(keys: Sequence[str]) -> dict[str, list[int]]:
     """Return the positions of each key."""
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
-        places.setdefault(_said(key), []).append(place)
+        places.setdefault(_plain(key), []).append(place)
     return places
 
 
 def _difference(says: Says, item: Asked) -> str:
     """Return how a record's description differs from an item; empty if it does not."""
-    recorded, question = _said(says.question), _said(item.question)
+    recorded, question = _plain(says.question), _plain(item.question)
     if recorded and question and question not in recorded and recorded not in question:
         return _both("question", says.question, item.question)
     if says.image and not _is_same_image(says.image, item.image):
         return _both("image", says.image, item.image)
-    if says.options and sorted(map(_said, says.options)) != sorted(map(_said, item.texts)):
+    if says.options and sorted(map(_plain, says.options)) != sorted(map(_plain, item.texts)):
         return _both("options", ", ".join(says.options), ", ".join(item.texts))
     if says.category and item.category and says.category != item.category:
         return _both("category", says.category, item.category)
@@ -273,7 +273,7 @@ def _both(what: str, recorded: str, of_data: str) -> str:
 def _is_same_image(name: str, other: str) -> bool:
     """Return whether two names are of one image: the same stem, or one of COCO's numbers."""
     first, second = _stem(name), _stem(other)
-    numbers = [re.sub(r"^.*?0*(\d+)$", r"\1", one) for one in (first, second)]
+    numbers = [re.sub(r"^.*?0*(\d+)$", r"\1", text) for text in (first, second)]
     of_coco = first.isdecimal() or second.isdecimal()
     return first == second or (of_coco and numbers[0] == numbers[1])
 
@@ -282,7 +282,7 @@ def _stem(name: str) -> str:
     return PurePosixPath(name.replace("\\", "/")).stem
 
 
-def _said(text: str) -> str:
+def _plain(text: str) -> str:
     """Return a text in the form in which texts of items are compared."""
     return " ".join(normal_form(text).split())
 
@@ -294,10 +294,10 @@ def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
 
 def _form(about: tuple[str, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
     """Return an image's name and texts in the form in which they are compared."""
-    return normal_form(about[0]), (*map(_said, about[1]),)
+    return normal_form(about[0]), (*map(_plain, about[1]),)
 
 
-def _named(record: Record) -> str:
+def _title(record: Record) -> str:
     """Return how a record names its item: by its image or index, or by the question."""
     if isinstance(record.about, tuple):
         return record.about[0]
@@ -312,8 +312,8 @@ def _order_of(record: Record, item: Asked) -> tuple[int, ...] | None:
     """Return the order in which a record's options were shown, if it is known."""
     if record.order or not record.says.options:
         return record.order
-    texts = [*map(_said, item.texts)]
-    return tuple(texts.index(_said(option)) for option in record.says.options)
+    texts = [*map(_plain, item.texts)]
+    return tuple(texts.index(_plain(option)) for option in record.says.options)
 
 
 def _reply(order: tuple[int, ...] | None, record: Record, item: Asked) -> Reply:

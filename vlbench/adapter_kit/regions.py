@@ -32,8 +32,8 @@ def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
     Raises CannotDo if no picture has regions, and DataError for a picture without region vectors.
     """
     of_pictures = [picture.regions for picture in pictures]
-    regions = [one for one in of_pictures if one is not None and one.vectors is not None]
-    if of_pictures and all(one is None for one in of_pictures):
+    regions = [entry for entry in of_pictures if entry is not None and entry.vectors is not None]
+    if of_pictures and all(entry is None for entry in of_pictures):
         raise CannotDo("the model reads region vectors; the task's data have none")
     if len(regions) < len(of_pictures):
         place = next(i for i, one in enumerate(of_pictures) if one is None or one.vectors is None)

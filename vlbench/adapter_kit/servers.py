@@ -176,7 +176,7 @@ class Server:
         self, ask: Callable[[Asked], Answered], requests: Sequence[Asked]
     ) -> list[Answered]:
         """Return the answer of `ask` to each, several at a time. Raises the first item's error."""
-        waiting: Waiting = deque((Future(), one) for one in requests)
+        waiting: Waiting = deque((Future(), request) for request in requests)
         futures = [future for future, _ in waiting]
         for _ in range(min(self._concurrent, len(requests))):
             _begin(ask, waiting)

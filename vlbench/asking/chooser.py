@@ -125,9 +125,9 @@ def look_up(
         for reply in of_item:
             _require_fit(reply, item)
             _require_target(reply, item, true)
-    kept = [row for row, own in enumerate(replies) if own]
+    kept = [row for row, group in enumerate(replies) if group]
     notes = [f"answers: {note}" for note in getattr(model, "notes", ())]
-    absent = [name for name, own in zip(names, replies, strict=True) if not own]
+    absent = [name for name, group in zip(names, replies, strict=True) if not group]
     if not kept:
         what = f"the recording has none of the {len(rows)} items, such as {names[0]:.80}"
         raise DataError("; ".join([what, *notes]))
@@ -228,7 +228,7 @@ class Chooser:
         rule: Rule = "one_label",
     ) -> Judged:
         """Return scored replies, read by a rule."""
-        options = [one.options for one in questions]
+        options = [question.options for question in questions]
         return judge(replies, options, right, self.labels, log_odds=self.log_odds, rule=rule)
 
     def reply_table(
@@ -242,7 +242,7 @@ class Chooser:
         """Return what was said to items, see `replies.reply_table`; None if replies are scores."""
         if judged.labelled is None:
             return None
-        options, places = [one.options for one in questions], indices(self._rows)
+        options, places = [question.options for question in questions], indices(self._rows)
         return reply_table(ids, places, options, right, replies, judged, self.labels.__name__)
 
     def by_rules(
@@ -256,11 +256,11 @@ class Chooser:
         Replies in words have one rule, and scores none.
         """
         flat = [*chain(*replies)]
-        if not all(isinstance(one.said, str | NoAnswer) for one in flat):
+        if not all(isinstance(reply.said, str | NoAnswer) for reply in flat):
             return {}
         rules: list[Rule] = ["one_label"]
         rules += [] if self.labels is words else ["first_label", "last_label"]
-        if all(one.reading is not None for one in flat):
+        if all(reply.reading is not None for reply in flat):
             rules.append("recorded_reading")
         return {rule: self.judge(replies, questions, right, rule) for rule in rules}
 
@@ -284,11 +284,11 @@ class Chooser:
         """
         if not self._scorers:
             raise CannotDo("a model asked in words can choose only among texts for one image")
-        repeated = [row for row, own in zip(rows, texts, strict=True) for _ in own]
+        repeated = [row for row, group in zip(rows, texts, strict=True) for _ in group]
         every, size = [*chain(*texts)], len(texts[0])
         questions = [question] * len(every) if self.way == "likelihood" else []
         by_image = [score(repeated, every, questions).double() for score in self._scorers]
-        return torch.stack([one.view(-1, size) for one in by_image], 1)
+        return torch.stack([scores.view(-1, size) for scores in by_image], 1)
 
     def notes_on(self, judged: Judged) -> list[str]:
         """Return a note if some of the model's replies name no single option.
@@ -317,9 +317,9 @@ class Chooser:
             return [self._recorded[row] for row in rows if row is not None]
         if self._scorers:
             return self._scores(rows, items)
-        turns = [self._orders(one.options) for one in items]
+        turns = [self._orders(item.options) for item in items]
         pairs = [
-            (row, self._shown(question, order))
+            (row, self._prompt(question, order))
             for row, question, orders in zip(rows, items, turns, strict=True)
             for order in orders
         ]
@@ -339,7 +339,7 @@ class Chooser:
             raise DataError(f"{most}, not {len(options)}; ask by likelihood")
         return [(*places[turn:], *places[:turn]) for turn in places]
 
-    def _shown(self, item: Question, order: Sequence[int]) -> str:
+    def _prompt(self, item: Question, order: Sequence[int]) -> str:
         """Return the text that the model gets."""
         question = f"{item.text} {self._instruction}".strip()
         if self.way == "words":
@@ -350,22 +350,22 @@ class Chooser:
 
     def _scores(self, rows: Sequence[int | None], items: Sequence[Question]) -> list[list[Reply]]:
         """Return the scores of the options of each question."""
-        options = [*chain(*(one.options for one in items))]
-        places = [row for row, one in zip(rows, items, strict=True) for _ in one.options]
+        options = [*chain(*(item.options for item in items))]
+        places = [row for row, item in zip(rows, items, strict=True) for _ in item.options]
         of_likelihood = list[str]()
         for item in items if self.way == "likelihood" else ():
             of_likelihood += [f"{item.text} {self._instruction}".strip()] * len(item.options)
         every = self._scorers[0](places, options, of_likelihood).tolist()
         if self._per_byte:
             every = [score / len(text.encode()) for score, text in zip(every, options, strict=True)]
-        ends = [*accumulate((len(one.options) for one in items), initial=0)]
-        orders = {size: tuple(range(size)) for size in {len(one.options) for one in items}}
+        ends = [*accumulate((len(item.options) for item in items), initial=0)]
+        orders = {size: tuple(range(size)) for size in {len(item.options) for item in items}}
         return [[Reply(orders[b - a], every[a:b])] for a, b in pairwise(ends)]
 
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
         pictures = pictures_of(self._rows, [row for row, _ in pairs])
         answers = self._model.answer(pictures, [text for _, text in pairs])
-        are_texts = all(isinstance(one, str | NoAnswer) for one in answers)
+        are_texts = all(isinstance(answer, str | NoAnswer) for answer in answers)
         if len(answers) != len(pairs) or not are_texts:
             name = self._engine.name_of(self._model)
             raise ValueError(f"{name} must give one of texts for each question")

@@ -46,7 +46,7 @@ def read_questions(rows: Split) -> QuestionItems:
     right, bare, questions = [], 0, list[Question]()
     for row, (choices, correct) in enumerate(zip(options, answers, strict=True), 1):
         try:
-            right.append(sorted({place_of(choices, one) for one in correct}))
+            right.append(sorted({place_of(choices, answer) for answer in correct}))
             plain = bare_options(choices)
         except ValueError as error:
             raise DataError(f"row {row}: {error}") from None
@@ -56,9 +56,9 @@ def read_questions(rows: Split) -> QuestionItems:
             raise DataError(f"row {row} is not a question: {what}, {', '.join(choices):.80}")
         bare += [*plain] != [*choices]
         questions.append(Question(texts[row - 1], plain))
-    content = [[one.text, [*one.options]] for one in questions]
+    content = [[question.text, [*question.options]] for question in questions]
     notes = [STRIPPED.format(bare, len(rows))] if bare else []
-    notes += first_case_notes("options", [one.options for one in questions])
+    notes += first_case_notes("options", [question.options for question in questions])
     return QuestionItems(questions, right, examples_of_items(rows, "question", content), notes)
 
 
@@ -87,7 +87,7 @@ def bare_options(options: Sequence[str]) -> Sequence[str]:
 def read_captions(rows: Split) -> QuestionItems:
     """Return `ask_for_captions` with examples."""
     items = ask_for_captions(rows)
-    content = [one.options for one in items]
+    content = [item.options for item in items]
     return QuestionItems(items, [[0]] * len(items), examples_of_items(rows, "caption", content))
 
 
@@ -102,7 +102,7 @@ def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
     texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     refuse_equal(texts)
-    return [Question(question, distinct(own)) for own in texts]
+    return [Question(question, distinct(group)) for group in texts]
 
 
 def distinct(texts: Sequence[str]) -> list[str]:

@@ -199,14 +199,14 @@ def classes(adapter: Any, samples: Samples) -> str:
 def token_spans(adapter: Any, samples: Samples) -> str:
     """Describe wrong spans of encoded tokens."""
     texts = zip(samples.texts, adapter.encode_tokens(samples.texts), strict=True)
-    return _first(_spans(text, one.spans, len(one.vectors)) for text, one in texts)
+    return _first(_spans(text, tokens.spans, len(tokens.vectors)) for text, tokens in texts)
 
 
 def attended_spans(adapter: Any, samples: Samples) -> str:
     """Describe wrong spans of attention."""
     attentions = adapter.attend(samples.pictures, samples.texts)
     texts = zip(samples.texts, attentions, strict=True)
-    return _first(_spans(text, one.spans, one.weights.shape[2]) for text, one in texts)
+    return _first(_spans(text, joint.spans, joint.weights.shape[2]) for text, joint in texts)
 
 
 def _spans(text: str, spans: Sequence[tuple[int, int]], count: int) -> str:
@@ -243,7 +243,7 @@ def vector_a_box(adapter: Any, samples: Samples) -> str:
 def detections(adapter: Any, samples: Samples) -> str:
     """Describe detected regions whose parts differ in number, or whose boxes leave the image."""
     pairs = zip(adapter.detect(samples.pictures), samples.images, strict=True)
-    return _first(_regions(one, image.size) for one, image in pairs)
+    return _first(_regions(regions, image.size) for regions, image in pairs)
 
 
 def _regions(regions: Any, size: tuple[int, int]) -> str:
@@ -290,7 +290,7 @@ def answers(adapter: Any, samples: Samples) -> str:
     """Describe an answer that is no text, or that differs if its question is asked separately."""
     questions = samples.texts[:3]
     texts = adapter.answer(samples.pictures[:3], questions)
-    if len(texts) != 3 or not all(isinstance(one, str | NoAnswer) for one in texts):
+    if len(texts) != 3 or not all(isinstance(text, str | NoAnswer) for text in texts):
         return f"3 questions gave {texts!r:.80}; return a list of 3 texts"
     for picture, question, expected in zip(samples.pictures, questions, texts, strict=False):
         (alone,) = adapter.answer([picture], [question])
@@ -306,7 +306,7 @@ def replies(adapter: Any, samples: Samples) -> str:
     """Describe replies to unknown items that are not a list for each item, or unknown labels."""
     items = [Asked(f"no image {i}", (text, f"no {text}")) for i, text in enumerate(samples.texts)]
     lists = adapter.replies(items)
-    if len(lists) != len(items) or not all(isinstance(one, list) for one in lists):
+    if len(lists) != len(items) or not all(isinstance(answer, list) for answer in lists):
         return f"{len(items)} items gave {lists!r:.80}; return a list of replies for each item"
     if adapter.labels not in LABELS:
         return f"its labels are {adapter.labels!r:.40}; use one of {', '.join(LABELS)}"

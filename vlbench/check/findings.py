@@ -138,7 +138,7 @@ def _require_tensors(outputs: Outputs) -> Outputs:
         if other:
             raise SpecError(f"an output is of type {other}, not a float32 Tensor")
         # Copied, since an adapter may reuse its memory for the next batch.
-        return [one.detach().clone() for one in results]
+        return [result.detach().clone() for result in results]
 
     return checked
 
@@ -255,7 +255,7 @@ def _differs_without_parts(adapter: Any, samples: Samples) -> str:
     if getattr(adapter, "is_control", False):
         return ""
     pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_parts(adapter)), samples)
-    is_same = all(torch.equal(one, other) for one, other in zip(*pair, strict=True))
+    is_same = all(torch.equal(first, other) for first, other in zip(*pair, strict=True))
     return "without any part, all outputs are the same" if is_same else ""
 
 

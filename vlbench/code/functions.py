@@ -91,7 +91,7 @@ def require_own_file(where: str, model: str, source: Path) -> None:
     """Raise SpecError for FILE.py:Class that a file of `source` names and that is in no source."""
     file = Path(model.rpartition(":")[0]).resolve()
     sources = (source.resolve(), *find_sources())
-    if names_file(model) and not any(file.is_relative_to(one) for one in sources):
+    if names_file(model) and not any(file.is_relative_to(folder) for folder in sources):
         raise SpecError(f"{where}: {_not_trusted(model)}")
 
 

@@ -294,7 +294,7 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         distributions = importlib.metadata.distributions()
-    return next((one.version for one in distributions if _contains(one, package)), "")
+    return next((part.version for part in distributions if _contains(part, package)), "")
 
 
 def _contains(distribution: importlib.metadata.Distribution, package: str) -> bool:

@@ -196,7 +196,7 @@ class Engine:
         finally:
             # Another object may get its `id`.
             del self._identities[id(network)], self._known[id(network)]
-            for key in [one for one in self._repeating if one[0] == id(network)]:
+            for key in [pair for pair in self._repeating if pair[0] == id(network)]:
                 del self._repeating[key]
 
     @all_threads()
@@ -250,7 +250,7 @@ class Engine:
     def _described(self, key: str | None, what: str, of: Iterable[Any]) -> str | None:
         """Record in the store what a key's values are, and return the key."""
         if self._store and key:
-            models = sorted({self.name_of(one) for one in of if id(one) in self._identities})
+            models = sorted({self.name_of(model) for model in of if id(model) in self._identities})
             about = {"models": models, "what": what, "data": self._data}
             self._store.describe(key, about)
         return key
@@ -352,7 +352,7 @@ class Engine:
 
         vectors_by_picture = self.map(vectors, column, key={"model": encoder})
         pairs = zip((picture.regions for picture in column), vectors_by_picture, strict=True)
-        regions = [own._replace(vectors=new) for own, new in pairs]
+        regions = [region._replace(vectors=new) for region, new in pairs]
         names = column.examples().ids
         made = Column(digest(regions), "value", regions, range(len(regions)), names)
         return Split({**split.columns, "regions": made})
@@ -427,7 +427,7 @@ class Engine:
         size = self.settings.rows_per_batch
         starts, processes = range(0, len(items), size), self._processes
 
-        def own() -> list[list[Any]]:
+        def own_outputs() -> list[list[Any]]:
             outputs = []
             for start in starts[processes.rank :: processes.size]:
                 some = items[start : start + size]
@@ -438,7 +438,7 @@ class Engine:
 
         if what:
             self._progress.start(what, len(items))
-        shares = processes.attempt(own)
+        shares = processes.attempt(own_outputs)
         parts = [shares[i % processes.size][i // processes.size] for i in range(len(starts))]
         return [output for part in parts for output in part]
 
@@ -485,7 +485,7 @@ class Engine:
         Outputs that any process has stored are not computed. Each shard is stored by the process
         that `own_shards` assigns it to, when all these batches are done.
         """
-        shards = {number: [rows[place] for place in own] for number, own in places.items()}
+        shards = {number: [rows[place] for place in group] for number, group in places.items()}
         count = sum(map(len, shards.values()))
         distinct = set(chain.from_iterable(shards.values()))
         saved = {number: parts.stored(number) for number in shards}

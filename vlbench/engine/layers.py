@@ -39,7 +39,7 @@ class Tower(NamedTuple):
 
     def methods(self, model: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
         """Return a model's methods that list its layers and encode at them; None if it has none."""
-        names, encode = (getattr(model, one, None) for one in (self.names, f"{self.encode}_at"))
+        names, encode = (getattr(model, name, None) for name in (self.names, f"{self.encode}_at"))
         return (names, encode) if callable(names) and callable(encode) else None
 
 
@@ -138,7 +138,7 @@ class Layers:
             joined = self._joined
             parts = self._parts(joined, column)
             places = places_by_shard(column.rows)
-            by_shard = {n: [column.rows[place] for place in own] for n, own in places.items()}
+            by_shard = {n: [column.rows[place] for place in shard] for n, shard in places.items()}
             order, values = list[int](), list[Tensor]()
             for number, part in each_shard(parts, by_shard):
                 order += places[number]

@@ -202,7 +202,7 @@ class Repeating:
         assert self._first
         first, expected = self._first
         if isinstance(values[0], Tensor):
-            first, expected = [one[:SOME] for one in first], expected[:SOME]
+            first, expected = [part[:SOME] for part in first], expected[:SOME]
         # Both together are no larger than the batch, which may already fill the memory.
         room = max(0, len(values[0]) - len(expected))
         places = _places(len(values[0]))[: min(room, len(expected))]
@@ -289,7 +289,7 @@ def _are_alike(first: Any, others: Any) -> bool:
     """Return whether two batches can be joined: texts, or tensors of one shape."""
     if isinstance(first, Tensor) and isinstance(others, Tensor):
         return first.shape[1:] == others.shape[1:] and len(others) > 0
-    return bool(others) and all(isinstance(one, str) for one in [*first, *others])
+    return bool(others) and all(isinstance(text, str) for text in [*first, *others])
 
 
 def _join(first: Any, others: Any) -> Any:

@@ -65,7 +65,7 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
             f"words of captions: Java returned {len(lines_out) - 1} of {len(lines)} lines"
         )
     words_out = [line.rstrip().split(" ") for line in lines_out[:-1]]
-    return [" ".join(word for word in one if word not in PUNCTUATION) for one in words_out]
+    return [" ".join(word for word in text if word not in PUNCTUATION) for text in words_out]
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
@@ -206,8 +206,8 @@ def _bleu(pairs: Sequence[Pair]) -> Floats:
     """Return the statistics [N, 10] of BLEU with the length of the closest reference."""
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test  # noqa: PLC0415 - as below
 
-    cooked = [cook_test(own, cook_refs(others), "closest") for own, others in pairs]
-    rows = [(*one["correct"], *one["guess"], one["testlen"], one["reflen"]) for one in cooked]
+    cooked = [cook_test(text, cook_refs(others), "closest") for text, others in pairs]
+    rows = [(*row["correct"], *row["guess"], row["testlen"], row["reflen"]) for row in cooked]
     return np.array(rows, np.float64)
 
 
@@ -216,7 +216,7 @@ def _rouge(pairs: Sequence[Pair]) -> Floats:
     from pycocoevalcap.rouge.rouge import Rouge  # noqa: PLC0415 - as below
 
     rouge = Rouge()
-    return np.array([[rouge.calc_score([own], others)] for own, others in pairs], np.float64)
+    return np.array([[rouge.calc_score([text], others)] for text, others in pairs], np.float64)
 
 
 def _cider(pairs: Sequence[Pair]) -> Floats:

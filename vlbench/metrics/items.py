@@ -158,7 +158,7 @@ def answers_among(
     places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
     numbers = [[places[name] for name in names] for names in candidates]
     pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
-    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
+    both = [(names[place] if place >= 0 else -1, names[first]) for names, place, first in pairs]
     return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
@@ -287,9 +287,9 @@ def outcome_of(
     artifacts: Mapping[str, Artifact] | None = None,
 ) -> Outcome:
     """Return the outcome of scores, with the items of all scores that have examples."""
-    tables = [table for one in measured if (table := one.items) is not None]
+    tables = [table for entry in measured if (table := entry.items) is not None]
     return Outcome(
-        scores=[one.score for one in measured],
+        scores=[entry.score for entry in measured],
         counts=counts or {},
         artifacts=artifacts or {},
         notes=notes,

@@ -70,7 +70,7 @@ def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> li
     """
     if not percent or percent[0] <= 0 or percent[-1] != 100 or sorted({*percent}) != [*percent]:
         raise ValueError(f"percent {list(percent)}: must be rising numbers above 0, the last 100")
-    ends = (round(n * one / 100) for one in percent)
+    ends = (round(n * share / 100) for share in percent)
     return sorted({end for end in ends if end >= least} | {n})
 
 

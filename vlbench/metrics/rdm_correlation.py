@@ -196,7 +196,7 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
             total += table[rows].T @ table[moved[rows]]
         product[:] = total
     both = (np.concatenate([sums[:, k], sums[:, :, k]]) for k in range(table.shape[1]))
-    return np.array([np.quantile(one, 0.95, axis=0) for one in both])
+    return np.array([np.quantile(column, 0.95, axis=0) for column in both])
 
 
 def _square(classes: int) -> Places:

@@ -389,5 +389,5 @@ def _units(replies: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
 
 def _log_distinct(unit: _Unit) -> float:
     """Return the logarithm of the number of distinct permutations."""
-    same = Counter(one.tobytes() for one in unit.label)
+    same = Counter(row.tobytes() for row in unit.label)
     return math.lgamma(len(unit.label) + 1) - sum(math.lgamma(n + 1) for n in same.values())

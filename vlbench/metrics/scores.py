@@ -108,7 +108,7 @@ def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
     if not clusters and items.range is None:
         return mean_of_seeds(by_trial)
     _, places = np.unique(clusters or items.examples.ids, return_inverse=True)
-    hits = np.stack([np.bincount(places, one) for one in by_trial])
+    hits = np.stack([np.bincount(places, row) for row in by_trial])
     counts = np.bincount(places)
     if items.range is None:
         return fraction_over_seeds(hits, np.broadcast_to(counts, hits.shape))

@@ -204,14 +204,14 @@ def best_of(values: Mapping[str, Score]) -> str:
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
     """Return each score at the layer at which it is best on held-out rows."""
     scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
-    first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
+    first, tried = (next(iter(outcome.values())) for outcome in (outcomes, held_out))
     if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
         return Outcome([], notes=["no best layer: fewer train rows give other scores"])
     for i, score in enumerate(first.scores):
         if not _has_best(first, score):
             continue
         # Scores with other numbers of train rows have other conditions, but the same position.
-        values = {name: one.scores[i] for name, one in held_out.items()}
+        values = {name: outcome.scores[i] for name, outcome in held_out.items()}
         best = best_of(values)
         at_best, items = outcomes[best].scores[i], outcomes[best].items
         metric = f"{score.metric}_{BEST}"
@@ -237,7 +237,7 @@ def _by_halves(outcomes: ByLayer) -> Outcome:
         earned = [credit_of(layer.items, score.metric, at) for layer in of_layers]
         examples, groups = earned[0][0], groups_of(earned[0][0])
         is_joint = any(layer.scores[i].halves for layer in of_layers)
-        if is_joint or groups.max() < 1 or any(one.ids != examples.ids for one, _ in earned):
+        if is_joint or groups.max() < 1 or any(items.ids != examples.ids for items, _ in earned):
             notes.append(f"no {metric}: its items have no independent halves")
             continue
         halves = best_of_halves(np.stack([credit for _, credit in earned]), groups)

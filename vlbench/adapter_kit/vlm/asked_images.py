@@ -104,7 +104,7 @@ class AskedImage:
             wide = [name for name in wide if name in _as_wide(longer)]
         self.head = Head(ids[: len(ids) - length], moved, prompts.name, wide)
         token = model.config.image_token_id
-        self.image = [i for i, one in enumerate(self.head.ids) if one == token]
+        self.image = [i for i, number in enumerate(self.head.ids) if number == token]
         self._model, self._cut = model, cut
         self.runner = runner(model, self.head, self._around)
 
@@ -154,7 +154,7 @@ class AskedImage:
                 # Answers in parts, each with the logits of its row.
                 every = [(place, i) for place, row in enumerate(some) for i in rows[row]]
                 for length in sorted({row.answered for row in some}):
-                    alike = [one for one in every if some[one[0]].answered == length]
+                    alike = [pair for pair in every if some[pair[0]].answered == length]
                     for start in range(0, len(alike), SCORED):
                         places, answers = map(
                             list, zip(*alike[start : start + SCORED], strict=True)

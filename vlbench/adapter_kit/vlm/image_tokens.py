@@ -181,7 +181,7 @@ def _anyres(seen: TokenView) -> list[TokenGrid]:
     side = math.isqrt(processor.num_image_tokens)
     tile = seen.inputs["pixel_values"].shape[-2:]
     canvas = select_best_resolution((height, width), processor.image_processor.image_grid_pinpoints)
-    cells = [side * (long // one) for long, one in zip(canvas, tile, strict=True)]
+    cells = [side * (long // tile_side) for long, tile_side in zip(canvas, tile, strict=True)]
     features, rows = processor._get_unpadded_features(  # noqa: SLF001 - the one place that knows
         height, width, side, side, *(cell // side for cell in cells)
     )

@@ -125,7 +125,7 @@ class Prompts:
         Raises CannotDo for a tokenizer that has no end token.
         """
         after = self.tokenizer(self.prompt("").after, add_special_tokens=False).input_ids
-        special = [i for i, one in enumerate(after) if one in self._special]
+        special = [i for i, number in enumerate(after) if number in self._special]
         if special:
             return list(after[: special[0] + 1])
         if self.tokenizer.eos_token_id is None:

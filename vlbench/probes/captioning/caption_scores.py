@@ -216,7 +216,7 @@ def with_other_references(sets: Sets) -> dict[str, list[JudgedCaptions]]:
 def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:
     """Return the statistics of length, nouns and perplexity, [seeds, N, S] by kind."""
     return {
-        kind: stack_seeds([caption_statistics(one, nouns, text) for one in judged])
+        kind: stack_seeds([caption_statistics(judgement, nouns, text) for judgement in judged])
         for kind, judged in sets.items()
     }
 
@@ -233,7 +233,7 @@ def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, di
 
 def stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     """Return the statistics of each seed as one table, [seeds, N, S] by name."""
-    return {name: np.stack([found[name] for found in of_seeds]) for name in of_seeds[0]}
+    return {name: np.stack([values[name] for values in of_seeds]) for name in of_seeds[0]}
 
 
 def _counts(kinds: ByKind) -> dict[str, int]:

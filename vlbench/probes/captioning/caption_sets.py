@@ -175,9 +175,9 @@ def collect(
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
     budgets = captioner.self_critical.budgets
-    by_budget = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
+    by_budget = {b: [run.captions[b] for run in trained] if b else [before] for b in budgets}
     all_budgets = by_budget if len(budgets) > 1 else {}
-    before_last = [one.before_last for one in trained]
+    before_last = [training.before_last for training in trained]
     subjects = Subjects(rows, references, before, by_budget[max(budgets)], before_last, all_budgets)
     return subjects, trained
 

@@ -72,7 +72,7 @@ def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
 
 def history_table(trained: Sequence[Favourites]) -> pa.Table:
     """Return the mean scores of sampled and greedy captions by seed and steps."""
-    rows = [{"seed": seed, **entry} for seed, one in enumerate(trained) for entry in one.history]
+    rows = [{"seed": seed, **entry} for seed, run in enumerate(trained) for entry in run.history]
     return pa.Table.from_pylist(rows, HISTORY)
 
 

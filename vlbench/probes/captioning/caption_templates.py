@@ -102,7 +102,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 
 def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
     """Return how often the caption outscores a template, and the template's rate and score."""
-    at, rest = {"template": name}, [one for one in contest.names if one != name]
+    at, rest = {"template": name}, [kind for kind in contest.names if kind != name]
     *against, _ = contest.share(Share("accuracy", at, [[CAPTION, name]]))
     # Ties are the same as for the caption.
     *selected, _ = contest.share(Share("selection_rate", at, [[name, *rest]]))

@@ -174,7 +174,7 @@ def _image_names(split: Split) -> tuple[list[str], list[str]]:
 
 def _read_array(folder: Path, name: str, key: str) -> Tensor:
     """Return the features in NAME.npy or NUMBER.npy, the file names of ImageCaptioning.pytorch."""
-    files = [folder / f"{one}.npy" for one in (name.rsplit("/", 1)[-1], image_name(name), key)]
+    files = [folder / f"{part}.npy" for part in (name.rsplit("/", 1)[-1], image_name(name), key)]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise DataError(f"{folder.name} has no features of image {name} ({files[-1].name})")
@@ -255,11 +255,11 @@ def favourites(
     result = engine.train(key, make, "captions that the model likes")
     seen = image_features(data.splits["test"], engine, settings)
 
-    def said(weights: Mapping[str, Tensor]) -> list[str]:
+    def speak(weights: Mapping[str, Tensor]) -> list[str]:
         return _greedy(taught._replace(network=restore_captioner(weights, sizes)), seen, engine)
 
-    captions = {budget: said(one) for budget, one in result["weights"].items()}
-    share, before_last = result["share_with_advantage"], said(result["before_last"])
+    captions = {budget: speak(learned) for budget, learned in result["weights"].items()}
+    share, before_last = result["share_with_advantage"], speak(result["before_last"])
     return Favourites(captions, before_last, result["history"], share, result["scored"])
 
 

@@ -109,7 +109,7 @@ def training_part(trained: Sequence[Favourites]) -> Outcome:
     Under a saturated model, most samples have none. With several seeds, the interval uses Student's
     t.
     """
-    draws = [one.share_nonzero_advantage for one in trained]
+    draws = [run.share_nonzero_advantage for run in trained]
     seeds, value = len(draws), float(np.mean(draws))
     stderr, interval = None, None
     if seeds > 1:
@@ -262,7 +262,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     )
     examples, texts = subjects.examples, subjects.generated
     parts = [
-        *(_part(one, examples, texts) for one in scored),
+        *(_part(entry, examples, texts) for entry in scored),
         _training(model, scored, data, subjects, engine, images),
         collapse_part(subjects),
         outcome_of(
@@ -272,7 +272,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
         by_scorer = _score_all(named, model_name, data, after, engine, images)
-        parts.append(outcome_of([one.measure(examples, at) for one in by_scorer]))
+        parts.append(outcome_of([entry.measure(examples, at) for entry in by_scorer]))
     return join_outcomes(parts, {})
 
 
@@ -323,7 +323,7 @@ def _training(
     images: Images,
 ) -> Outcome:
     """Return whether the model's own score still rose over the last epochs of its training."""
-    (of_model,) = [one for one in scored if one.is_own]
+    (of_model,) = [entry for entry in scored if entry.is_own]
     scorer = PairScorer(model, images.of(engine.read_by(model, data)), engine)
     late, notes = convergence(scorer, subjects, of_model.published[FAVOURITES])
     return outcome_of([late], notes=notes)
@@ -335,6 +335,6 @@ def _judge(
     """Return the statistics of metrics, and of precision and recall of nouns."""
     statistics = metrics_of(sets, metrics, engine)
     return {
-        kind: statistics[kind] | stack_seeds([noun_fractions(one, nouns) for one in judged])
+        kind: statistics[kind] | stack_seeds([noun_fractions(texts, nouns) for texts in judged])
         for kind, judged in sets.items()
     }

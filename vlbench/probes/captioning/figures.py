@@ -123,7 +123,7 @@ def _draw_lines(axes: Axes, scores: Sequence[Score]) -> None:
         axes.errorbar(
             [float(score.at["k"]) for score in ordered],
             [score.value for score in ordered],
-            yerr=[[one[side][0] for one in reach] for side in (0, 1)],
+            yerr=[[pair[side][0] for pair in reach] for side in (0, 1)],
             **_line(names.index(template), LINES.get(kind, ":")),
             capsize=2,
         )
@@ -192,7 +192,7 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
     axes.spines[:].set_visible(False)
     shades = _shades(values)
     axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    units = {name: one.unit for table in tables.values() for name, one in table.items()}
+    units = {name: score.unit for table in tables.values() for name, score in table.items()}
     labels = [drawn(f"{name}\n({units[name]})") for name in scorers]
     axes.set_xticks(range(len(scorers)), labels, rotation=90)
     axes.set_yticks(range(len(tables)), [drawn(name) for name in tables])
@@ -272,7 +272,7 @@ def word_figure(title: str, words: Sequence[Row]) -> Figure:
     longest = max(text_width(_cut_word(word), 8) for word in words)
     figure, panels = grid(len(kinds), (2.4 + longest, 2.6))
     for panel, kind in zip(panels, kinds, strict=True):
-        ranked = sorted((one for one in words if one["captions"] == kind), key=lambda o: o["rank"])
+        ranked = sorted((row for row in words if row["captions"] == kind), key=lambda o: o["rank"])
         _draw_words(panel, ranked[:MOST_WORDS])
         panel.set_title(drawn(spaced(kind)), fontsize=9)
     entitle(figure, title)

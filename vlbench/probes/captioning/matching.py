@@ -101,7 +101,7 @@ def matching_part(
             kind: {MATCH: with_ones(values)}
             for kind, values in published_scores(by_kind, scorer.kind).items()
         }
-        measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
+        measured += [Measured(score) for score in gains(scores_by_kind, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
     collapsed = collapse_part(subjects)
     notes += collapsed.notes

@@ -155,7 +155,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
         for text, foil, (_, others) in zip(captioned, wrong, drawn, strict=True)
     ]
     contest = compare_texts(PairScorer(model, rows, engine), alone, versions, kept, seed=seed)
-    measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
+    measured = [score for changed in CHANGED for score in _measure_change(contest, changed)]
     without = sum(not caption.nouns for caption in split)
     counts = {"without_nouns": without, "without_other_words": len(split) - without - len(kept)}
     counts["captions_seen_in_training"] = seen_in_training(data.splits[nouns.split], captioned)

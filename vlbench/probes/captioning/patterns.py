@@ -152,7 +152,7 @@ class Pattern(NamedTuple):
     @property
     def name(self) -> str:
         """The pattern in the paper's notation."""
-        group = "+".join([*(f"({one})?" for one in self.before), NOUN_PHRASE])
+        group = "+".join([*(f"({kind})?" for kind in self.before), NOUN_PHRASE])
         return f"{self.prefix_name}+(({group})*)?"
 
     @property
@@ -179,7 +179,7 @@ def mine(captions: Sequence[Tagged]) -> Pattern:
     if not prefix:
         raise ValueError("no caption has a word, so there is no pattern")
     places = [_after(word, prefix) for word in words]
-    rests = [letters(one[k:]) for one, k in zip(words, places, strict=True) if k is not None]
+    rests = [letters(text[k:]) for text, k in zip(words, places, strict=True) if k is not None]
     groups = [some for n in range(len(BEFORE) + 1) for some in combinations(BEFORE, n)]
     described = {some: _count(_group(some), rests) for some in groups}
     enough = ENOUGH * described[groups[-1]]
@@ -212,7 +212,7 @@ def _most_frequent(
     left: Sequence[tuple[Tagged, int]], read: Callable[[Tagged, int], str]
 ) -> tuple[str, int]:
     """Return the most frequent element at the places, and its count; ties go to the first name."""
-    counts = Counter(read(one, place) for one, place in left)
+    counts = Counter(read(text, place) for text, place in left)
     return min(counts.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
 
 
@@ -315,4 +315,4 @@ def _credit(captions: Sequence[Sequence[Tagged]], holds: Sequence[Holds]) -> Flo
     """Apply rules to captions, [seeds, N]; a single rule or set of captions is repeated."""
     seeds = max(len(captions), len(holds))
     pairs = [(captions[s % len(captions)], holds[s % len(holds)]) for s in range(seeds)]
-    return np.array([[rule(one) for one in of_seed] for of_seed, rule in pairs], np.float64)
+    return np.array([[rule(text) for text in of_seed] for of_seed, rule in pairs], np.float64)

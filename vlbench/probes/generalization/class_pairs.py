@@ -131,7 +131,7 @@ def _pairs(outputs: Sequence[Sequence[str]], classes: Sequence[Sequence[str]]) -
     of_output, of_class = _owners(outputs), _owners(classes)
     edges = {(of_class[form], of_output[form]) for form in of_class.keys() & of_output.keys()}
     seen = [Counter(edge[side] for edge in edges) for side in (0, 1)]
-    return {one: other for one, other in edges if seen[0][one] == 1 and seen[1][other] == 1}
+    return {name: other for name, other in edges if seen[0][name] == 1 and seen[1][other] == 1}
 
 
 def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:

@@ -157,7 +157,7 @@ def clustering(
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
         parts = zip(again, label[halves], strict=True)
-        by_half = np.stack([values_of(own, truth, k) for own, truth in parts])
+        by_half = np.stack([values_of(drawing, truth, k) for drawing, truth in parts])
     scores = _scores(clusters, by_half, label, k, seed)
     counts = {"n": len(label), "ties": 0}
     return outcome_of(_measured(test, data.classes, clusters, scores), counts, notes)
@@ -341,15 +341,15 @@ def _scores(
     """
     rng, n = np.random.default_rng(seed), len(label)
     random = [rng.integers(k, size=n) for _ in range(LABELLINGS)]
-    chance = np.mean([values_of(one, label, k) for one in random], axis=0)
+    chance = np.mean([values_of(labelled, label, k) for labelled in random], axis=0)
     chance[METRICS.index("adjusted_rand")] = 0.0
     values, shuffled = chance, chance
     if labelling is not None:
         values = values_of(labelling, label, k)
         permuted = [rng.permutation(labelling) for _ in range(LABELLINGS)]
-        shuffled = np.mean([values_of(one, label, k) for one in permuted], axis=0)
+        shuffled = np.mean([values_of(labelled, label, k) for labelled in permuted], axis=0)
     majority = float(np.bincount(label).max()) / n
-    columns = (one.tolist() for one in (values, chance, shuffled, by_half.T))
+    columns = (table.tolist() for table in (values, chance, shuffled, by_half.T))
     scores = []
     for metric, value, guessed, mixed, drawn in zip(METRICS, *columns, strict=True):
         fields: dict[str, Any] = {"unit": "index", "range": RANGES.get(metric)}

@@ -89,7 +89,7 @@ class Chosen(NamedTuple):
 def readers(weight_decay: float) -> list[Reader]:
     """Return the readers that are tried: linear and nonlinear, with two weight decays each."""
     kinds: tuple[Literal["linear", "nonlinear"], ...] = ("linear", "nonlinear")
-    return [Reader(*one) for one in product(kinds, (weight_decay, STRONGER * weight_decay))]
+    return [Reader(*pair) for pair in product(kinds, (weight_decay, STRONGER * weight_decay))]
 
 
 def hold_out_rows(data: Data, seed: int) -> HeldOut:
@@ -166,7 +166,7 @@ def _network_scores(
             warnings.simplefilter("ignore", ConvergenceWarning)
             network.fit(train.numpy(), label.numpy())
             weights, biases = (
-                [torch.from_numpy(one).double() for one in part]
+                [torch.from_numpy(column).double() for column in part]
                 for part in (network.coefs_, network.intercepts_)
             )
             hidden = (test.double() @ weights[0] + biases[0]).relu()

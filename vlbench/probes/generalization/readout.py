@@ -240,7 +240,7 @@ def best_layer(by_layer: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chos
     """Return the layer with the largest gap beyond random weights on held-out rows."""
 
     def beyond(layer: str) -> float:
-        random = torch.stack([one[layer].credit.mean() for one in drawn])
+        random = torch.stack([other[layer].credit.mean() for other in drawn])
         return float(by_layer[layer].credit.mean() - random.mean())
 
     return max(by_layer, key=beyond)
@@ -322,7 +322,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     return replace(
         outcome,
         scores=[*outcome.scores, *near.scores],
-        items=join_items([own.items for own in (outcome, near) if own.items is not None]),
+        items=join_items([part.items for part in (outcome, near) if part.items is not None]),
         notes=[
             _note_of_verdict(gap.score, beyond.score, conditional.layer),
             *_notes(conditional, by_layer, setting),
@@ -440,12 +440,12 @@ def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
     """Return the pixels of small copies of the images of both splits, float32 [N, D]."""
     key = {"what": "raw pixels"}
     columns = {split: data.splits[split]["image"] for split in SPLITS}
-    return {s: torch.stack(engine.map(_pixels, one, key=key)) for s, one in columns.items()}
+    return {s: torch.stack(engine.map(_pixels, column, key=key)) for s, column in columns.items()}
 
 
 def _pixels(images: Sequence[Image]) -> list[Tensor]:
     small = (image.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for image in images)
-    return [torch.from_numpy(np.asarray(one, np.float32).copy()).flatten() for one in small]
+    return [torch.from_numpy(np.asarray(pixels, np.float32).copy()).flatten() for pixels in small]
 
 
 def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
@@ -498,7 +498,7 @@ def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iter
 def _with_verdict(gap: Measured, beyond: Measured) -> list[Measured]:
     """Return a gap and the gap beyond random weights with the verdict, which both decide."""
     verdict = "finding" if is_finding(gap.score, beyond.score) else "no finding"
-    return [one._replace(score=replace(one.score, verdict=verdict)) for one in (gap, beyond)]
+    return [part._replace(score=replace(part.score, verdict=verdict)) for part in (gap, beyond)]
 
 
 def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
@@ -507,7 +507,7 @@ def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
     if is_finding(gap, beyond):
         return f"finding: at {layer}, more is read than from the scores, and than from {random}"
     failed = {"the gap": gap, f"the gap beyond {random}": beyond}
-    names = [name for name, one in failed.items() if one.ci95 is None or one.ci95[0] <= 0]
+    names = [name for name, score in failed.items() if score.ci95 is None or score.ci95[0] <= 0]
     return f"no finding: {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not above 0"
 
 
@@ -515,7 +515,7 @@ def _notes(
     conditional: Conditional, by_layer: Mapping[str, Reading], setting: Setting
 ) -> list[str]:
     """Return notes on the chosen layer and readers, and on how they were chosen."""
-    widths = {at: one.width for at, one in by_layer.items()}
+    widths = {at: reading.width for at, reading in by_layer.items()}
     widths[SCORES] = conditional.readings[SCORES].width
     numbers = ", ".join(f"{stage} {width}" for stage, width in widths.items())
     held_out = len(setting.held_out.places["test"])

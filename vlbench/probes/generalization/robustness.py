@@ -126,7 +126,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
             f"the model classifies none of {len(test)} images correctly, so there is nothing to "
             "attack"
         )
-    predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
+    predictions |= {attempt: run.predictions(attempt) for attempt in attacks if attempt.epsilon}
     choice = Choice(clean.right, clean.tied, clean.chosen)
     scores = [measure_items(class_items("clean_accuracy", [choice], test, data.classes))]
     for attempt in attacks:
@@ -136,7 +136,7 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
     tied = [prediction.tied for prediction in predictions.values()]
     counts = {
         "n": len(test),
-        "ties": sum(int(one.sum()) for one in tied),
+        "ties": sum(int(is_tied.sum()) for is_tied in tied),
         "choices": sum(map(len, tied)),
     }
     return outcome_of(scores, counts, notes)

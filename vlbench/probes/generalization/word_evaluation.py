@@ -119,6 +119,6 @@ def similarity(vectors: Any, pairs: Path) -> Agreement:
         return Agreement(None, None, len(judged))
     alike = np.array([float(vectors.similarity(a, b)) for a, b, _ in judged])
     human = np.array([score for *_, score in judged])
-    words = np.unique([one[:2] for one in judged], return_inverse=True)[1].reshape(-1, 2)
+    words = np.unique([row[:2] for row in judged], return_inverse=True)[1].reshape(-1, 2)
     by_value, by_rank = (agreement(alike, human, words, rule) for rule in (pearson, spearman))
     return Agreement(by_value, by_rank, len(judged))

@@ -200,4 +200,4 @@ def _unit_vectors(
 def covers(spans: Sequence[tuple[int, int]], word: str) -> bool:
     """Return whether there is a token, and tokens cover all letters and digits of a word."""
     inside = {i for start, stop in spans for i in range(start, stop)}
-    return bool(spans) and all(i in inside for i, one in enumerate(word) if one.isalnum())
+    return bool(spans) and all(i in inside for i, letter in enumerate(word) if letter.isalnum())

@@ -104,13 +104,13 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
     options = class_options(visual.words, visual.right)
     options = options._replace(majority={"majority_word": options.majority["majority_class"]})
-    named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
+    named = test["image"].select([i for i, name in enumerate(word) if name]).examples()
     floors = {"shuffled_labels": shuffled}
     items = Items("visual_word_accuracy", choice, named, options, floors)
     measured += [*without, measure_items(items)]
     sizes = _sizes(read, visual) | {
         "classes_without_word": len(
-            {y for y, one in zip(label.tolist(), word, strict=True) if not one}
+            {y for y, name in zip(label.tolist(), word, strict=True) if not name}
         ),
         "ties": int(choice.tied.sum()),
         "choices": len(choice.tied),
@@ -176,7 +176,7 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        parts = [found for section, found in answers.items() if _kind(section) == kind]
+        parts = [counted for section, counted in answers.items() if _kind(section) == kind]
         correct = [question for part in parts for question in part.correct]
         pooled = Answers(correct, [question for part in parts for question in part.incorrect])
         pairs = len({pair for both in pooled.pairs for pair in both})

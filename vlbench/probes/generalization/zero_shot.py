@@ -207,7 +207,7 @@ def _ask(
 
     def replies(rows: Sequence[int | None]) -> list[list[Reply]]:
         answers = chooser.replies(rows, [item] * len(rows))
-        return [[_of_classes(one, len(templates)) for one in own] for own in answers]
+        return [[_of_classes(reply, len(templates)) for reply in group] for group in answers]
 
     of_images = replies(range(len(test)))
     views = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
@@ -219,7 +219,7 @@ def _ask(
     }
     with_image = judged.pop("")
     notes = chooser.notes_on(with_image) + chooser.notes + _text_notes(names, prompts)
-    floors = {name: one.choice for name, one in judged.items()}
+    floors = {name: judgement.choice for name, judgement in judged.items()}
     counts = {"unparsed": with_image.unparsed} | _count_repeated(names, prompts)
     items = class_items("accuracy", [with_image.choice], test, names, floors=floors)
     outcome = outcome_of(gains(items), counts, notes)

@@ -222,7 +222,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     def largest(sets: Sequence[Heads]) -> float:
         return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
 
-    ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
+    ranked = [Ranked(cut, largest(drop), [*map(largest, drawn)]) for cut, drop, drawn in tests]
     p_values = _p_scores(ranked, examples)
     of_parts = _with_verdicts(of_parts, ranked)
     drops = [part.score for part in of_parts]
@@ -232,14 +232,14 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         of_parts = [part for part in of_parts if "layer" not in part.score.at]
     outcome = outcome_of(
         [measure_items(_accuracy(whole, asks)), *of_parts],
-        counts | count_truncated(model, [*chain(*(one.options for one in asks.asked))]),
-        [CAVEAT, cost, *_named(best), *verdicts(ranked), *_curves(drops)],
+        counts | count_truncated(model, [*chain(*(question.options for question in asks.asked))]),
+        [CAVEAT, cost, *_best_note(best), *verdicts(ranked), *_curves(drops)],
         {"drops": _table([*drops, *p_values])},
     )
     return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=way)
 
 
-def _named(best: Sequence[Head]) -> list[str]:
+def _best_note(best: Sequence[Head]) -> list[str]:
     return [BEST.format(", ".join("{}-{}".format(*head) for head in best))] if best else []
 
 
@@ -328,7 +328,7 @@ def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[
 
 def _each(layers: Sequence[Heads], kinds: Sequence[str]) -> list[Part]:
     """Return each layer, then each head, as far as they are among the kinds."""
-    whole = [Part({"cut": "layer", "layer": i}, Cut(own)) for i, own in enumerate(layers)]
+    whole = [Part({"cut": "layer", "layer": i}, Cut(heads)) for i, heads in enumerate(layers)]
     single = [
         Part({"cut": "head", "layer": i, "head": j}, Cut(((i, j),)))
         for i, j in chain.from_iterable(layers)
@@ -376,14 +376,14 @@ def other_draws(
 
 def adjusted(ranked: Sequence[Ranked]) -> list[float]:
     """Return p of each test, by Holm's rule over the tests with enough draws."""
-    enough = [one for one in ranked if one.enough]
-    by_cut = dict(zip([one.cut for one in enough], holm([one.p for one in enough]), strict=True))
-    return [by_cut.get(one.cut, one.p) for one in ranked]
+    enough = [test for test in ranked if test.enough]
+    by_cut = dict(zip([test.cut for test in enough], holm([one.p for one in enough]), strict=True))
+    return [by_cut.get(test.cut, test.p) for test in ranked]
 
 
 def verdicts_by_cut(ranked: Sequence[Ranked]) -> dict[str, str]:
     """Return the verdict of each test: finding, no finding or no verdict."""
-    family, named = sum(one.enough for one in ranked), dict[str, str]()
+    family, named = sum(test.enough for test in ranked), dict[str, str]()
     for test, p in zip(ranked, adjusted(ranked), strict=True):
         is_open = test.least_p * (family if test.enough else 1) > LEVEL
         named[test.cut] = "no verdict" if is_open else "finding" if p <= LEVEL else "no finding"
@@ -404,7 +404,7 @@ def _with_verdicts(drops: Sequence[Measured], ranked: Sequence[Ranked]) -> list[
 
 def verdicts(ranked: Sequence[Ranked]) -> list[str]:
     """Return a note of each test: the drop, the drops of random draws, p, and the verdict."""
-    family, notes = sum(one.enough for one in ranked), []
+    family, notes = sum(test.enough for test in ranked), []
     for test, p in zip(ranked, adjusted(ranked), strict=True):
         if not test.random:
             notes.append(f"{test.cut}: compared with no random heads, so that there is no verdict")
@@ -471,7 +471,7 @@ def _windows(source: str, width: int, layers: int) -> list[Part]:
 
 
 def _accuracy(choice: Choice, items: QuestionItems) -> Items:
-    options, first = [one.options for one in items.asked], [one[0] for one in items.right]
+    options, first = [item.options for item in items.asked], [one[0] for one in items.right]
     guessed = [len(own) / len(of) for own, of in zip(items.right, options, strict=True)]
     chosen, named = options_among(options, choice, first, guessed)
     return Items("accuracy", chosen, items.examples, named)

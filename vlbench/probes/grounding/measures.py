@@ -91,7 +91,7 @@ def image_queries(
         "texts": texts,
         "targets": [[gold[box] for box in boxes] for boxes in targets],
         "queries": [
-            [Query(one.group, *spans[j][one.word], number[one.boxes]) for one in caption]
+            [Query(word.group, *spans[j][word.word], number[word.boxes]) for word in caption]
             for j, caption in enumerate(words)
         ],
         **({"things": gold} if among_things else {}),

@@ -211,7 +211,7 @@ class Candidates:
     def _choose_texts(self) -> Items:
         """Ask for the caption of an image among its foils."""
         questions = ask_for_captions(self._rows, self._question)
-        texts, right = [one.options for one in questions], [[0]] * len(questions)
+        texts, right = [question.options for question in questions], [[0]] * len(questions)
         every, sizes = [*chain(*texts)], [*map(len, texts)]
         replies = self._chooser.replies(range(len(texts)), questions)
         self.rules = self._chooser.by_rules(replies, questions, right)
@@ -228,7 +228,7 @@ class Candidates:
             for name, table in tables.items()
         }
         floors |= self._chooser.without_image(self._others, questions, right)
-        self.same_words["text_accuracy"] = [len({*map(_bag_key, own)}) == 1 for own in texts]
+        self.same_words["text_accuracy"] = [len({*map(_bag_key, group)}) == 1 for group in texts]
         chances, choice = [1 / size for size in sizes], judged.choice
         return _items(
             "text_accuracy", choice, texts, chances, self._examples, floors, {*self._rules, ALONE}
@@ -274,11 +274,11 @@ class Candidates:
         of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
         candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
         items = []
-        same = [len({*map(_bag_key, one)}) == 1 for one in pairs]
+        same = [len({*map(_bag_key, texts)}) == 1 for texts in pairs]
         self.same_words = dict.fromkeys(of_model, same)
         for metric, choice_of_model in of_model.items():
             of_sides = metric in candidates
-            texts = [one for one in candidates[metric] for _ in range(2)] if of_sides else []
+            texts = [text for text in candidates[metric] for _ in range(2)] if of_sides else []
             chance = {"group_score": 1 / 6}.get(metric, 0.5 if of_sides else 0.25)
             items.append(
                 _items(

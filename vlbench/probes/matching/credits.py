@@ -102,7 +102,7 @@ def all_right(items: Items, metric: str, names: Sequence[str]) -> Items:
         for place in range(len(sets))
     ]
     of_firsts = of_items.select(firsts.tolist())
-    short = [one.removeprefix("sha256:")[:DIGITS] for one in digests]
+    short = [text.removeprefix("sha256:")[:DIGITS] for text in digests]
     tied = product((~items.choice.tied).double()) == 0
     chance = torch.from_numpy(np.asarray(items.options.chance, np.float64))
     return items._replace(
@@ -210,7 +210,7 @@ def report(
         "small_categories": len(sizes) - len(scored),
         **counts_by_rule,
     }
-    artifacts |= {"categories": _by_category([one.score for one in table])} if table else {}
+    artifacts |= {"categories": _by_category([entry.score for entry in table])} if table else {}
     artifacts |= {ANSWERS: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
@@ -244,13 +244,13 @@ def _by_rules(
         for rule, judged in read.rules.items()
         if rule != read.rule
     ]
-    parts = [macro(one, categories) for one in of_rules] if categories else of_rules
+    parts = [macro(items, categories) for items in of_rules] if categories else of_rules
     labelled = read.judged.labelled
     replies = np.bincount(labelled.item)
     unread = np.bincount(labelled.item, labelled.label < 0) / replies
     share = mean_credit("unread_share", {}, unread, first.examples, None)
     share = share._replace(score=replace(share.score, **NOT_RATED))
-    values = {rule: float(one.choice.credit.mean()) for rule, one in read.rules.items()}
+    values = {rule: float(judgement.choice.credit.mean()) for rule, judgement in read.rules.items()}
     notes = []
     if values and max(values.values()) - min(values.values()) > APART:
         each = ", ".join(f"{rule} {value:.1%}" for rule, value in values.items())
@@ -347,7 +347,7 @@ def _orders(
         examples = items.examples.select(np.flatnonzero(kept).tolist())
         # Rules make the same choice in each order.
         rules = {name: _floor(items, name).numpy() for name in items.blind if name != ALONE}
-        floors = {name: float(one[kept].mean()) for name, one in rules.items()}
+        floors = {name: float(earned[kept].mean()) for name, earned in rules.items()}
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
             measured.append(mean_credit(metric, where, own[:, place], examples, 1 / places, floors))

@@ -97,7 +97,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     chooser = Chooser(
         model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known.replies
     )
-    options = [one.options for one in items.asked]
+    options = [question.options for question in items.asked]
     replies = chooser.replies(range(len(rows)), items.asked)
     rules = chooser.by_rules(replies, items.asked, items.right)
     rule: Rule = read_by if read_by in rules else "one_label"
@@ -105,7 +105,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     notes = [*items.notes, *known.notes, *chooser.notes_on(judged), *chooser.notes]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
-    first = [one[0] for one in items.right]
+    first = [numbers[0] for numbers in items.right]
     chosen, named = options_among(options, judged.choice, first, chance)
     examples = items.examples._replace(categories=categories)
     blind = [name for name in (ALONE, FREQUENT) if name in floors]
@@ -139,7 +139,7 @@ def _frequent(items: QuestionItems) -> Choice:
         others = [total[option] - n for option, n in zip(item.options, here, strict=True)]
         most = max(others) - max(here)
         replies.append([Reply(tuple(range(len(here))), [float(min(n, most)) for n in others])])
-    options = [one.options for one in items.asked]
+    options = [item.options for item in items.asked]
     return judge(replies, options, items.right, letters).choice
 
 
@@ -151,7 +151,7 @@ def _of_positive(
     positive: str,
 ) -> list[Measured]:
     """Return the F1 of a positive answer and its frequency, over all items and by category."""
-    places = [place_of(one.options, positive) for one in items.asked]
+    places = [place_of(question.options, positive) for question in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
     chosen, credit = choice.chosen.numpy(), choice.credit.numpy()
     # Tied likelihoods count as half of each answer; a text that names no option counts as neither.
@@ -159,7 +159,7 @@ def _of_positive(
     says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
     read = {"": (says, credit)}
     if isinstance(replies[0][0].said, str | NoAnswer):
-        texts = [own[0].said if isinstance(own[0].said, str) else None for own in replies]
+        texts = [group[0].said if isinstance(group[0].said, str) else None for group in replies]
         yes = np.array([text is not None and _says_yes(text) for text in texts], float)
         is_text = np.array([text is not None for text in texts])
         read["_published_rule"] = yes, ((yes == truth) & is_text).astype(float)

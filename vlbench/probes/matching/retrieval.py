@@ -410,7 +410,7 @@ def _outcome(
     counts = {
         "captions": caption_queries,
         "clusters": image_queries,
-        "ties": sum(int((one.found.tied > one.found.right_tied)[:, 0].sum()) for one in queries),
+        "ties": sum(int((side.found.tied > side.found.right_tied)[:, 0].sum()) for side in queries),
         "choices": image_queries + caption_queries,
         "repeated_captions": count_repeated(all_captions, pools),
         "left_out": len(all_captions.sizes) - image_queries,

@@ -47,7 +47,7 @@ class AttentionReader:
         or the number of a region. Attention to [CLS], [SEP] and the question is left out.
         """
         self.asker.network.module.set_attn_implementation("eager")
-        return [self._look(*one) for one in zip(regions, names, captions, strict=True)]
+        return [self._look(*inputs) for inputs in zip(regions, names, captions, strict=True)]
 
     def _look(self, regions: Any, name: str, caption: str) -> dict[str, Any]:
         asker = self.asker

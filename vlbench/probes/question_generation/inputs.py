@@ -186,11 +186,11 @@ class Texts(NamedTuple):
 
     def questions(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of questions; a cut question has no end token."""
-        return [[*own, self.end][: self.most] for own in self._tokens(texts)]
+        return [[*numbers, self.end][: self.most] for numbers in self._tokens(texts)]
 
     def cut(self, texts: Sequence[str]) -> int:
         """Return the number of cut questions."""
-        return sum(len(own) + 1 > self.most for own in self._tokens(texts))
+        return sum(len(numbers) + 1 > self.most for numbers in self._tokens(texts))
 
     def question(self, tokens: Sequence[int]) -> str:
         """Return the text of a question."""
@@ -277,7 +277,7 @@ def require_room(
 
     `sizes` has the number of objects of each caption's image.
     """
-    longest = max(2 + n + len(own) for n, own in zip(sizes, captions, strict=True))
+    longest = max(2 + n + len(caption) for n, caption in zip(sizes, captions, strict=True))
     if longest + most > network.limit:
         raise CannotDo(
             f"an image and its caption have {longest} tokens, and a question {most}; the model "

@@ -199,7 +199,7 @@ class Measures:
         measured = [MeasuredSystem(System("people", "", of_people), people)]
         for system in systems:
             of_seeds = [[questions[i] for i in rows] for questions in system.questions]
-            ciders = [np.mean([self._cider(one, left) for left in others], 0) for one in of_seeds]
+            ciders = [np.mean([self._cider(seed, left) for left in others], 0) for seed in of_seeds]
             measured.append(MeasuredSystem(system, {LEAVE_ONE_OUT: np.stack(ciders)}))
         return measured
 

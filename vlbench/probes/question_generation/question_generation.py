@@ -155,7 +155,7 @@ def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, in
         "train_images": len(train.captions),
         "truncated_texts": texts.cut(every),
         "test_questions": len(of_test),
-        "test_questions_seen_in_training": sum(one in trained for one in of_test),
+        "test_questions_seen_in_training": sum(question in trained for question in of_test),
     }
 
 
@@ -163,15 +163,15 @@ def _material(
     engine: Engine, train: AskedImages, test: AskedImages, texts: Texts, reader: ObjectReader
 ) -> tuple[TrainingData, tuple[list[int], list[int]]]:
     """Return the training data, and the number of regions of each train and test image."""
-    shapes = [object_sizes(found, reader, engine) for found in (train, test)]
-    widths = [own[0][1] for own in shapes]
+    shapes = [object_sizes(split, reader, engine) for split in (train, test)]
+    widths = [shape[0][1] for shape in shapes]
     if widths[0] != widths[1]:
         raise DataError(f"region vectors of train and test differ in width: {widths}")
     column, pairs = train.split["regions"], pairs_of(train, texts)
     content = [column.key, list(column.rows), [list(pair) for pair in pairs]]
     objects = Objects(column, train.ids, reader)
     material = TrainingData(pairs, objects, digest(content), widths[0] - BOX)
-    sizes = [[count for count, _ in own] for own in shapes]
+    sizes = [[count for count, _ in shape] for shape in shapes]
     return material, (sizes[0], sizes[1])
 
 
@@ -184,7 +184,7 @@ def _require(
 ) -> None:
     """Raise CannotDo, before any training, for a model that cannot generate questions."""
     of_train = [sizes[0][pair.image] for pair in material.pairs]
-    captions = texts.captions([own[0] for own in test.captions])
+    captions = texts.captions([group[0] for group in test.captions])
     every = [*(pair.caption for pair in material.pairs), *captions]
     require_room(network, [*of_train, *sizes[1]], every, texts.most)
     network.require_left_to_right()
@@ -193,7 +193,7 @@ def _require(
 def _without_model(engine: Engine, train: AskedImages, test: AskedImages) -> list[System]:
     """Return the floors of all steps, which need no model."""
     frequent = [most_frequent_question(train.questions)] * len(test.captions)
-    captions = [own[0] for own in test.captions]
+    captions = [group[0] for group in test.captions]
     nearest = questions_of_nearest_captions(train, captions, engine)
     return [System("", FREQUENT, [frequent]), System("", NEAREST, [nearest])]
 

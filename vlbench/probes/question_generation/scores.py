@@ -89,7 +89,7 @@ def find_form(metric: str) -> MetricForm:
 
 def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
     """Return the scores of each step, with the floors of all steps and of the step."""
-    common = {one.system.floor: one for one in measured if not one.system.step}
+    common = {entry.system.floor: entry for entry in measured if not entry.system.step}
     scores: list[Score] = []
     for entry in measured:
         step, floor, _ = entry.system
@@ -190,7 +190,7 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     together = pool_seeds(metric, statistics)
     if metric in {NOUN, SEEN}:
         return mean_of_seeds(statistics[..., 0])
-    by_seed = [score_of(metric, one) for one in statistics]
+    by_seed = [score_of(metric, values) for values in statistics]
     if metric in CORPORA:
         return estimate_of_sums(together, CORPORA[metric].formula, by_seed=by_seed)
     means = np.stack([together[:, 0], np.ones(len(together))], 1)

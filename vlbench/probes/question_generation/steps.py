@@ -72,7 +72,7 @@ class QuestionInputs(NamedTuple):
     @classmethod
     def of(cls, images: AskedImages) -> QuestionInputs:
         """Return the inputs of images with questions."""
-        captions = [own[0] for own in images.captions]
+        captions = [group[0] for group in images.captions]
         return cls(
             images.split["regions"],
             value_column(images.ids, "text"),

@@ -224,7 +224,7 @@ def region_items(
             [id_ for id_, *_ in regions],
         ),
         Options(words if has_words else (), numbers, 1 / n),
-        {name: _flat(one) for name, one in floors.items()},
+        {name: _flat(floor) for name, floor in floors.items()},
         {"objects": n},
         random="seeds",
     )

@@ -107,7 +107,7 @@ def caption_vectors(
     def means(texts: Sequence[str], named: Sequence[Sequence[Any]]) -> list[Any]:
         encoded = encode_tokens(texts)
         pairs = zip(encoded, named, strict=True)
-        return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
+        return [[mean_over(tokens, n.start, n.end) for n in names] for tokens, names in pairs]
 
     return engine.map(means, texts, named, key={"what": "vectors of names", "model": words})
 
@@ -187,7 +187,7 @@ def find_objects(
     images = split["image" if "image" in split.columns else "named"].examples()
     identities = zip(images.ids, images.digests, strict=True)
     rows = zip(identities, split["named"], regions, forms, strict=True)
-    return [_objects(image, named, found, own, names) for image, named, found, own in rows]
+    return [_objects(image, named, of_boxes, own, names) for image, named, of_boxes, own in rows]
 
 
 def region_vectors(

@@ -104,7 +104,7 @@ def patch_retrieval(
     sizes = [len(rows) for rows in drawn[0]]
     named = list(chain(*objects.named))
     ids = [_pool(named[int(rows[0])], pools.within) for rows in drawn[0]]
-    digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in ids]
+    digests = [digest(name).removeprefix("sha256:")[:DIGITS] for name in ids]
     examples = Examples(ids, digests)
     metrics = [
         Items(
@@ -136,12 +136,12 @@ def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
     places: dict[str, list[int]] = {}
     for place, name in enumerate(chain(*objects.named)):
         places.setdefault(_pool(name, pools.within), []).append(place)
-    rows = [np.array(found) for _, found in sorted(places.items()) if len(found) > 1]
+    rows = [np.array(numbers) for _, numbers in sorted(places.items()) if len(numbers) > 1]
     if not rows:
         raise TooFewRows(f"no {pools.within} has two images of {OBJECTS} objects to tell apart")
     rng = np.random.default_rng(seed)
     return [
-        [torch.from_numpy(rng.permutation(found)[: pools.size]) for found in rows]
+        [torch.from_numpy(rng.permutation(row)[: pools.size]) for row in rows]
         for _ in range(pools.draws)
     ]
 

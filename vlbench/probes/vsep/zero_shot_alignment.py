@@ -150,7 +150,7 @@ def _align(
     metrics: list[Items] = []
     errors: dict[int, Errors] = {}
     for n, objects in tests.items():
-        choice, floor = (chosen_words(similarities(one, objects)) for one in (nets, blind))
+        choice, floor = (chosen_words(similarities(network, objects)) for network in (nets, blind))
         unseen = _unseen(objects, held_out.categories)
         whole = region_items("accuracy", objects, choice, {"shuffled_words": floor})
         metrics.append(whole)
@@ -159,7 +159,7 @@ def _align(
                 places = mask.flatten().nonzero().flatten().tolist()
                 metrics.append(subset(whole, places)._replace(metric=metric))
         errors[n] = Errors(1 - choice.credit, unseen)
-    scores = [one for n, found in errors.items() for one in _exclusivity([found], n)]
+    scores = [score for n, found in errors.items() for score in _exclusivity([found], n)]
     scores += _exclusivity(list(errors.values()), "all")
     images = {f"images_{n}": len(objects.named) for n, objects in tests.items()}
     ties = [one.choice.tied for one in metrics if one.metric == "accuracy"]

@@ -60,7 +60,7 @@ def read_ratings(folder: Path) -> Ratings:
     lines that do not match the key.
     """
     key = read_key(folder / KEY)
-    raters = sorted(one for one in folder.glob(f"{FILLED}/*") if one.is_dir())
+    raters = sorted(path for path in folder.glob(f"{FILLED}/*") if path.is_dir())
     if len(raters) < 2:
         what = f"a second rater's folder of sheets ({len(raters)} in {FILLED}/)"
         where = folder / FILLED / "NAME"

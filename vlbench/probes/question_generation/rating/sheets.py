@@ -172,7 +172,7 @@ def lines_of(drawn: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
     lines = {}
     for i, sheet in enumerate(SHEETS):
         rng = np.random.default_rng([seed, i])
-        pairs = [(place, system) for place, one in enumerate(drawn) for system in one.questions]
+        pairs = [(place, system) for place, image in enumerate(drawn) for system in image.questions]
         order = rng.permutation(len(pairs)).tolist()
         lines[sheet.name] = [
             _line(sheet, number, drawn[pairs[j][0]], *pairs[j]) for number, j in enumerate(order, 1)
@@ -251,7 +251,7 @@ def write_sheets(
             f"{folder} already has the {KEY} of other sheets; choose another folder"
         )
     lines = lines_of(drawn, seed)
-    pictures = {image_name(i): picture(images[one.digest]) for i, one in enumerate(drawn)}
+    pictures = {image_name(i): picture(images[image.digest]) for i, image in enumerate(drawn)}
     files = dict(pictures)
     for sheet in SHEETS:
         files[f"{sheet.name}.csv"] = sheet_csv(sheet, lines[sheet.name])
