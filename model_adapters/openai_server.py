@@ -180,7 +180,7 @@ class OpenAiServer:
         """Send one request; return why the server gives no scores or vectors, empty if it does."""
         try:
             if capability is ImageTextScorer:
-                self._likeliest([{"type": "text", "text": self._question.replace("{}", "a word")}])
+                self._tokens_of([{"type": "text", "text": self._question.replace("{}", "a word")}])
             if capability is TextEncoder:
                 self._embed(["a word"])
         except CannotDo as error:
@@ -235,11 +235,11 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
-        listed = self._likeliest(content)
+        listed = self._tokens_of(content)
         self._tell_of_zeros(listed)
         return log_odds(listed, *self._answers)
 
-    def _likeliest(self, content: list[Any]) -> list[tuple[str, float]]:
+    def _tokens_of(self, content: list[Any]) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
         logs = {"logprobs": True, "top_logprobs": self._top_logprobs}
         request = self._request(content, 1) | logs

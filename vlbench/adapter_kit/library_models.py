@@ -65,8 +65,8 @@ def view_of_weights(
 
 def normaliser_of(tag: Any) -> Tensor:
     """Return mean and deviation, [2, 3], that the weights of a tag expect; None: ImageNet's."""
-    preset = tag.transforms() if tag else None
-    return torch.tensor([preset.mean, preset.std] if preset else IMAGENET)
+    view = tag.transforms() if tag else None
+    return torch.tensor([view.mean, view.std] if view else IMAGENET)
 
 
 def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:

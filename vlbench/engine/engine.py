@@ -489,8 +489,8 @@ class Engine:
         count = sum(map(len, shards.values()))
         distinct = set(chain.from_iterable(shards.values()))
         saved = {number: parts.stored(number) for number in shards}
-        own = {row: saved[n][row] for n, some in shards.items() for row in some if row in saved[n]}
-        by_process = self._processes.attempt(lambda: set(own))
+        held = {row: saved[n][row] for n, some in shards.items() for row in some if row in saved[n]}
+        by_process = self._processes.attempt(lambda: set(held))
         missing = distinct.difference(*by_process)
         lacking = [sorted(missing.intersection(some)) for some in shards.values()]
         dealt = [*batches(lacking, parts.batch_size, across=parts.compute.spans_shards)]
@@ -504,7 +504,7 @@ class Engine:
             self._progress.advance(more)
 
         def compute() -> list[tuple[list[int], Any]]:
-            outputs = [([*own], pack([*own.values()]))] if own else []
+            outputs = [([*held], pack([*held.values()]))] if held else []
             for done, values in parts.compute(share):
                 # Pickled alone, a row of a batch would include the whole batch.
                 outputs.append((done, pack([*values])))
@@ -514,15 +514,15 @@ class Engine:
 
         def save() -> None:
             for number in self.own_shards(rows, places):
-                parts.save(number, saved[number] | {row: own[row] for row in shards[number]})
+                parts.save(number, saved[number] | {row: held[row] for row in shards[number]})
 
         if any(one < distinct for one in by_process):
-            computed = chain.from_iterable(self._processes.attempt(compute))
-            own = {row: v for done, values in computed for row, v in zip(done, values, strict=True)}
+            fresh = chain.from_iterable(self._processes.attempt(compute))
+            held = {row: v for done, values in fresh for row, v in zip(done, values, strict=True)}
             self._processes.attempt(save)
         show(count)
         for number, some in shards.items():
-            yield list(places[number]), pack([own[row] for row in some])
+            yield list(places[number]), pack([held[row] for row in some])
 
     def _advance(self, rows: int) -> None:
         """Count rows; with several processes, the main process counts them as shards arrive."""

@@ -267,12 +267,12 @@ def reply_table(
             places, ids, options, right, replies, judged.reasons, strict=True
         )
         for reply, why in zip(of_item, reasons, strict=True)
-        for kept in [_shortened(reply, why)]
+        for kept in [_reply_cells(reply, why)]
     ]
     return pa.Table.from_pylist([dict(zip(REPLY_COLUMNS, line, strict=True)) for line in lines])
 
 
-def _shortened(reply: Reply, why: str) -> tuple[str, int, str]:
+def _reply_cells(reply: Reply, why: str) -> tuple[str, int, str]:
     """Return what is kept of a reply, its length, and why it is unread."""
     content = _words(reply)
     text = content.words if isinstance(content, NoAnswer) else content

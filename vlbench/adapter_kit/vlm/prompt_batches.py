@@ -248,9 +248,9 @@ class SharedImage(Runner):
         """Return the inputs of rows of ids, the last `answered` of which belong to an answer."""
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         places = torch.arange(ids.shape[1])
-        own, asked = (places < ends[:, None] for ends in (lengths, lengths - answered))
+        real, head = (places < ends[:, None] for ends in (lengths, lengths - answered))
         # The processor's token types: 0 for the image and the prompt, 1 for the answer.
-        inputs = {"input_ids": ids, "attention_mask": own.long(), "token_type_ids": (~asked).long()}
+        inputs = {"input_ids": ids, "attention_mask": real.long(), "token_type_ids": (~head).long()}
         features = self._features.pooler_output.expand(len(rows), -1, -1)
         return {name: value.to(self._model.device) for name, value in inputs.items()} | {
             "mm_encoder_outputs": {"image": type(self._features)(pooler_output=features)}

@@ -255,11 +255,11 @@ def favourites(
     result = engine.train(key, make, "captions that the model likes")
     seen = image_features(data.splits["test"], engine, settings)
 
-    def speak(weights: Mapping[str, Tensor]) -> list[str]:
+    def texts_of(weights: Mapping[str, Tensor]) -> list[str]:
         return _greedy(taught._replace(network=restore_captioner(weights, sizes)), seen, engine)
 
-    captions = {budget: speak(learned) for budget, learned in result["weights"].items()}
-    share, before_last = result["share_with_advantage"], speak(result["before_last"])
+    captions = {budget: texts_of(learned) for budget, learned in result["weights"].items()}
+    share, before_last = result["share_with_advantage"], texts_of(result["before_last"])
     return Favourites(captions, before_last, result["history"], share, result["scored"])
 
 

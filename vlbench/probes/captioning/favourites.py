@@ -278,14 +278,14 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
 
 def _score_all(
     named: Mapping[str, ImageTextScorer],
-    own: str,
+    model: str,
     data: Data,
     subjects: Subjects,
     engine: Engine,
     images: Images,
 ) -> list[Scored]:
     return [
-        Scored(name, score_kind(one), name == own, _scores(one, data, subjects, engine, images))
+        Scored(name, score_kind(one), name == model, _scores(one, data, subjects, engine, images))
         for name, one in named.items()
     ]
 

@@ -399,9 +399,9 @@ def _measure(
     test = data.splits["test"]
 
     def measure(
-        metric: str, choice: Choice, own: Mapping[str, float] | None = None, **at: str
+        metric: str, choice: Choice, floor: Mapping[str, float] | None = None, **at: str
     ) -> Measured:
-        return measure_items(class_items(metric, [choice], test, data.classes, at=at, floors=own))
+        return measure_items(class_items(metric, [choice], test, data.classes, at=at, floors=floor))
 
     return [
         measure("said", said),

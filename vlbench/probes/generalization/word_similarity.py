@@ -120,8 +120,8 @@ def pearson(first: Floats, second: Floats) -> float:
     if is_constant(first) or is_constant(second):
         return 0.0
     centred = (values - values.mean() for values in (first, second))
-    one, other = (values / np.linalg.norm(values) for values in centred)
-    return float(np.clip(one @ other, -1, 1))
+    unit, other = (values / np.linalg.norm(values) for values in centred)
+    return float(np.clip(unit @ other, -1, 1))
 
 
 def is_constant(values: Floats) -> bool:

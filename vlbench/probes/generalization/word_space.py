@@ -146,13 +146,13 @@ def _word_tests(data: Data) -> _WordTests:
     return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
 
 
-def _sizes(vocabulary: Vocabulary, visual: VisualWords) -> dict[str, int]:
+def _sizes(corpus: Vocabulary, visual: VisualWords) -> dict[str, int]:
     """Return the sizes of the corpus and of the vocabulary, for a row's counts."""
-    count = dict(zip(vocabulary.words, vocabulary.counts, strict=True))
+    count = dict(zip(corpus.words, corpus.counts, strict=True))
     return {
-        "documents": vocabulary.documents,
-        "tokens": vocabulary.tokens,
-        "vocabulary": len(vocabulary.words),
+        "documents": corpus.documents,
+        "tokens": corpus.tokens,
+        "vocabulary": len(corpus.words),
         "visual_words": len(visual.words),
         "visual_words_in_corpus": sum(count[word] > 0 for word in visual.words),
     }

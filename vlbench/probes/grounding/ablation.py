@@ -427,14 +427,14 @@ def _curves(drops: Sequence[Score]) -> list[str]:
     notes = []
     for cut in dict.fromkeys(drop.at["cut"] for drop in drops if "layer" in drop.at):
         curve = [drop for drop in drops if drop.at["cut"] == cut and "head" not in drop.at]
-        told = [
+        lines = [
             f"{point.at['layer']}: {100 * point.value:.1f} [{100 * point.ci95[0]:.1f}, "
             f"{100 * point.ci95[1]:.1f}]"
             for point in curve
             if point.ci95
         ]
         notes += (
-            [f"{cut}, drop in points by (first) layer from 0: {', '.join(told)}"] if told else []
+            [f"{cut}, drop in points by (first) layer from 0: {', '.join(lines)}"] if lines else []
         )
     return [*notes, CURVE] if any("layer" in drop.at for drop in drops) else []
 

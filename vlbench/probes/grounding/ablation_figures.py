@@ -77,7 +77,7 @@ def _curves(drops: Sequence[Drop], title: str, look: Look, *, marked: bool) -> F
         low, high = ([drop[end] for drop in of_kind] for end in ("low", "high"))
         panel.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
         if marked and kind == "layer":
-            largest = max(of_kind, key=lambda one: one["value"])
+            largest = max(of_kind, key=lambda drop: drop["value"])
             panel.scatter(largest["layer"], largest["value"], label=TOLD, zorder=3, **RING)
         panel.axhline(0, **CHANCE)
         panel.set_title(kind, fontsize=9)

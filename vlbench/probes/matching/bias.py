@@ -42,7 +42,7 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     """
     if labelled is None:
         return Biased(items)
-    said = _coded(items.examples, labelled)
+    said = _codes(items.examples, labelled)
     bias = bias_of_items(said)
     left_out = int(np.isnan(bias).sum())
     if not left_out:
@@ -71,7 +71,7 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     return Biased(items, scores, counts, artifacts)
 
 
-def _coded(examples: Examples, labelled: Labelled) -> Said:
+def _codes(examples: Examples, labelled: Labelled) -> Said:
     n = len(examples.ids)
     category, cluster = (
         np.unique(names, return_inverse=True)[1] if names else np.zeros(n, np.intp)

@@ -89,20 +89,20 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     if positive and way == "letter":
         raise SpecError("`positive` needs answers by likelihood or in words, not by letter")
     items = read_questions(whole)
-    known = look_up(model, whole, items.asked, items.right)
-    if known.replies:
-        items = read_questions(known.rows)
-    rows, categories = known.rows, categories_of(known.rows)
+    match = look_up(model, whole, items.asked, items.right)
+    if match.replies:
+        items = read_questions(match.rows)
+    rows, categories = match.rows, categories_of(match.rows)
     others = rows_of_other_clusters(items.examples.clusters, seed)
     chooser = Chooser(
-        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known.replies
+        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=match.replies
     )
     options = [question.options for question in items.asked]
     replies = chooser.replies(range(len(rows)), items.asked)
     rules = chooser.by_rules(replies, items.asked, items.right)
     rule: Rule = read_by if read_by in rules else "one_label"
     judged = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
-    notes = [*items.notes, *known.notes, *chooser.notes_on(judged), *chooser.notes]
+    notes = [*items.notes, *match.notes, *chooser.notes_on(judged), *chooser.notes]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
     first = [numbers[0] for numbers in items.right]
@@ -117,7 +117,7 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     table = chooser.reply_table(replies, *items[:2], judged, items.examples.ids)
     read = Read(judged, rules, rule, table)
     outcome = report([asks], rows, least, sets, more, read, whole=whole)
-    counts = {"unparsed": judged.unparsed, "replies": sum(map(len, replies)), **known.counts}
+    counts = {"unparsed": judged.unparsed, "replies": sum(map(len, replies)), **match.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way)
 
