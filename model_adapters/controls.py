@@ -137,7 +137,7 @@ class Control:
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture."""
         pairs = zip(pictures, boxes, strict=True)
-        return [self._each(_bytes(one), own.tolist(), self._width) for one, own in pairs]
+        return [self._each(_bytes(picture), own.tolist(), self._width) for picture, own in pairs]
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return one region per label, each the whole picture."""
@@ -196,7 +196,7 @@ class Control:
     def _of_pixels(self, pixels: Tensor, width: int) -> Tensor:
         """Return numbers for each image, float32 [N, width], through which a gradient flows."""
         held = pixels.detach().float().cpu().numpy()
-        numbers = torch.cat([self._each([one.tobytes()], [""], width) for one in held])
+        numbers = torch.cat([self._each([vector.tobytes()], [""], width) for vector in held])
         level = pixels.float().flatten(1).mean(1, keepdim=True)
         # Zero, with a gradient that differs per output: a softmax would cancel equal gradients.
         return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)

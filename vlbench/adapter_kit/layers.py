@@ -358,7 +358,7 @@ def _are_channels_last(outputs: Iterable[Tensor], edges: Sequence[int]) -> bool:
     The two spatial dimensions have the pixels' aspect ratio. Raises CannotDo if both forms occur.
     """
     forms = set()
-    for output in (one for one in outputs if one.ndim == 4):
+    for output in (grid for grid in outputs if grid.ndim == 4):
         first, last = (_fits(output, places, edges) for places in ((2, 3), (1, 2)))
         forms |= {last} if first != last else set()
     if len(forms) > 1:

@@ -100,7 +100,7 @@ def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
     if not {"caption", "foils"} <= {*rows.columns}:
         have = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
-    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    texts = [[text, *wrong] for text, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     refuse_equal(texts)
     return [Question(question, distinct(group)) for group in texts]
 

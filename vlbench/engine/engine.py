@@ -348,7 +348,7 @@ class Engine:
             if len(of_pictures) < len(pictures):
                 raise DataError("a picture has no regions to encode")
             encoded = encode(pictures, [regions.boxes for regions in of_pictures])
-            return [one.float().cpu() for one in encoded]
+            return [part.float().cpu() for part in encoded]
 
         vectors_by_picture = self.map(vectors, column, key={"model": encoder})
         pairs = zip((picture.regions for picture in column), vectors_by_picture, strict=True)

@@ -58,7 +58,7 @@ def layers_of(model: Any, name: str, layers: Sequence[str], tower: Tower = IMAGE
         raise CannotDo(f"{name} gives no layers: it has no {tower.encode}_at")
     names, every = list(methods[0]()), list(layers) == [ALL]
     require_known("layer", [] if every else layers, names)
-    return [one for one in names if every or one in layers]
+    return [stage for stage in names if every or stage in layers]
 
 
 class Layers:
@@ -113,7 +113,7 @@ class Layers:
             column.rows, places_by_shard(column.rows)
         ).items():
             stored = [stored_outputs(store, key, number) for key in keys.values()]
-            if any(not set(rows) <= one.keys() for one in stored):
+            if any(not set(rows) <= kept.keys() for kept in stored):
                 lacking[number] = rows
         if not lacking:
             return

@@ -162,7 +162,7 @@ def jackknife(values: Floats, less: Floats) -> Interval:
         [-0.4055, 0.4055]
     """
     freedom = 2 * (len(less) - 1)
-    centre, drawn = (np.arctanh(np.clip(one, -NEAREST, NEAREST)) for one in (values, less))
+    centre, drawn = (np.arctanh(np.clip(side, -NEAREST, NEAREST)) for side in (values, less))
     half = student_quantile(freedom) * np.sqrt(freedom / 2 * drawn.var(axis=0))
     low = np.minimum(np.tanh(centre - half), values)
     high = np.maximum(np.tanh(centre + half), values)

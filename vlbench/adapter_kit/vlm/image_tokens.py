@@ -124,7 +124,7 @@ def _centre(seen: TokenView) -> Rectangle:
     long = int(short * side / min(seen.size))
     resized = (short, long) if height > width else (long, short)
     cropped = (processor.crop_size["width"], processor.crop_size["height"])
-    scale = [own / became for own, became in zip(seen.size, resized, strict=True)]
+    scale = [length / became for length, became in zip(seen.size, resized, strict=True)]
     start = [(became - cut) / 2 for became, cut in zip(resized, cropped, strict=True)]
     (left, right), (top, bottom) = (
         (first * by, (first + cut) * by)

@@ -150,7 +150,7 @@ def metric_statistics(
     """
     if not names or not sets:
         return {name: {} for name in sets}
-    identity = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
+    identity = digest([[name, [list(part) for part in group]] for name, group in sets.items()])
     key = {"what": "metrics of captions", "sets": identity, "metrics": list(names)}
     tables = engine.once(key, lambda: _compute_metrics(sets, names))
     return {

@@ -241,7 +241,7 @@ def _after(words: Tagged, prefix: Sequence[Element]) -> int | None:
 
 def _group(before: Sequence[str]) -> str:
     """Return the regular expression of noun phrases with their optional preceding elements."""
-    return "(?:" + "".join(f"{BEFORE[one]}?" for one in before) + "[NI])*"
+    return "(?:" + "".join(f"{BEFORE[kind]}?" for kind in before) + "[NI])*"
 
 
 def _count(group: str, rests: Sequence[str]) -> int:

@@ -177,12 +177,12 @@ def _choose(
     A tie is -1, and the credit of an image of a class trained on is NaN.
     """
     key: dict[str, Any] = {"what": "choices of a zero-shot projection"}
-    key |= {name: own._asdict() for name, own in features.items()}
+    key |= {name: part._asdict() for name, part in features.items()}
     key |= {"device": engine.device.type} | training._asdict()
 
     def projections(trials: Sequence[Trial], of_trials: Sequence[Tensor]) -> list[list[Tensor]]:
         pairs = zip(trials, of_trials, strict=True)
-        return [_trial(features, own, trial, training, engine.device) for trial, own in pairs]
+        return [_trial(features, part, trial, training, engine.device) for trial, part in pairs]
 
     engine.trained = True
     # A training is small, so that it is not split over processes.

@@ -471,8 +471,8 @@ def _windows(source: str, width: int, layers: int) -> list[Part]:
 
 
 def _accuracy(choice: Choice, items: QuestionItems) -> Items:
-    options, first = [item.options for item in items.asked], [one[0] for one in items.right]
-    guessed = [len(own) / len(of) for own, of in zip(items.right, options, strict=True)]
+    options, first = [item.options for item in items.asked], [right[0] for right in items.right]
+    guessed = [len(right) / len(of) for right, of in zip(items.right, options, strict=True)]
     chosen, named = options_among(options, choice, first, guessed)
     return Items("accuracy", chosen, items.examples, named)
 

@@ -237,7 +237,7 @@ def measure(parts: Sequence[QueryAttention]) -> Tensor:
     """Return the measures of each head, float64 [Q, layers, heads, READ], on the CPU."""
     # Padding is not a candidate.
     weights, scores, *others = (_join(of_part) for of_part in zip(*parts, strict=True))
-    right, inside, gold, regions, columns = (one[:, None, None] for one in others)
+    right, inside, gold, regions, columns = (part[:, None, None] for part in others)
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
     # A head without attention to the regions counts as attending to all regions equally.

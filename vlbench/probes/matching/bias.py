@@ -51,8 +51,8 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     counts = {"items_without_response_bias": left_out} if left_out else {}
     of_items, tests = np.array(items.examples.categories), max(len(categories), 1)
     tried = {name: response_bias(said.select(of_items == name), tests=tests) for name in categories}
-    by_name = {name: one for name, one in tried.items() if one}
-    adjusted = dict(zip(by_name, holm([one.p for one in by_name.values()]), strict=True))
+    by_name = {name: part for name, part in tried.items() if part}
+    adjusted = dict(zip(by_name, holm([part.p for part in by_name.values()]), strict=True))
     whole, scores = response_bias(said), list[Score]()
     if whole:
         of_whole = whole if not by_name else whole._replace(kappa=None, balanced=None)

@@ -308,7 +308,7 @@ class Candidates:
         columns = [
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
-        return examples._replace(clusters=["/".join(own) for own in zip(*columns, strict=True)])
+        return examples._replace(clusters=["/".join(parts) for parts in zip(*columns, strict=True)])
 
 
 def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
@@ -336,10 +336,10 @@ def _both(choices: Choice) -> Choice:
 
 def _of_both(examples: Examples) -> Examples:
     """Return the examples of both sides of twins; both sides are in one cluster."""
-    ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
+    ids = [f"{name}/{side}" for name in examples.ids for side in (1, 2)]
     digests = [digest for digest in examples.digests for _ in range(2)]
     clusters, categories = (
-        [one for one in column for _ in range(2)]
+        [value for value in column for _ in range(2)]
         for column in (examples.clusters, examples.categories)
     )
     return Examples(ids, digests, clusters, categories=categories)

@@ -112,9 +112,9 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
     image_vectors = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     caption_vectors = as_vectors(vectors[of_each].to(engine.device), of_each)
-    ranks = [rank_by_vectors(model, image_vectors, caption_vectors, one) for one in pools]
+    ranks = [rank_by_vectors(model, image_vectors, caption_vectors, part) for part in pools]
     equal = {"images": image_vectors, "texts": caption_vectors}
-    notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
+    notes = [_EQUAL.format(what) for what, side in equal.items() if not side.first.any()]
     return _outcome(model, all_captions, pools, ranks, k, pool, notes)
 
 
@@ -250,7 +250,7 @@ def _rank(
         return x
 
     blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
-    return join_ranks([right_ranks(tied(scored(some)), own) for some, own in blocks])
+    return join_ranks([right_ranks(tied(scored(some)), true) for some, true in blocks])
 
 
 class Queries(NamedTuple):
@@ -390,7 +390,7 @@ def _answers(
     starts = (sizes.cumsum(0) - sizes).repeat_interleave(queries)
     distinct, place = _distinct(names)
     chosen, right = (
-        place[candidates[starts + one.clamp(min=0)]] for one in (ranks.first, ranks.first_right)
+        place[candidates[starts + rank.clamp(min=0)]] for rank in (ranks.first, ranks.first_right)
     )
     return Answers(distinct, chosen.masked_fill(ranks.first < 0, -1).numpy(), right.numpy())
 

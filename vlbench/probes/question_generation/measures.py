@@ -170,7 +170,7 @@ class Measures:
             self._of_seed(questions, self._test.questions) for questions in system.questions
         ]
         return MeasuredSystem(
-            system, {m: np.stack([one[m] for one in statistics]) for m in statistics[0]}
+            system, {m: np.stack([by_name[m] for by_name in statistics]) for m in statistics[0]}
         )
 
     def against_people(self, systems: Sequence[System]) -> list[MeasuredSystem]:
