@@ -137,7 +137,7 @@ class Control:
     def encode_regions(self, pictures: Sequence[Picture], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return float32 [R_i, D] for the boxes of each picture."""
         pairs = zip(pictures, boxes, strict=True)
-        return [self._each(_bytes(one), own.tolist(), self._width) for one, own in pairs]
+        return [self._each(_bytes(picture), own.tolist(), self._width) for picture, own in pairs]
 
     def detect(self, pictures: Sequence[Picture]) -> list[Regions]:
         """Return one region per label, each the whole picture."""
@@ -159,8 +159,8 @@ class Control:
     ) -> Tensor:
         """Return float32 [N], below 0."""
         pairs = zip(questions, answers, strict=True)
-        asked = [f"{question}\n{answer}" for question, answer in pairs]
-        return functional.logsigmoid(self.score_pairs(pictures, asked))
+        texts = [f"{question}\n{answer}" for question, answer in pairs]
+        return functional.logsigmoid(self.score_pairs(pictures, texts))
 
     def answer(self, pictures: Sequence[Picture], questions: Sequence[str]) -> list[str]:
         """Return yes to every question; with `noise`, yes or no at random."""
@@ -196,25 +196,25 @@ class Control:
     def _of_pixels(self, pixels: Tensor, width: int) -> Tensor:
         """Return numbers for each image, float32 [N, width], through which a gradient flows."""
         held = pixels.detach().float().cpu().numpy()
-        numbers = torch.cat([self._each([one.tobytes()], [""], width) for one in held])
+        numbers = torch.cat([self._each([vector.tobytes()], [""], width) for vector in held])
         level = pixels.float().flatten(1).mean(1, keepdim=True)
         # Zero, with a gradient that differs per output: a softmax would cancel equal gradients.
         return numbers + (level - level.detach()) * torch.arange(1.0, width + 1).to(level)
 
-    def _each(self, shared: Sequence[str | bytes], own: Sequence[Any], width: int) -> Tensor:
+    def _each(self, shared: Sequence[str | bytes], parts: Sequence[Any], width: int) -> Tensor:
         """Return numbers for each of several parts of one input, float32 [n, width]."""
         if not self._noise:
-            return torch.ones(len(own), width, device=self._device)
+            return torch.ones(len(parts), width, device=self._device)
         whole = hashlib.sha256(f"{self._seed}{self._cut if any(self._cut) else ''}".encode())
         for part in shared:
             whole.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
-        drawn = [_draw(whole.digest() + repr(one).encode(), width) for one in own]
+        drawn = [_draw(whole.digest() + repr(entry).encode(), width) for entry in parts]
         return torch.stack(drawn).to(self._device) if drawn else torch.empty(0, width)
 
 
 def _draw(content: bytes, width: int) -> Tensor:
-    known = int.from_bytes(hashlib.sha256(content).digest()[:7], "big")
-    return torch.randn(width, generator=torch.Generator().manual_seed(known))
+    seed = int.from_bytes(hashlib.sha256(content).digest()[:7], "big")
+    return torch.randn(width, generator=torch.Generator().manual_seed(seed))
 
 
 def _spans(text: str) -> list[tuple[int, int]]:

@@ -89,10 +89,10 @@ class Grid:
         # Pixels at the edge that fill no whole cell belong to no cell.
         cells = patch_boxes(rows, columns, (wide // columns * columns, tall // rows * rows))
         sizes = [image.size for image in images_of(pictures)]
-        placed = [self._view(size).place(own) for size, own in zip(sizes, boxes, strict=True)]
+        placed = [self._view(size).place(box) for size, box in zip(sizes, boxes, strict=True)]
         return [
-            overlap_shares(own, cells).to(grid) @ grid.flatten(1).T
-            for own, grid in zip(placed, grids, strict=True)
+            overlap_shares(part, cells).to(grid) @ grid.flatten(1).T
+            for part, grid in zip(placed, grids, strict=True)
         ]
 
     def _view(self, size: tuple[int, int]) -> View:

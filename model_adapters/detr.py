@@ -101,11 +101,11 @@ class Detr:
         self._names: list[str] = [config.id2label[i] for i in range(config.num_labels)]
         self._threshold = threshold
         processor = _processor(None if is_r50 else checkpoint)
-        given = {"shortest_edge": short_side, "longest_edge": long_side}
-        own = SIDES | dict(processor.size)
-        size = {name: own[name] if side is None else side for name, side in given.items()}
-        asked = {"size": size, "do_resize": True} if any(given.values()) else {}
-        self._pixels = partial(processor, do_pad=False, return_tensors="pt", **asked)
+        sides = {"shortest_edge": short_side, "longest_edge": long_side}
+        sizes = SIDES | dict(processor.size)
+        size = {name: sizes[name] if side is None else side for name, side in sides.items()}
+        resizing = {"size": size, "do_resize": True} if any(sides.values()) else {}
+        self._pixels = partial(processor, do_pad=False, return_tensors="pt", **resizing)
         self._device = device
         self._dtype = dtype
 
@@ -130,9 +130,9 @@ class Detr:
         Among queries of equal IoU it is the first.
         """
         vectors = []
-        for image, given in zip(images_of(pictures), boxes, strict=True):
+        for image, corners in zip(images_of(pictures), boxes, strict=True):
             queries = self._queries(image)
-            overlaps = _box_operations().box_iou(given.to(queries.boxes), queries.boxes)
+            overlaps = _box_operations().box_iou(corners.to(queries.boxes), queries.boxes)
             vectors.append(queries.vectors[overlaps.nan_to_num(0).argmax(1)])
         return vectors
 

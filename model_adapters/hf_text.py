@@ -53,8 +53,8 @@ class HfText(TextLayers):
         saved = config.architectures or [""]
         # A checkpoint saved from a bare model has no head; transformers would warn of it at length.
         is_bare = all(name.endswith("Model") for name in saved)
-        known = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
-        masked = known and not is_bare
+        maskable = type(config) in transformers_object("MODEL_FOR_MASKED_LM_MAPPING")
+        masked = maskable and not is_bare
         kind = "AutoModelForMaskedLM" if masked else "AutoModel"
         opened = checkpoint.open(kind, device, dtype, optional_heads=masked)
         self._has_head = masked and opened.has()

@@ -106,8 +106,8 @@ class HfVision(LayersOfModel):
         sizes = [image.size for image in images_of(pictures)]
         placed = [self._view.place(*pair) for pair in zip(boxes, sizes, strict=True)]
         return [
-            self._shares(one).to(vectors) @ vectors.T
-            for one, vectors in zip(placed, patches, strict=True)
+            self._shares(region).to(vectors) @ vectors.T
+            for region, vectors in zip(placed, patches, strict=True)
         ]
 
     def _run(self, pixels: Tensor) -> Any:
@@ -151,11 +151,11 @@ class HfVision(LayersOfModel):
 
 def _choose(pool: Pool, possible: Mapping[str, bool], name: str) -> str:
     """Return the pooling. Raises CannotDo if the checkpoint does not have it."""
-    there = [way for way, is_there in possible.items() if is_there]
-    if not there or (pool != "auto" and pool not in there):
-        ways = ", ".join(there) or "no vector of an image"
+    available = [way for way, is_there in possible.items() if is_there]
+    if not available or (pool != "auto" and pool not in available):
+        ways = ", ".join(available) or "no vector of an image"
         raise CannotDo(f"{name} gives {ways} at this layer, not pool={pool}")
-    return there[0] if pool == "auto" else pool
+    return available[0] if pool == "auto" else pool
 
 
 def _unmask(model: Any, size: tuple[int, int], device: torch.device) -> dict[str, Tensor]:

@@ -133,8 +133,8 @@ class HfVlm(TextLayers):
             self._alone = Prompts(processor, checkpoint.name, "{}", alone)
         self._end_of_turn, self._max_new_tokens = end_of_turn, max_new_tokens
         self._answers = [self._prompts.answer(one) for one in (answer, against) if one is not None]
-        for one in self._answers:
-            _tell_of_parts(one, checkpoint.name)
+        for tokens in self._answers:
+            _tell_of_parts(tokens, checkpoint.name)
         chosen = None if attn == "auto" else attn
         opened = checkpoint.open("AutoModelForImageTextToText", device, dtype, attention=chosen)
         self.model = opened.model
@@ -160,8 +160,8 @@ class HfVlm(TextLayers):
         """
         scores = torch.empty(len(texts), device=self._device)
         more = max(len(answer.ids) for answer in self._answers)
-        for places, asked in self._group(pictures, texts, more):
-            logs = asked.mean_logs(self._answers)
+        for places, prompt in self._group(pictures, texts, more):
+            logs = prompt.mean_logs(self._answers)
             odds = logs[0] - logs[1] if len(logs) > 1 else logs[0] - (-logs[0].expm1()).log()
             scores[places] = odds.float()
         return scores
@@ -178,9 +178,9 @@ class HfVlm(TextLayers):
         scores = torch.empty(len(answers), device=self._device)
         for image, prompts, places in self._by_picture(pictures):
             read = {answers[i]: prompts.answer(answers[i], ends=self._end_of_turn) for i in places}
-            more = max(len(one.ids) for one in read.values())
-            asked = self._ask_whole(prompts, image, [questions[i] for i in places], more)
-            logs = asked.answer_logs([(k, read[answers[i]]) for k, i in enumerate(places)])
+            more = max(len(answer.ids) for answer in read.values())
+            prompt = self._ask_whole(prompts, image, [questions[i] for i in places], more)
+            logs = prompt.answer_logs([(k, read[answers[i]]) for k, i in enumerate(places)])
             scores[places] = logs.float().to(self._device)
         return scores
 
@@ -197,10 +197,10 @@ class HfVlm(TextLayers):
 
     def _write(self, prompts: Prompts, image: Image | None, question: str) -> str | NoAnswer:
         try:
-            asked = self._ask_whole(prompts, image, [question], self._max_new_tokens)
+            prompt = self._ask_whole(prompts, image, [question], self._max_new_tokens)
         except TooLongError as error:
             return NoAnswer("the question does not fit", str(error))
-        ids = asked.generate(self._max_new_tokens)
+        ids = prompt.generate(self._max_new_tokens)
         return str(prompts.tokenizer.decode(ids, skip_special_tokens=True))
 
     def attend(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[JointAttention]:
@@ -211,10 +211,10 @@ class HfVlm(TextLayers):
         layer's window have attention 0.
         """
         attentions: dict[int, JointAttention] = {}
-        for places, asked in self._group(pictures, texts):
-            placed = self._locate(asked, images_of([pictures[places[0]]])[0])
-            columns = torch.tensor(asked.image)[placed.places]
-            for i, weights, tail in zip(places, asked.attention(), asked.tails, strict=True):
+        for places, prompt in self._group(pictures, texts):
+            placed = self._locate(prompt, images_of([pictures[places[0]]])[0])
+            columns = torch.tensor(prompt.image)[placed.places]
+            for i, weights, tail in zip(places, prompt.attention(), prompt.tails, strict=True):
                 seen = weights[..., columns.to(weights.device)]
                 spans = [span for span in tail.spans if span]
                 attentions[i] = JointAttention(spans, seen, placed.boxes, whole=True)
@@ -243,12 +243,12 @@ class HfVlm(TextLayers):
         the token whose centre is nearest to the box's.
         """
         regions = []
-        for image, wanted in zip(images_of(pictures), boxes, strict=True):
-            asked = self._ask(self._prompts, image, [""])
-            placed = self._locate(asked, image)
-            tokens = image_features(self.model, asked.head.pixels()).float()
+        for image, corners in zip(images_of(pictures), boxes, strict=True):
+            prompt = self._ask(self._prompts, image, [""])
+            placed = self._locate(prompt, image)
+            tokens = image_features(self.model, prompt.head.pixels()).float()
             vectors = tokens[placed.places.to(tokens.device)]
-            regions.append(overlap_shares(wanted, placed.boxes).to(vectors) @ vectors)
+            regions.append(overlap_shares(corners, placed.boxes).to(vectors) @ vectors)
         return regions
 
     def read_texts(self, texts: Sequence[str]) -> TextStates:
@@ -298,25 +298,25 @@ class HfVlm(TextLayers):
         """Yield the indices of the texts of each image, and the image with these texts."""
         for image, _, places in self._by_picture(pictures, alone=False):
             cut = [self._prompts.cut(texts[i], self.context_length) for i in places]
-            asked = self._ask(self._prompts, image, cut)
-            asked.check_length(self._context, more)
-            yield places, asked
+            prompt = self._ask(self._prompts, image, cut)
+            prompt.check_length(self._context, more)
+            yield places, prompt
 
     def _by_picture(
         self, pictures: Sequence[Picture], *, alone: bool = True
     ) -> Iterator[tuple[Image | None, Prompts, list[int]]]:
         """Yield each image, its prompts and indices; the image is None for no picture."""
         may = alone and self.reads_text_alone
-        is_alone = [may and one.image is None and one.regions is None for one in pictures]
+        is_alone = [may and entry.image is None and entry.regions is None for entry in pictures]
         if any(is_alone):
-            yield None, self._alone, [i for i, one in enumerate(is_alone) if one]
-        shown = [i for i, one in enumerate(is_alone) if not one]
+            yield None, self._alone, [i for i, flag in enumerate(is_alone) if flag]
+        pictured = [i for i, flag in enumerate(is_alone) if not flag]
         of_image: dict[int, list[int]] = {}
-        images = images_of([pictures[i] for i in shown])
-        for i, image in zip(shown, images, strict=True):
+        images = images_of([pictures[i] for i in pictured])
+        for i, image in zip(pictured, images, strict=True):
             of_image.setdefault(id(image), []).append(i)
         for places in of_image.values():
-            yield images[shown.index(places[0])], self._asked, places
+            yield images[pictured.index(places[0])], self._asked, places
 
     def _ask_whole(
         self, prompts: Prompts, image: Image | None, questions: Sequence[str], more: int
@@ -333,9 +333,9 @@ class HfVlm(TextLayers):
             if count > self._context:
                 way = f"the model reads {self._context} tokens at most; ask shorter questions"
             raise TooLongError(f"{what}; {way}")
-        asked = self._ask(prompts, image, questions)
-        asked.check_length(self._context, more, f"shorten the question {longest!r:.60}")
-        return asked
+        prompt = self._ask(prompts, image, questions)
+        prompt.check_length(self._context, more, f"shorten the question {longest!r:.60}")
+        return prompt
 
     def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> AskedImage:
         if image is None:
@@ -348,8 +348,8 @@ class HfVlm(TextLayers):
 
 
 def _refuse_other_kinds(checkpoint: Checkpoint) -> None:
-    known = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
-    if type(checkpoint.config) not in known:
+    mapping = transformers_object("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING")
+    if type(checkpoint.config) not in mapping:
         what = f"{checkpoint.name} is a model of type {checkpoint.config.model_type}"
         raise CannotDo(f"{what}; this adapter reads generative models of images and texts")
 

@@ -227,10 +227,10 @@ def _spans(tokenizer: Any, texts: Sequence[str]) -> list[Spans]:
         raise CannotDo("this model has no fast tokenizer, so its tokens have no spans")
     clean = [clean_text(text, tokenizer.clean_fn) for text in texts]
     limit = {"max_length": tokenizer.context_length, "truncation": True, "padding": "max_length"}
-    read = reader([one.text for one in clean], return_offsets_mapping=True, **limit)
+    read = reader([piece.text for piece in clean], return_offsets_mapping=True, **limit)
     return [
-        [one.given(token_span(one.text, *ends)) for ends in offsets]
-        for one, offsets in zip(clean, read["offset_mapping"], strict=True)
+        [piece.given(token_span(piece.text, *ends)) for ends in offsets]
+        for piece, offsets in zip(clean, read["offset_mapping"], strict=True)
     ]
 
 
@@ -285,10 +285,10 @@ def _library_name(architecture: str) -> str:
 
 def _from_hub(repository: str, revision: str, weights: str) -> str:
     """Return the folder of a repository, without its weights if others replace them."""
-    instead, own = "--model open_clip:./FOLDER", weights == "openai"
-    wanted = [CONFIG, *TOKENIZERS, *WEIGHTS[:own]]
-    folder = hub_folder(repository, wanted, revision, instead)
-    if own and not (folder / WEIGHTS[0]).is_file():
+    instead, is_openai = "--model open_clip:./FOLDER", weights == "openai"
+    files = [CONFIG, *TOKENIZERS, *WEIGHTS[:is_openai]]
+    folder = hub_folder(repository, files, revision, instead)
+    if is_openai and not (folder / WEIGHTS[0]).is_file():
         hub_file(repository, WEIGHTS[1], revision, instead)
     return str(folder)
 
@@ -362,7 +362,7 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -
         if recipe.get("quick_gelu") is False and config.get("quick_gelu"):
             raise ValueError("its configuration has QuickGELU, but quick_gelu=false means GELU")
         # Custom code is refused, whatever the configuration states.
-        own = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
+        extra = {"trust_remote_code": False} if config["text_cfg"].get("hf_tokenizer_name") else {}
         build = partial(
             library.create_model,
             name,
@@ -374,7 +374,7 @@ def _build(name: str, recipe: Mapping[str, Any], seed: int, file: Path | None) -
         with _without_warnings(), seeded(seed):
             if file:
                 require_weights_for(name, [file], partial(build, device="meta"))
-            return build(), library.get_tokenizer(name, **own)
+            return build(), library.get_tokenizer(name, **extra)
     except UNREADABLE as error:
         raise WeightsError(f"{name} cannot be built: {error}") from error
 

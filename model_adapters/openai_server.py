@@ -180,7 +180,7 @@ class OpenAiServer:
         """Send one request; return why the server gives no scores or vectors, empty if it does."""
         try:
             if capability is ImageTextScorer:
-                self._listed([{"type": "text", "text": self._question.replace("{}", "a word")}])
+                self._tokens_of([{"type": "text", "text": self._question.replace("{}", "a word")}])
             if capability is TextEncoder:
                 self._embed(["a word"])
         except CannotDo as error:
@@ -211,9 +211,9 @@ class OpenAiServer:
         return torch.tensor(self._embed(texts), dtype=torch.float32, device=self._device)
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        asked = {"model": self.served, "input": list(texts), "encoding_format": "float"}
+        request = {"model": self.served, "input": list(texts), "encoding_format": "float"}
         try:
-            answer = self._server.post("embeddings", asked)
+            answer = self._server.post("embeddings", request)
         except RefusedError as error:
             if error.status in NO_PATH or "support" in str(error):
                 raise CannotDo(f"the server encodes no texts: {error}") from error
@@ -222,8 +222,8 @@ class OpenAiServer:
 
     def _content(self, pictures: Sequence[Picture], texts: Sequence[str]) -> list[list[Any]]:
         """Return the content of a message for each picture and text. Logs what is sent."""
-        shown = [one for one in pictures if one.image is not None or one.regions is not None]
-        images = {id(image): image for image in images_of(shown)}
+        pictured = [one for one in pictures if one.image is not None or one.regions is not None]
+        images = {id(image): image for image in images_of(pictured)}
         self._server.announce(images=len(images), texts=len(texts))
         parts = {
             key: [{"type": "image_url", "image_url": {"url": _data_url(image)}}]
@@ -235,25 +235,25 @@ class OpenAiServer:
         ]
 
     def _score(self, content: list[Any]) -> float:
-        listed = self._listed(content)
+        listed = self._tokens_of(content)
         self._tell_of_zeros(listed)
         return log_odds(listed, *self._answers)
 
-    def _listed(self, content: list[Any]) -> list[tuple[str, float]]:
+    def _tokens_of(self, content: list[Any]) -> list[tuple[str, float]]:
         """Return the most likely first tokens of the answer. Raises CannotDo if none are listed."""
         logs = {"logprobs": True, "top_logprobs": self._top_logprobs}
-        asked = self._request(content, 1) | logs
-        listed: list[tuple[str, float]] | None = self._known.find(asked, _is_listing)
+        request = self._request(content, 1) | logs
+        listed: list[tuple[str, float]] | None = self._known.find(request, _is_listing)
         if listed is not None:
             return listed
         try:
-            answer = self._server.post(CHAT, asked)
+            answer = self._server.post(CHAT, request)
         except RefusedError as error:
             if "logprobs" in str(error) and "support" in str(error):
                 raise CannotDo(f"{NO_LOGS}: {error}") from error
             raise
         listed = _list_tokens(answer, f"{self.served}, asked {content[-1]['text']!r:.80}")
-        self._known.keep(asked, listed)
+        self._known.keep(request, listed)
         return listed
 
     def _tell_of_zeros(self, listed: Sequence[tuple[str, float]]) -> None:
@@ -266,22 +266,22 @@ class OpenAiServer:
 
     def _answer(self, content: list[Any]) -> str | NoAnswer:
         """Return the answer in words, which is requested only once, or why there is none."""
-        asked = self._request(content, self._max_new_tokens)
-        kept = self._known.find(asked, _is_reply)
+        request = self._request(content, self._max_new_tokens)
+        kept = self._known.find(request, _is_reply)
         if kept is not None:
             return kept if isinstance(kept, str) else NoAnswer(**kept)
         try:
-            reply = _reply_of(self._server.post(CHAT, asked))
+            reply = _reply_of(self._server.post(CHAT, request))
         except ServerError as error:
             reply = self._no_answer(error)
         else:
             self._failures = 0
         if isinstance(reply, str):
-            self._known.keep(asked, reply)
+            self._known.keep(request, reply)
             return reply
         reply = replace(reply, words=self._server.shorten(reply.words))
         if reply.why in {REFUSED, FILTER}:
-            self._known.keep(asked, asdict(reply))
+            self._known.keep(request, asdict(reply))
         return reply
 
     def _no_answer(self, error: ServerError) -> NoAnswer:
@@ -316,16 +316,16 @@ def log_odds(listed: Sequence[tuple[str, float]], answer: str, against: str) -> 
     """
     yes, no = (_log_sum(listed, word) for word in (answer, against))
     tokens = ", ".join(repr(token[:MOST_TOKEN]) for token, _ in listed[:5])
-    asked = f"requested: '{answer}' or '{against}'; the likeliest first tokens are {tokens}"
+    detail = f"requested: '{answer}' or '{against}'; the likeliest first tokens are {tokens}"
     if yes is None and no is None:
-        raise ServerError(f"neither answer is among the {len(listed)} tokens listed: {asked}")
+        raise ServerError(f"neither answer is among the {len(listed)} tokens listed: {detail}")
     least = min(log for _, log in listed)
     if yes is None or no is None:
         open_by = _sigmoid(least - (no if yes is None else yes))
         if open_by >= NEGLIGIBLE:
             lacking = answer if yes is None else against
             what = f"'{lacking}' is not among the {len(listed)} tokens listed"
-            raise ServerError(f"{what}, which leaves the score open by {open_by:.2g}: {asked}")
+            raise ServerError(f"{what}, which leaves the score open by {open_by:.2g}: {detail}")
     return (least if yes is None else yes) - (least if no is None else no)
 
 
@@ -418,24 +418,24 @@ def _reply_of(answer: Any) -> str | NoAnswer:
 
 def _embeddings(answer: Any, count: int) -> list[list[float]]:
     """Return the vectors of an answer in the order of the texts. Raises ServerError."""
-    asked = f"embeddings: {count} requested"
+    what = f"embeddings: {count} requested"
     try:
         rows = answer["data"]
         if not any("index" in row for row in rows):
-            rows = [{**one, "index": i} for i, one in enumerate(rows)]
+            rows = [{**row, "index": i} for i, row in enumerate(rows)]
         vectors = {row["index"]: row["embedding"] for row in rows}
         lengths = {len(vector) for vector in vectors.values()}
         numbers = [value for vector in vectors.values() for value in vector]
         whole = len(answer["data"]) == count
     except (KeyError, IndexError, TypeError):
-        raise ServerError(f"{asked}; the answer has no data of that form") from None
+        raise ServerError(f"{what}; the answer has no data of that form") from None
     if not whole or vectors.keys() != {*range(count)}:
-        raise ServerError(f"{asked}; the answer has {len(answer['data'])}, or wrong indices")
+        raise ServerError(f"{what}; the answer has {len(answer['data'])}, or wrong indices")
     if len(lengths) != 1 or 0 in lengths:
-        raise ServerError(f"{asked}; the answer has vectors of {len(lengths)} lengths, or empty")
+        raise ServerError(f"{what}; the answer has vectors of {len(lengths)} lengths, or empty")
     most = torch.finfo(torch.float32).max
     if not all(isinstance(value, int | float) and abs(value) <= most for value in numbers):
-        raise ServerError(f"{asked}; the answer has values that are not finite numbers")
+        raise ServerError(f"{what}; the answer has values that are not finite numbers")
     return [vectors[i] for i in range(count)]
 
 

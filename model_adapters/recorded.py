@@ -75,5 +75,5 @@ class Recorded:
 
     def replies(self, items: Sequence[Asked]) -> list[list[Reply]]:
         """Return the replies to each item; several replies are in the file's order."""
-        found, self.counts, self.notes = self._recordings.look_up(items)
-        return found
+        replies, self.counts, self.notes = self._recordings.look_up(items)
+        return replies

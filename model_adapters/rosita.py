@@ -99,7 +99,7 @@ class PlainReader(TextReader):
     def read(self, texts: Sequence[str]) -> tuple[Any, list[Spans]]:
         """Return the tokens of N texts, and for each text the spans of its T tokens."""
         tokens, spans = super().read([PUNCTUATION.sub("", text) for text in texts])
-        return tokens, [_given(*one) for one in zip(texts, spans, strict=True)]
+        return tokens, [_whole_spans(*pair) for pair in zip(texts, spans, strict=True)]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, with special tokens, before the cut."""
@@ -144,7 +144,7 @@ class Rosita(OneStreamPort):
         super().__init__(network, reader, width, BOX_NUMBERS, has_head=has_head)
 
 
-def _given(text: str, spans: Spans) -> Spans:
+def _whole_spans(text: str, spans: Spans) -> Spans:
     """Return the spans in a text of spans in the same text without punctuation."""
     kept = [i for i, character in enumerate(text) if not PUNCTUATION.fullmatch(character)]
     return [span and (kept[span[0]], kept[span[1] - 1] + 1) for span in spans]

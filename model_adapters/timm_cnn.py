@@ -99,9 +99,9 @@ class TimmCnn(LayersOfModel):
         self._std = torch.tensor(published["std"], device=device).view(3, 1, 1)
         self._dtype = dtype
         self._labels, self._named = recipe.labels, classes
-        known = not recipe.options and weights in {"pretrained", "random"}
-        self.class_order = class_order_of(classes, self.model.num_classes, published=known)
-        self._subset = _timm().data.infer_imagenet_subset(self.model) if known else ""
+        is_published = not recipe.options and weights in {"pretrained", "random"}
+        self.class_order = class_order_of(classes, self.model.num_classes, published=is_published)
+        self._subset = _timm().data.infer_imagenet_subset(self.model) if is_published else ""
 
     @staticmethod
     def require_weights(architecture: str, weights: str, revision: str) -> None:
@@ -284,7 +284,7 @@ def _load_npz(recipe: Recipe, file: Path) -> Any:
         raise WeightsError(f"{file} does not fit {recipe.name}: {error}") from error
     # timm ignores arrays that have no place in the model.
     held = sum(int(np.prod(shape)) for shape in sizes.values())
-    wanted = sum(weight.numel() for weight in model.state_dict().values())
-    if held != wanted:
-        raise WeightsError(f"{file} holds {held} weights, but {recipe.name} has {wanted}")
+    needed = sum(weight.numel() for weight in model.state_dict().values())
+    if held != needed:
+        raise WeightsError(f"{file} holds {held} weights, but {recipe.name} has {needed}")
     return model

@@ -87,9 +87,9 @@ class TorchvisionCnn(LayersOfModel):
         init_seed: int = 0,
     ) -> None:
         tags = require_torchvision(architecture, tag)
-        known = tags.__members__
-        published = known.get(weights)
-        trained = published or known.get(tag)
+        members = tags.__members__
+        published = members.get(weights)
+        trained = published or members.get(tag)
         self.settled = view_of_weights(trained, resize, crop, interpolation)
         self._steps = resizing(**self.settled, squash=squash)
         there_are = f"{architecture} has the tags {', '.join(one.name for one in tags)}, random"
@@ -103,9 +103,9 @@ class TorchvisionCnn(LayersOfModel):
         normaliser = _load(file, model, head, usual) if file else usual
         self.model = model.eval().requires_grad_(requires_grad=False).to(device, dtype)
         self._head, self._layer = head, _require_layer(layer, model)
-        known = bool(trained) or weights == "random"
+        is_known = bool(trained) or weights == "random"
         self._named, count = classes, _width(model, head)
-        self.class_order = class_order_of(classes, count, published=known)
+        self.class_order = class_order_of(classes, count, published=is_known)
         self._mean, self._std = normaliser.view(2, 3, 1, 1).to(device)
         self._dtype = dtype
         self._categories: list[str] = tags.DEFAULT.meta["categories"]
@@ -240,20 +240,20 @@ def _load(file: Path, model: nn.Module, head: str, usual: Tensor) -> Tensor:
     WeightsError.
     """
     stored = _open(file)
-    wanted = model.state_dict()
-    prefix = _prefix(stored, wanted)
-    state = _own(stored, prefix, wanted)
+    needed = model.state_dict()
+    prefix = _prefix(stored, needed)
+    state = _fit(stored, prefix, needed)
     weight = state.get(f"{head}.weight")
     if not any(key.startswith(f"{head}.") for key in state):
         model.set_submodule(head, nn.Identity())
-    elif weight is not None and weight.ndim and len(weight) != len(wanted[f"{head}.weight"]):
+    elif weight is not None and weight.ndim and len(weight) != len(needed[f"{head}.weight"]):
         model.set_submodule(head, _make_head(model.get_submodule(head), len(weight)))
     load_weights(model, state, file)
     beside = f"{prefix.removesuffix('model.')}normalizer.new_"
-    own = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
-    if any(part.numel() != 3 for part in own):
+    parts = [stored[f"{beside}{k}"] for k in ("mean", "std") if f"{beside}{k}" in stored]
+    if any(part.numel() != 3 for part in parts):
         raise WeightsError(f"{file} has a normaliser that does not have three channels")
-    return torch.stack([p.view(3).float() for p in own]) if len(own) == 2 else usual
+    return torch.stack([p.view(3).float() for p in parts]) if len(parts) == 2 else usual
 
 
 def _make_head(head: Any, count: int) -> nn.Module:
@@ -264,23 +264,23 @@ def _make_head(head: Any, count: int) -> nn.Module:
     return nn.Linear(head.in_features, count, bias=bias)
 
 
-def _own(stored: Mapping[str, Any], prefix: str, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _fit(stored: Mapping[str, Any], prefix: str, needed: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a model's weights among a file's, under the model's keys.
 
     Other modules under the same prefix are omitted. Additional layers of the model's modules are
     kept, so that the file of a larger architecture is refused.
     """
-    parts = {key.partition(".")[0] for key in wanted}
+    parts = {key.partition(".")[0] for key in needed}
     # Older checkpoints do not contain the counts of batches, which are used only in training.
-    counts = {key: v for key, v in wanted.items() if key.endswith("num_batches_tracked")}
-    own = {key.removeprefix(prefix): v for key, v in stored.items() if key.startswith(prefix)}
-    return counts | {key: v for key, v in own.items() if key.partition(".")[0] in parts}
+    counts = {key: v for key, v in needed.items() if key.endswith("num_batches_tracked")}
+    stripped = {key.removeprefix(prefix): v for key, v in stored.items() if key.startswith(prefix)}
+    return counts | {key: v for key, v in stripped.items() if key.partition(".")[0] in parts}
 
 
-def _prefix(stored: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+def _prefix(stored: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> str:
     """Return the prefix of most of the wanted keys; among equals, the shortest."""
     splits = ((key, [0, *(i + 1 for i, c in enumerate(key) if c == ".")]) for key in stored)
-    counts = Counter(key[:i] for key, starts in splits for i in starts if key[i:] in wanted)
+    counts = Counter(key[:i] for key, starts in splits for i in starts if key[i:] in needed)
     return min(counts, key=lambda prefix: (-counts[prefix], len(prefix)), default="")
 
 

@@ -119,8 +119,8 @@ class Uniter(OneStreamPort):
         port = BertPort(architecture, revision, weights, source, init_seed)
         stored = read_state_dict(port.file) if port.file else dict.fromkeys(["itm_output."])
         heads = [head for head in HEADS if any(key.startswith(f"{head}.") for key in stored)]
-        own = ("uniter.", *(f"{head}." for head in heads))
-        state = {k: v for k, v in stored.items() if k.startswith(own) and k != UNUSED}
+        prefixes = ("uniter.", *(f"{head}." for head in heads))
+        state = {k: v for k, v in stored.items() if k.startswith(prefixes) and k != UNUSED}
         network = port.open(lambda: Network(port.config, heads), state, device, dtype)
         reader = TextReader(port.tokenizer(), port.config.max_position_embeddings, device)
         width = getattr(port.config, "img_dim", REGION_WIDTH)

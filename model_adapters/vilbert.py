@@ -82,8 +82,8 @@ class Vilbert:
             raise WeightsError(
                 f"{port.file} has heads for several tasks; choose one with task=N ({tasks})"
             )
-        own = ("bert.", f"{self._head}.")
-        state = {k: v for k, v in stored.items() if k.startswith(own) and UNUSED not in k}
+        prefixes = ("bert.", f"{self._head}.")
+        state = {k: v for k, v in stored.items() if k.startswith(prefixes) and UNUSED not in k}
         head = self._head if self._has_head else ""
         self.network = port.open(lambda: Network(config, head, task), state, device, dtype)
         most = min(limit, config.max_position_embeddings)

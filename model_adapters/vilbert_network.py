@@ -92,9 +92,9 @@ class Connection(nn.Module):
                 self.biattention[f"{part}{number}"] = nn.Linear(width, both)
             self.biOutput[f"dense{number}"] = nn.Linear(both, width)
             self.biOutput[f"LayerNorm{number}"] = nn.LayerNorm(width, eps=eps)
-        for name, own in (("v", _visual(config)), ("t", config)):
-            self.add_module(f"{name}_intermediate", bert_part("BertIntermediate", own))
-            self.add_module(f"{name}_output", bert_part("BertOutput", own))
+        for name, settings in (("v", _visual(config)), ("t", config)):
+            self.add_module(f"{name}_intermediate", bert_part("BertIntermediate", settings))
+            self.add_module(f"{name}_output", bert_part("BertOutput", settings))
 
     def forward(self, text: Tensor, image: Tensor, inputs: Inputs) -> Joined:
         """Return both streams after attention to each other."""
@@ -163,8 +163,8 @@ class Network(nn.Module):
     def embed(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the embeddings of texts, with the task's token, and of regions."""
         words: Any = self.bert["embeddings"]
-        known = words.word_embeddings(inputs.ids) + words.token_type_embeddings.weight[0]
-        text = known + words.position_embeddings.weight[: inputs.ids.shape[1]]
+        embedded = words.word_embeddings(inputs.ids) + words.token_type_embeddings.weight[0]
+        text = embedded + words.position_embeddings.weight[: inputs.ids.shape[1]]
         if self._task is not None:
             token = words.task_embeddings.weight[self._task].expand(len(text), 1, -1)
             text = torch.cat([text[:, :1], token, text[:, 1:]], 1)
@@ -180,12 +180,12 @@ class Network(nn.Module):
         joined: list[Joined] = []
         steps = zip(self._ends, [*encoder["c_layer"], None], strict=True)
         for (text_end, image_end), connect in steps:
-            own = encoder["layer"][len(texts) : text_end]
-            texts += run_layers(own, text, inputs.text_mask).states
-            text = texts[-1] if len(own) else text
-            own = encoder["v_layer"][len(images) : image_end]
-            images += run_layers(own, image, inputs.image_mask).states
-            image = images[-1] if len(own) else image
+            layers = encoder["layer"][len(texts) : text_end]
+            texts += run_layers(layers, text, inputs.text_mask).states
+            text = texts[-1] if len(layers) else text
+            layers = encoder["v_layer"][len(images) : image_end]
+            images += run_layers(layers, image, inputs.image_mask).states
+            image = images[-1] if len(layers) else image
             if connect is not None:
                 joined.append(connect(text, image, inputs))
                 text, image = joined[-1][:2]

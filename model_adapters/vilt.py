@@ -117,7 +117,7 @@ class Vilt(JointModel):
         tokens, spans = self._reader.read(texts)
         pixels = [self._pixels(image) for image in images_of(pictures)]
         grids = [(p.shape[1] // self._patch, p.shape[2] // self._patch) for p in pixels]
-        embedded = [self._embed(one.to(self._device, self._dtype)) for one in pixels]
+        embedded = [self._embed(tensor.to(self._device, self._dtype)) for tensor in pixels]
         embeds, mask = pad(embedded, self._device)
         return Inputs({**tokens, "image_embeds": embeds, "pixel_mask": mask}, spans, grids)
 

@@ -61,10 +61,10 @@ class WordVectors:
         return [self._look_up(text) for text in texts]
 
     def _look_up(self, text: str) -> TokenVectors:
-        known = [token for token in _tokens(text, self._row) if token[1] is not None]
-        rows = torch.tensor([row for _, row in known], dtype=torch.long)
+        tokens = [token for token in _tokens(text, self._row) if token[1] is not None]
+        rows = torch.tensor([row for _, row in tokens], dtype=torch.long)
         vectors = self._matrix[rows.to(self._matrix.device)].float()
-        return TokenVectors([span for span, _ in known], vectors)
+        return TokenVectors([span for span, _ in tokens], vectors)
 
     def _row(self, word: str) -> int | None:
         return self._rows.get(word, self._rows.get(word.lower()))
@@ -113,8 +113,8 @@ class RandomVectors:
         return TokenVectors([span for span, _ in words], rounded)
 
     def _vector(self, word: str) -> Tensor:
-        known = hashlib.sha256(f"{self._seed} {word}".encode()).digest()
-        rng = torch.Generator().manual_seed(int.from_bytes(known[:7], "big"))
+        content = hashlib.sha256(f"{self._seed} {word}".encode()).digest()
+        rng = torch.Generator().manual_seed(int.from_bytes(content[:7], "big"))
         return functional.normalize(torch.randn(self._width, generator=rng), dim=0)
 
 

@@ -50,9 +50,9 @@ class Answers:
                     self._remember(line, is_valid, damaged)
             self._warn(len(damaged - self._lines.keys()))
 
-    def find(self, asked: Any, is_valid: Check) -> Any:
+    def find(self, request: Any, is_valid: Check) -> Any:
         """Return the cached answer as plain values; None if there is no valid answer."""
-        line = self._lines.get(digest(asked))
+        line = self._lines.get(digest(request))
         if line is None:
             return None
         answer = json.loads(line)[1]
@@ -61,9 +61,9 @@ class Answers:
         self._warn(1)
         return None
 
-    def keep(self, asked: Any, answer: Any) -> None:
+    def keep(self, request: Any, answer: Any) -> None:
         """Cache an answer of plain values. Raises OutputError if the file cannot be written."""
-        key = digest(asked)
+        key = digest(request)
         self._lines[key] = json.dumps([key, answer]).encode()
         self._append(self._lines[key])
 

@@ -63,11 +63,11 @@ def _joint(
     whole: bool,
 ) -> list[JointAttention]:
     attentions = []
-    for i, (row, own) in enumerate(zip(spans, boxes, strict=True)):
+    for i, (row, regions) in enumerate(zip(spans, boxes, strict=True)):
         tokens = torch.tensor([t for t, span in enumerate(row) if span], dtype=torch.long)
-        columns = slice(start, start + len(own))
+        columns = slice(start, start + len(regions))
         weights = torch.stack([layer[i][:, tokens, columns] for layer in layers]).float()
-        attentions.append(JointAttention([span for span in row if span], weights, own, whole))
+        attentions.append(JointAttention([span for span in row if span], weights, regions, whole))
     return attentions
 
 
@@ -80,7 +80,7 @@ def overlap_shares(boxes: Tensor, cells: Tensor) -> Tensor:
     low = torch.maximum(boxes[:, None, :2], cells[:, :2])
     high = torch.minimum(boxes[:, None, 2:], cells[:, 2:])
     areas = (high - low).clamp_min(0).prod(-1)
-    own, others = ((one[:, :2] + one[:, 2:]) / 2 for one in (boxes, cells))
-    nearest = torch.zeros_like(areas).scatter(1, torch.cdist(own, others).argmin(1, True), 1)
+    of_boxes, others = ((corners[:, :2] + corners[:, 2:]) / 2 for corners in (boxes, cells))
+    nearest = torch.zeros_like(areas).scatter(1, torch.cdist(of_boxes, others).argmin(1, True), 1)
     areas = torch.where(areas.sum(1, keepdim=True) > 0, areas, nearest)
     return areas / areas.sum(1, keepdim=True)

@@ -76,13 +76,13 @@ class Positions(NamedTuple):
 
 def one_stream_layers(network: nn.Module) -> list[Attention]:
     """Return the attention of each layer of a BERT or a ViT of transformers."""
-    found = []
+    attentions = []
     for layer in network.modules():
         module: Any = getattr(layer, "attention", None)
         inner = getattr(module, "self", None) or getattr(module, "attention", None)
         if inner is not None:
-            found.append(Attention(module, module.output.dense, inner.num_attention_heads))
-    return found
+            attentions.append(Attention(module, module.output.dense, inner.num_attention_heads))
+    return attentions
 
 
 def decoder_layers(decoder: Any, name: str) -> list[Attention]:
@@ -90,7 +90,7 @@ def decoder_layers(decoder: Any, name: str) -> list[Attention]:
 
     Raises CannotDo for a layer without softmax attention or without its projection `o_proj`.
     """
-    found = []
+    attentions = []
     for number, layer in enumerate(decoder.layers):
         module = getattr(layer, "self_attn", None)
         projection = getattr(module, "o_proj", None)
@@ -98,8 +98,8 @@ def decoder_layers(decoder: Any, name: str) -> list[Attention]:
         if module is None or projection is None or not size:
             what = "has no softmax attention with a projection o_proj"
             raise CannotDo(f"layer {number} of {name} {what}, so no part can be removed")
-        found.append(Attention(module, projection, projection.in_features // size))
-    return found
+        attentions.append(Attention(module, projection, projection.in_features // size))
+    return attentions
 
 
 def parts_of(layers: Sequence[Attention | CrossAttention], *positions: str) -> Parts:
@@ -122,13 +122,13 @@ def cut_copy(model: Model, what: Cut, looks: Collection[tuple[str, str]] = ()) -
             )
     for source, target, (first, last) in what.looks:
         if (source, target) not in (looks or product(kinds, kinds)):
-            given = f"there is no attention of '{source}' to '{target}'"
-            have = " or ".join(f"'{one}' to '{other}'" for one, other in looks)
+            missing = f"there is no attention of '{source}' to '{target}'"
+            have = " or ".join(f"'{kind}' to '{other}'" for kind, other in looks)
             way = f"remove cross-attention of {have}" if looks else ""
-            raise SpecError(f"{given}; {way or 'positions are ' + ', '.join(kinds)}")
+            raise SpecError(f"{missing}; {way or 'positions are ' + ', '.join(kinds)}")
         if not 0 <= first < last <= len(heads):
-            given = f"layers {first} up to, not including, {last}"
-            raise SpecError(f"there are no {given}; there are {len(heads)} layers, from 0")
+            missing = f"layers {first} up to, not including, {last}"
+            raise SpecError(f"there are no {missing}; there are {len(heads)} layers, from 0")
     before: Cut = model._cut  # type: ignore[attr-defined]  # noqa: SLF001 - of an adapter that calls this
     donors = what.donors or before.donors
     both = Cut((*before.heads, *what.heads), (*before.looks, *what.looks), donors)
@@ -168,7 +168,7 @@ def with_donors(score_pairs: Scoring[Model]) -> Scoring[Model]:
 
 def _donors_of(picture: Picture, donors: Donors) -> list[Picture]:
     """Return the donors for a picture. Raises CannotDo if too few are as large."""
-    alike = [one for one in donors.pictures if size_of(one) == size_of(picture)]
+    alike = [donor for donor in donors.pictures if size_of(donor) == size_of(picture)]
     if len(alike) < donors.averaged:
         what = f"{counted(donors.averaged, 'other image')} with {size_of(picture)}"
         raise CannotDo(f"outputs of heads need {what}, and there are {len(alike)}")
@@ -212,8 +212,8 @@ def without(
             if isinstance(layer, CrossAttention):
                 pairs = {look[:2] for look in looks}
                 for projection in {*layer.projections.values()}:
-                    own = [pair for pair, one in layer.projections.items() if one is projection]
-                    silence = _silencing([pair in pairs for pair in own])
+                    linked = [pair for pair, one in layer.projections.items() if one is projection]
+                    silence = _silencing([pair in pairs for pair in linked])
                     hooks.enter_context(projection.register_forward_hook(silence))
             else:
                 hook = _blocking(looks, positions)

@@ -131,8 +131,8 @@ class Checkpoint:
         """
         if self.is_local:
             return
-        wanted = [(CONFIG,), *([] if self.file or self.seed is not None else [WEIGHTS])]
-        if not all(cached_file(self._place, names, self._revision) for names in wanted):
+        files = [(CONFIG,), *([] if self.file or self.seed is not None else [WEIGHTS])]
+        if not all(cached_file(self._place, names, self._revision) for names in files):
             require_hub(self._what, "the hub", self._instead)
 
     def lacks(self, file: str) -> bool:
@@ -251,8 +251,8 @@ class Checkpoint:
 
     def _require_no_timm(self, config: Mapping[str, Any]) -> None:
         if isinstance(config.get("pretrained_cfg"), Mapping) and "architecture" in config:
-            there = str(self._folder.absolute()) if self.is_local else "./FOLDER for a copy of it"
-            raise WeightsError(f"{self.name} is a model of timm; write timm:{there}")
+            path = str(self._folder.absolute()) if self.is_local else "./FOLDER for a copy of it"
+            raise WeightsError(f"{self.name} is a model of timm; write timm:{path}")
 
     def _refusal(self, error: Exception) -> WeightsError:
         if self.is_local and "`model_type`" in str(error):

@@ -291,13 +291,13 @@ def _difference(processor: Any, prepared: Preparation, picture: Image) -> str:
     if how in {Resampling.BOX, Resampling.HAMMING}:  # torch cannot resize tensors so
         how = Resampling.BILINEAR
         prepared = prepared._replace(view=prepared.view._replace(resample=how))
-    wanted = processor(picture, resample=how, return_tensors="pt").get("pixel_values")
+    expected = processor(picture, resample=how, return_tensors="pt").get("pixel_values")
     pixels = (prepared.view.steps()(picture) - prepared.mean) / prepared.std
     pixels = pixels.flip(0) if prepared.is_bgr else pixels
-    if wanted is None or wanted.shape != (1, *pixels.shape):
-        shape = "none" if wanted is None else list(wanted.shape)
+    if expected is None or expected.shape != (1, *pixels.shape):
+        shape = "none" if expected is None else list(expected.shape)
         return f"pixels are {shape}, not {[1, *pixels.shape]}"
-    apart = ((wanted[0] - pixels).abs() * prepared.std).mean().item()
+    apart = ((expected[0] - pixels).abs() * prepared.std).mean().item()
     size = " x ".join(map(str, picture.size))
     return f"pixels in [0, 1] of {size} noise differ by {apart:.2g}" if apart > TOLERANCE else ""
 

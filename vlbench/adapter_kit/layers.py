@@ -100,17 +100,17 @@ class HookedLayers:
         return {name: output if name == OUTPUT else vectors[name] for name in layers}
 
     @contextmanager
-    def watch(self, wanted: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
+    def watch(self, names: Sequence[str], count: int) -> Iterator[dict[str, Tensor]]:
         """Collect float32 [N, D] of each layer except `output` from a pass over `count` images.
 
         Raises CannotDo at the end if a layer was not reached.
         """
         vectors = dict[str, Tensor]()
         with ExitStack() as hooks:
-            for name in wanted:
+            for name in names:
                 hooks.enter_context(self._hook(name, vectors, count))
             yield vectors
-        if unreached := [name for name in wanted if name not in vectors]:
+        if unreached := [name for name in names if name not in vectors]:
             why = "these images do not pass through this layer; leave it out"
             raise CannotDo(f"no vectors of layer {', '.join(unreached)}: {why}")
 
@@ -358,7 +358,7 @@ def _are_channels_last(outputs: Iterable[Tensor], edges: Sequence[int]) -> bool:
     The two spatial dimensions have the pixels' aspect ratio. Raises CannotDo if both forms occur.
     """
     forms = set()
-    for output in (one for one in outputs if one.ndim == 4):
+    for output in (grid for grid in outputs if grid.ndim == 4):
         first, last = (_fits(output, places, edges) for places in ((2, 3), (1, 2)))
         forms |= {last} if first != last else set()
     if len(forms) > 1:

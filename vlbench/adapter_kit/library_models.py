@@ -37,12 +37,12 @@ def torchvision_models() -> Any:
     return models
 
 
-def published_tags(architecture: str, known: Iterable[str], kind: str) -> Any:
+def published_tags(architecture: str, architectures: Iterable[str], kind: str) -> Any:
     """Return torchvision's enumeration of the published weights of an architecture.
 
-    Raises UnknownNameError, which names the `kind`, if the architecture is not in `known`.
+    Raises UnknownNameError, which names the `kind`, if the architecture is not in `architectures`.
     """
-    names = list(known)
+    names = list(architectures)
     if architecture not in names:
         raise unknown(f"{kind} of torchvision", architecture, names)
     return torchvision_models().get_model_weights(architecture)
@@ -56,17 +56,17 @@ def view_of_weights(
     None means the value with which the weights of the tag were published; if the tag is None,
     256 x 256 and bicubic. If `resize` is given, there is no crop unless `crop` is given.
     """
-    own = tag.transforms() if tag else None
+    view = tag.transforms() if tag else None
     if resize is None:
-        resize, crop = (own.resize_size[0], crop or own.crop_size[0]) if own else (RESIZE, crop)
-    how = interpolation or (own.interpolation.value if own else "bicubic")
+        resize, crop = (view.resize_size[0], crop or view.crop_size[0]) if view else (RESIZE, crop)
+    how = interpolation or (view.interpolation.value if view else "bicubic")
     return {"resize": resize, "crop": crop or resize, "interpolation": how}
 
 
 def normaliser_of(tag: Any) -> Tensor:
     """Return mean and deviation, [2, 3], that the weights of a tag expect; None: ImageNet's."""
-    own = tag.transforms() if tag else None
-    return torch.tensor([own.mean, own.std] if own else IMAGENET)
+    view = tag.transforms() if tag else None
+    return torch.tensor([view.mean, view.std] if view else IMAGENET)
 
 
 def open_torchvision(architecture: str, tag: Any, seed: int, **options: Any) -> nn.Module:
@@ -111,9 +111,9 @@ def require_torchvision_weights(weights: str, tags: Callable[[], Any], hint: str
     if Path(weights).suffix:  # no tag has a suffix
         weights_file(weights, hint)
     if obstacle := hub_obstacle():
-        known = tags().__members__
-        if weights in known:
-            _require_cached(known[weights], obstacle)
+        members = tags().__members__
+        if weights in members:
+            _require_cached(members[weights], obstacle)
 
 
 def require_timm(name: str) -> None:
@@ -123,9 +123,9 @@ def require_timm(name: str) -> None:
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         raise unknown("architecture of timm", architecture, timm.list_models())
-    known = timm.list_models(f"{architecture}.*", pretrained=True)
-    if tag and name not in known:
-        raise unknown("model of timm", name, known)
+    names = timm.list_models(f"{architecture}.*", pretrained=True)
+    if tag and name not in names:
+        raise unknown("model of timm", name, names)
 
 
 def require_torchvision(name: str, tag: str = "") -> Any:
@@ -135,27 +135,27 @@ def require_torchvision(name: str, tag: str = "") -> Any:
     """
     models = torchvision_models()
     tags = published_tags(name, models.list_models(module=models), "architecture")
-    known = [*(one.name for one in tags), "DEFAULT", "random"]
-    if tag and tag not in known:
-        raise unknown(f"pretrained tag of {name}", tag, known)
+    choices = [*(member.name for member in tags), "DEFAULT", "random"]
+    if tag and tag not in choices:
+        raise unknown(f"pretrained tag of {name}", tag, choices)
     return tags
 
 
 def require_open_clip(name: str) -> None:
     """Raise UnknownNameError for an architecture that open_clip does not have."""
-    known = _open_clip().list_models()
-    if name not in known:
-        raise unknown("architecture of open_clip", name, known)
+    names = _open_clip().list_models()
+    if name not in names:
+        raise unknown("architecture of open_clip", name, names)
 
 
 def require_open_clip_tag(name: str, tag: str) -> None:
     """Raise UnknownNameError if open_clip has no weights of an architecture under a tag."""
     library = _open_clip()
-    known = [*library.list_pretrained_tags_by_model(name), "random"]
+    tags = [*library.list_pretrained_tags_by_model(name), "random"]
     if not tag:
-        raise UnknownNameError(f"{name} of open_clip needs a tag, {name}/TAG: {', '.join(known)}")
+        raise UnknownNameError(f"{name} of open_clip needs a tag, {name}/TAG: {', '.join(tags)}")
     if not library.is_pretrained_cfg(name, tag):
-        raise unknown(f"pretrained tag of {name}", tag, known)
+        raise unknown(f"pretrained tag of {name}", tag, tags)
 
 
 def _open_clip() -> Any:

@@ -74,22 +74,22 @@ class Recordings:
         """
         records = (items and _with_order(self._records, items)) or self._records
         places = _places(records, items)
-        found: list[dict[Any, Record]] = [{} for _ in items]
+        by_item: list[dict[Any, Record]] = [{} for _ in items]
         strange, repeated = list[Record](), list[Record]()
         for place, record in zip(places, records, strict=True):
             if place is None:
                 strange.append(record)
                 continue
-            first = found[place].setdefault(_order_of(record, items[place]), record)
+            first = by_item[place].setdefault(_order_of(record, items[place]), record)
             if first is not record:
                 if first.file != record.file:
                     names = f"{first.file} and {record.file}"
                     raise DataError(f"two files answer {_name(items[place])}: {names}; give one")
                 repeated.append(record)
         replies, differ = list[list[Reply]](), 0
-        for item, own in zip(items, found, strict=True):
-            replies.append([_reply(order, record, item) for order, record in own.items()])
-            pairs = zip(replies[-1], own.values(), strict=True)
+        for item, of_item in zip(items, by_item, strict=True):
+            replies.append([_reply(order, record, item) for order, record in of_item.items()])
+            pairs = zip(replies[-1], of_item.values(), strict=True)
             differ += sum(self._differs(record, reply, item) for reply, record in pairs)
         counts = {
             "answers_without_item": len(strange),
@@ -103,17 +103,17 @@ class Recordings:
         ]
         return LookedUp(replies, counts | self._dropped, notes)
 
-    def _not_used(self, several: Sequence[Record], why: str) -> list[str]:
+    def _not_used(self, records: Sequence[Record], why: str) -> list[str]:
         """Return a note on answers with an example; none if there are none."""
-        n = f"{len(several):,} of {len(self._records):,}"
-        return [f"{n} not used: {why:.160}, for example {_named(one):.160}" for one in several[:1]]
+        n = f"{len(records):,} of {len(self._records):,}"
+        return [f"{n} not used: {why:.160}, for example {_title(one):.160}" for one in records[:1]]
 
     def _differs(self, record: Record, reply: Reply, item: Asked) -> bool:
         """Return whether the file's authors read an answer as another option than we do."""
         if record.reading is None or not isinstance(reply.said, str):
             return False
-        shown, labels = [item.texts[number] for number in reply.order], LABELS[self.labels]
-        place = read_reply(reply.said, labels(shown), in_words=labels is words).place
+        texts, labels = [item.texts[number] for number in reply.order], LABELS[self.labels]
+        place = read_reply(reply.said, labels(texts), in_words=labels is words).place
         return (-1 if place is None else reply.order[place]) != record.reading
 
 
@@ -126,14 +126,14 @@ def read_about(file: Path, *, is_named: bool) -> dict[str, str]:
     if not (is_named or file.is_file()):
         return dict.fromkeys(ABOUT, UNKNOWN)
     try:
-        told = yaml.safe_load(read_text(file))
+        content = yaml.safe_load(read_text(file))
     except yaml.YAMLError as error:
         raise SpecError(f"{file.name} is not YAML: {error!s:.200}") from error
-    if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
+    if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise SpecError(f"{file.name} must give a text for each of {', '.join(ABOUT)}")
-    if other := [str(key) for key in told if key not in ABOUT]:
+    if other := [str(key) for key in content if key not in ABOUT]:
         raise SpecError(f"{file.name}: {unknown('key', other[0], ABOUT)}")
-    return {key: told.get(key, UNKNOWN) for key in ABOUT}
+    return {key: content.get(key, UNKNOWN) for key in ABOUT}
 
 
 def _with_order(records: Sequence[Record], items: Sequence[Asked]) -> list[Record]:
@@ -142,18 +142,18 @@ def _with_order(records: Sequence[Record], items: Sequence[Asked]) -> list[Recor
     Such an item is named as the log names it, is in the place of this name in the order of names,
     and has the question and the options of its record in their order.
     """
-    names, own = names_of_items(records), {item.image: item for item in items}
+    names, by_name = names_of_items(records), {item.image: item for item in items}
     of_name = dict(zip(names, records, strict=True))
     in_order = sorted(names, key=name_order)
     for item in items:
         is_named = 0 <= item.place < len(names) and in_order[item.place] == item.image
         says = of_name[item.image].says if is_named else Says()
         # The letters that options carry were left out of the item.
-        alike = map(str.endswith, map(_said, says.options), map(_said, item.texts))
+        alike = map(str.endswith, map(_plain, says.options), map(_plain, item.texts))
         is_same = says.question == item.question and len(says.options) == len(item.texts)
         if not (is_named and is_same and all(alike)):
             return []
-    abouts = [_about_item(own[name]) if name in own else (name, ()) for name in names]
+    abouts = [_about_item(by_name[name]) if name in by_name else (name, ()) for name in names]
     return [
         record._replace(about=about, order=tuple(range(len(record.says.options))))
         for record, about in zip(records, abouts, strict=True)
@@ -171,14 +171,14 @@ def _places(records: Sequence[Record], items: Sequence[Asked]) -> list[int | Non
     if isinstance(records[0].about, tuple):
         return _by_names(records, items)
     # Categories are compared only if the recording and the data share names of them.
-    names = {record.says.category for record in records} & {one.category for one in items}
+    names = {record.says.category for record in records} & {asked.category for asked in items}
     if not names - {""}:
         items = [item._replace(category="") for item in items]
     if records[0].about is not None:
         places, why = _by_index(records, items)
         if not why:
             return places
-        if not any(one.is_log and (one.says.question or one.says.image) for one in records):
+        if not any(entry.is_log and (entry.says.question or entry.says.image) for entry in records):
             raise DataError(why)
     else:
         why = "the log does not number its items as the data do"
@@ -193,8 +193,8 @@ def _by_names(records: Sequence[Record], items: Sequence[Asked]) -> list[int | N
     seen, places = Counter[Any](), list[int | None]()
     for record in records:
         about = _form(cast("tuple[str, tuple[str, ...]]", record.about))
-        several, key = named.get(about, []), (about, record.order)
-        places.append(several[min(seen[key], len(several) - 1)] if several else None)
+        candidates, key = named.get(about, []), (about, record.order)
+        places.append(candidates[min(seen[key], len(candidates) - 1)] if candidates else None)
         seen[key] += 1
     return places
 
@@ -226,18 +226,18 @@ def _by_description(
         _first_key([item.question for item in items]),
         _first_key([_stem(o.image) for o in items]),
     )
-    by_question, by_image = ({k: v for k, v in one.items() if k} for one in of_item)
+    by_question, by_image = ({k: v for k, v in table.items() if k} for table in of_item)
     # A question such as "Is there a person in the image?" may be asked about hundreds of images.
     by_both = _first_key([f"{_stem(item.image)}\n{item.question}" for item in items])
     places = list[int | None]()
     for record in records:
-        near = by_both.get(_said(f"{_stem(record.says.image)}\n{record.says.question}"))
-        near = by_question.get(_said(record.says.question)) if near is None else near
+        near = by_both.get(_plain(f"{_stem(record.says.image)}\n{record.says.question}"))
+        near = by_question.get(_plain(record.says.question)) if near is None else near
         near = by_image.get(_stem(record.says.image), []) if near is None else near
         fitting = [place for place in near if not _difference(record.says, items[place])]
         if len(fitting) > 1:
-            several = f"{_name(items[fitting[0]])} and {_name(items[fitting[1]])}"
-            raise DataError(f"{why}; its description fits several items, such as {several}")
+            examples = f"{_name(items[fitting[0]])} and {_name(items[fitting[1]])}"
+            raise DataError(f"{why}; its description fits several items, such as {examples}")
         places.append(fitting[0] if fitting else None)
     if not any(place is not None for place in places):
         raise DataError(why)
@@ -248,32 +248,32 @@ def _first_key(keys: Sequence[str]) -> dict[str, list[int]]:
     """Return the positions of each key."""
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
-        places.setdefault(_said(key), []).append(place)
+        places.setdefault(_plain(key), []).append(place)
     return places
 
 
 def _difference(says: Says, item: Asked) -> str:
     """Return how a record's description differs from an item; empty if it does not."""
-    asked, question = _said(says.question), _said(item.question)
-    if asked and question and question not in asked and asked not in question:
+    recorded, question = _plain(says.question), _plain(item.question)
+    if recorded and question and question not in recorded and recorded not in question:
         return _both("question", says.question, item.question)
     if says.image and not _is_same_image(says.image, item.image):
         return _both("image", says.image, item.image)
-    if says.options and sorted(map(_said, says.options)) != sorted(map(_said, item.texts)):
+    if says.options and sorted(map(_plain, says.options)) != sorted(map(_plain, item.texts)):
         return _both("options", ", ".join(says.options), ", ".join(item.texts))
     if says.category and item.category and says.category != item.category:
         return _both("category", says.category, item.category)
     return ""
 
 
-def _both(what: str, recorded: str, known: str) -> str:
-    return f"the recording's {what} is {recorded!r:.100}, the data's {known!r:.100}"
+def _both(what: str, recorded: str, of_data: str) -> str:
+    return f"the recording's {what} is {recorded!r:.100}, the data's {of_data!r:.100}"
 
 
 def _is_same_image(name: str, other: str) -> bool:
     """Return whether two names are of one image: the same stem, or one of COCO's numbers."""
     first, second = _stem(name), _stem(other)
-    numbers = [re.sub(r"^.*?0*(\d+)$", r"\1", one) for one in (first, second)]
+    numbers = [re.sub(r"^.*?0*(\d+)$", r"\1", text) for text in (first, second)]
     of_coco = first.isdecimal() or second.isdecimal()
     return first == second or (of_coco and numbers[0] == numbers[1])
 
@@ -282,7 +282,7 @@ def _stem(name: str) -> str:
     return PurePosixPath(name.replace("\\", "/")).stem
 
 
-def _said(text: str) -> str:
+def _plain(text: str) -> str:
     """Return a text in the form in which texts of items are compared."""
     return " ".join(normal_form(text).split())
 
@@ -294,10 +294,10 @@ def _about_item(item: Asked) -> tuple[str, tuple[str, ...]]:
 
 def _form(about: tuple[str, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
     """Return an image's name and texts in the form in which they are compared."""
-    return normal_form(about[0]), (*map(_said, about[1]),)
+    return normal_form(about[0]), (*map(_plain, about[1]),)
 
 
-def _named(record: Record) -> str:
+def _title(record: Record) -> str:
     """Return how a record names its item: by its image or index, or by the question."""
     if isinstance(record.about, tuple):
         return record.about[0]
@@ -312,22 +312,22 @@ def _order_of(record: Record, item: Asked) -> tuple[int, ...] | None:
     """Return the order in which a record's options were shown, if it is known."""
     if record.order or not record.says.options:
         return record.order
-    texts = [*map(_said, item.texts)]
-    return tuple(texts.index(_said(option)) for option in record.says.options)
+    texts = [*map(_plain, item.texts)]
+    return tuple(texts.index(_plain(option)) for option in record.says.options)
 
 
 def _reply(order: tuple[int, ...] | None, record: Record, item: Asked) -> Reply:
     """Return a record's reply; scores of options shown in another order are sorted."""
-    said, count = record.said, len(item.texts)
-    shown = order or tuple(range(len(said) if isinstance(said, list) else count))
+    content, count = record.said, len(item.texts)
+    shown = order or tuple(range(len(content) if isinstance(content, list) else count))
     target = _target(record.says.target, [item.texts[number] for number in shown if number < count])
-    if isinstance(said, list) and not record.order and len(said) == len(shown):
-        said = [said[shown.index(number)] for number in range(len(said))]
-        shown = tuple(range(len(said)))
-    return Reply(shown, said, target, record.reading)
+    if isinstance(content, list) and not record.order and len(content) == len(shown):
+        content = [content[shown.index(number)] for number in range(len(content))]
+        shown = tuple(range(len(content)))
+    return Reply(shown, content, target, record.reading)
 
 
-def _target(stated: str, shown: Sequence[str]) -> str:
+def _target(stated: str, texts: Sequence[str]) -> str:
     """Return the text of the right option that a recording states; empty if it is none of them.
 
     It is a text, a letter, or an index from 0, as in lm-eval.
@@ -335,7 +335,7 @@ def _target(stated: str, shown: Sequence[str]) -> str:
     if not stated:
         return ""
     try:
-        return shown[place_of(shown, stated)]
+        return texts[place_of(texts, stated)]
     except ValueError:
-        is_index = is_number(stated) and int(stated) < len(shown)
-        return shown[int(stated)] if is_index else ""
+        is_index = is_number(stated) and int(stated) < len(texts)
+        return texts[int(stated)] if is_index else ""

@@ -31,12 +31,12 @@ def regions_of(pictures: Sequence[Picture]) -> list[Regions]:
 
     Raises CannotDo if no picture has regions, and DataError for a picture without region vectors.
     """
-    given = [picture.regions for picture in pictures]
-    regions = [one for one in given if one is not None and one.vectors is not None]
-    if given and all(one is None for one in given):
+    of_pictures = [picture.regions for picture in pictures]
+    regions = [entry for entry in of_pictures if entry is not None and entry.vectors is not None]
+    if of_pictures and all(entry is None for entry in of_pictures):
         raise CannotDo("the model reads region vectors; the task's data have none")
-    if len(regions) < len(given):
-        place = next(i for i, one in enumerate(given) if one is None or one.vectors is None)
+    if len(regions) < len(of_pictures):
+        place = next(i for i, one in enumerate(of_pictures) if one is None or one.vectors is None)
         raise DataError(f"picture {place} of the batch has no region vectors")
     return regions
 
@@ -49,16 +49,16 @@ def boxes_of(pictures: Sequence[Picture]) -> list[Tensor]:
 def pad_regions(regions: Sequence[Regions], widths: Sequence[int], device: Any) -> RegionBatch:
     """Return regions as one batch. Raises DataError for vectors whose width is not in `widths`."""
     vectors, corners = [], []
-    for i, one in enumerate(regions):
-        assert one.vectors is not None
-        if one.vectors.shape[1] not in widths:
-            wanted = " or ".join(map(str, widths))
+    for i, part in enumerate(regions):
+        assert part.vectors is not None
+        if part.vectors.shape[1] not in widths:
+            sizes = " or ".join(map(str, widths))
             raise DataError(
-                f"picture {i} of the batch has region vectors {one.vectors.shape[1]} wide; the "
-                f"model reads width {wanted}"
+                f"picture {i} of the batch has region vectors {part.vectors.shape[1]} wide; the "
+                f"model reads width {sizes}"
             )
-        vectors.append(one.vectors.float())
-        corners.append(one.boxes.float() / torch.tensor([*one.size, *one.size]).to(one.boxes))
+        vectors.append(part.vectors.float())
+        corners.append(part.boxes.float() / torch.tensor([*part.size, *part.size]).to(part.boxes))
     (padded, mask), (places, _) = pad(vectors, device), pad(corners, device)
     return RegionBatch(padded, places, mask, [len(vector) for vector in vectors])
 

@@ -173,12 +173,12 @@ class Server:
         LOGGER.warning("sending %s of the tasks to %s, first %s", leave, self._host, first)
 
     def ask_each(
-        self, ask: Callable[[Asked], Answered], several: Sequence[Asked]
+        self, ask: Callable[[Asked], Answered], requests: Sequence[Asked]
     ) -> list[Answered]:
         """Return the answer of `ask` to each, several at a time. Raises the first item's error."""
-        waiting: Waiting = deque((Future(), one) for one in several)
+        waiting: Waiting = deque((Future(), request) for request in requests)
         futures = [future for future, _ in waiting]
-        for _ in range(min(self._concurrent, len(several))):
+        for _ in range(min(self._concurrent, len(requests))):
             _begin(ask, waiting)
         try:
             return [future.result() for future in futures]
@@ -186,9 +186,9 @@ class Server:
             # After an interrupt, pending requests are not awaited.
             waiting.clear()
 
-    def post(self, path: str, asked: Mapping[str, Any]) -> Any:
+    def post(self, path: str, request: Mapping[str, Any]) -> Any:
         """Return the JSON in the server's answer. Raises ServerError for any other answer."""
-        body = json.dumps(asked).encode()
+        body = json.dumps(request).encode()
         if self._end == math.inf:
             self._end = time.monotonic() + self._run_timeout
         for attempt in range(self._retries + 1):
@@ -314,9 +314,9 @@ def _begin(ask: Callable[[Any], Any], waiting: Waiting) -> None:
     def work() -> None:
         while waiting:
             with suppress(IndexError):  # another thread took the last
-                future, one = waiting.popleft()
+                future, item = waiting.popleft()
                 try:
-                    answer = ask(one)
+                    answer = ask(item)
                 except BaseException as error:  # noqa: BLE001 - raised where the future is read
                     waiting.clear()
                     future.set_exception(error)

@@ -121,29 +121,29 @@ def clean_text(text: str, clean: Callable[[str], str]) -> CleanedText:
     """
     whole, made, places = clean(text), "", list[tuple[int, int]]()
     for piece in PIECE.finditer(text):
-        given, start = piece.group(), piece.start()
-        if html.unescape(given).isspace():
+        source, start = piece.group(), piece.start()
+        if html.unescape(source).isspace():
             new = "" if not made or made.endswith(" ") else " "
         else:
-            new = clean(given)
+            new = clean(source)
         made += new
-        is_one = given.isspace() or (given[0] == "&" and len(given) > 1)
+        is_one = source.isspace() or (source[0] == "&" and len(source) > 1)
         if is_one:
-            own = [(0, len(given))] * len(new)
-        elif len(new) == len(given):
-            own = [(i, i + 1) for i in range(len(given))]
+            spans = [(0, len(source))] * len(new)
+        elif len(new) == len(source):
+            spans = [(i, i + 1) for i in range(len(source))]
         else:
-            own = _align(given, new)
-        places += [(start + low, start + high) for low, high in own]
+            spans = _align(source, new)
+        places += [(start + low, start + high) for low, high in spans]
     if made.rstrip(" ") == whole:
         return CleanedText(whole, places[: len(whole)])
     return CleanedText(whole, _align(text[:MOST_COMPARED], whole[:MOST_COMPARED]))
 
 
-def _align(given: str, made: str) -> list[tuple[int, int]]:
+def _align(source: str, made: str) -> list[tuple[int, int]]:
     """Return, for each character of a cleaned text, its span in the given text."""
-    lower = given.lower()
-    before = lower if len(lower) == len(given) else given
+    lower = source.lower()
+    before = lower if len(lower) == len(source) else source
     places: list[tuple[int, int]] = []
     for _, low, high, start, end in SequenceMatcher(None, before, made, False).get_opcodes():
         count = end - start
@@ -177,6 +177,6 @@ def text_vectors(states: Tensor, spans: Sequence[Spans], attended: Tensor) -> Te
 
     For an empty text it is the mean over its special tokens, which are `attended` (bool [N, T]).
     """
-    own = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
-    counted = torch.where(own.any(1, keepdim=True), own, attended).float()
+    has_span = torch.tensor([[bool(span) for span in row] for row in spans], device=states.device)
+    counted = torch.where(has_span.any(1, keepdim=True), has_span, attended).float()
     return (states * counted[..., None]).sum(1) / counted.sum(1, keepdim=True)

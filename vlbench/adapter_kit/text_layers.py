@@ -65,11 +65,11 @@ class TextLayers:
     def encode_texts_at(self, texts: Sequence[str], layers: Sequence[str]) -> dict[str, Tensor]:
         """Return float32 [N, D] of each requested layer, from one pass."""
         read = self.read_texts(texts)
-        own = read.spans
+        spans = read.spans
         if self._pooling == "attended":
-            own = [[None] * len(row) for row in own]
+            spans = [[None] * len(row) for row in spans]
         return {
-            name: text_vectors(states, own, read.attended)
+            name: text_vectors(states, spans, read.attended)
             for name, states in self._states(read, layers).items()
         }
 

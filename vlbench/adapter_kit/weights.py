@@ -81,9 +81,9 @@ def require_weights_for(name: str, files: Sequence[Path], build: Callable[[], An
             model = build()
     except UNREADABLE as error:
         raise WeightsError(f"{name} cannot be built: {error}") from error
-    wanted = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
-    if files and wanted > FREE_NUMBERS + MOST_PER_BYTE * held:
-        what = f"its configuration needs {wanted:,} numbers, but its weights are {held:,} bytes"
+    needed = sum(part.numel() for part in [*model.parameters(), *model.buffers()])
+    if files and needed > FREE_NUMBERS + MOST_PER_BYTE * held:
+        what = f"its configuration needs {needed:,} numbers, but its weights are {held:,} bytes"
         raise WeightsError(f"{name} cannot be loaded: {what}")
 
 
@@ -189,14 +189,14 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     Raises WeightsError if keys are missing, unexpected or of another shape, with the first ten
     of each; `file` is named in the message.
     """
-    wanted = module.state_dict()
+    expected = module.state_dict()
     shapes = {k: tuple(getattr(value, "shape", ("no tensor",))) for k, value in state.items()}
     misfits = {
-        "missing": [key for key in wanted if key not in shapes],
-        "unexpected": [key for key in shapes if key not in wanted],
+        "missing": [key for key in expected if key not in shapes],
+        "unexpected": [key for key in shapes if key not in expected],
         "of another shape": [
             f"{key} {shapes[key]}, not {tuple(value.shape)}"
-            for key, value in wanted.items()
+            for key, value in expected.items()
             if key in shapes and shapes[key] != value.shape
         ],
     }
@@ -204,8 +204,8 @@ def load_weights(module: torch.nn.Module, state: Mapping[str, Any], file: Path) 
     if listed:
         raise WeightsError(f"{file} does not fit {type(module).__name__}; {'; '.join(listed)}")
     # Some modules require their layout version in the state dict; the module's own version is kept.
-    wanted.update(state)
+    expected.update(state)
     try:
-        module.load_state_dict(wanted)
+        module.load_state_dict(expected)
     except RuntimeError as error:  # a tensor that is sparse, quantised, or has no values
         raise WeightsError(f"{file} does not fit {type(module).__name__}: {error}") from error

@@ -103,7 +103,7 @@ class LookedUp(NamedTuple):
 
 
 def look_up(
-    model: Any, rows: Split, asked: Sequence[Question], right: Sequence[Sequence[int]]
+    model: Any, rows: Split, questions: Sequence[Question], right: Sequence[Sequence[int]]
 ) -> LookedUp:
     """Return the recorded replies to questions about the rows of a split.
 
@@ -114,20 +114,20 @@ def look_up(
     if not isinstance(model, Recording):
         return LookedUp(rows)
     names = rows["image"].examples().ids
-    several = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
+    categories = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
     places = indices(rows)
     items = [
-        Asked(name, tuple(one.options), one.text, category, place)
-        for name, one, category, place in zip(names, asked, several, places, strict=True)
+        Asked(name, tuple(query.options), query.text, category, place)
+        for name, query, category, place in zip(names, questions, categories, places, strict=True)
     ]
-    found = model.replies(items)
-    for item, true, own in zip(items, right, found, strict=True):
-        for reply in own:
+    replies = model.replies(items)
+    for item, true, of_item in zip(items, right, replies, strict=True):
+        for reply in of_item:
             _require_fit(reply, item)
             _require_target(reply, item, true)
-    kept = [row for row, own in enumerate(found) if own]
+    kept = [row for row, group in enumerate(replies) if group]
     notes = [f"answers: {note}" for note in getattr(model, "notes", ())]
-    absent = [name for name, own in zip(names, found, strict=True) if not own]
+    absent = [name for name, group in zip(names, replies, strict=True) if not group]
     if not kept:
         what = f"the recording has none of the {len(rows)} items, such as {names[0]:.80}"
         raise DataError("; ".join([what, *notes]))
@@ -135,7 +135,7 @@ def look_up(
         lack = f"none for {len(absent):,} of {len(rows):,} items, for example {absent[0]:.80}"
         notes.append(f"answers: {lack}")
     counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
-    return LookedUp(rows.select(kept), [found[row] for row in kept], counts, notes)
+    return LookedUp(rows.select(kept), [replies[row] for row in kept], counts, notes)
 
 
 def indices(rows: Split) -> Sequence[int]:
@@ -161,8 +161,8 @@ def _require_target(reply: Reply, item: Asked, right: Sequence[int]) -> None:
     """Raise DataError if a recording states that another option is right."""
     stated = [i for i, text in enumerate(item.texts) if text == reply.target]
     if stated and not {*stated} & {*right}:
-        known = ", ".join(item.texts[i] for i in right)
-        what = f"right is {reply.target!r:.80} in the recording and {known!r:.80} in the data"
+        truth = ", ".join(item.texts[i] for i in right)
+        what = f"right is {reply.target!r:.80} in the recording and {truth!r:.80} in the data"
         raise DataError(f"{item.image:.80}, {item.question:.80}: {what}")
 
 
@@ -214,27 +214,27 @@ class Chooser:
     def choose(
         self,
         rows: Sequence[int | None],
-        asked: Sequence[Question],
+        questions: Sequence[Question],
         right: Sequence[Sequence[int]],
     ) -> Judged:
         """Return the scored replies of the model; a row of None means no picture."""
-        return self.judge(self.replies(rows, asked), asked, right)
+        return self.judge(self.replies(rows, questions), questions, right)
 
     def judge(
         self,
         replies: Sequence[Sequence[Reply]],
-        asked: Sequence[Question],
+        questions: Sequence[Question],
         right: Sequence[Sequence[int]],
         rule: Rule = "one_label",
     ) -> Judged:
         """Return scored replies, read by a rule."""
-        options = [one.options for one in asked]
+        options = [question.options for question in questions]
         return judge(replies, options, right, self.labels, log_odds=self.log_odds, rule=rule)
 
     def reply_table(
         self,
         replies: Sequence[Sequence[Reply]],
-        asked: Sequence[Question],
+        questions: Sequence[Question],
         right: Sequence[Sequence[int]],
         judged: Judged,
         ids: Sequence[str],
@@ -242,13 +242,13 @@ class Chooser:
         """Return what was said to items, see `replies.reply_table`; None if replies are scores."""
         if judged.labelled is None:
             return None
-        options, places = [one.options for one in asked], indices(self._rows)
+        options, places = [question.options for question in questions], indices(self._rows)
         return reply_table(ids, places, options, right, replies, judged, self.labels.__name__)
 
     def by_rules(
         self,
         replies: Sequence[Sequence[Reply]],
-        asked: Sequence[Question],
+        questions: Sequence[Question],
         right: Sequence[Sequence[int]],
     ) -> dict[Rule, Judged]:
         """Return the replies as scored under each rule by which they can be read.
@@ -256,24 +256,24 @@ class Chooser:
         Replies in words have one rule, and scores none.
         """
         flat = [*chain(*replies)]
-        if not all(isinstance(one.said, str | NoAnswer) for one in flat):
+        if not all(isinstance(reply.said, str | NoAnswer) for reply in flat):
             return {}
         rules: list[Rule] = ["one_label"]
         rules += [] if self.labels is words else ["first_label", "last_label"]
-        if all(one.reading is not None for one in flat):
+        if all(reply.reading is not None for reply in flat):
             rules.append("recorded_reading")
-        return {rule: self.judge(replies, asked, right, rule) for rule in rules}
+        return {rule: self.judge(replies, questions, right, rule) for rule in rules}
 
     def without_image(
         self,
         others: Sequence[int | None],
-        asked: Sequence[Question],
+        questions: Sequence[Question],
         right: Sequence[Sequence[int]],
     ) -> dict[str, Choice]:
         """Return the choices with the images of `others`, and with the text only, if possible."""
-        shown = {} if self.way == "recorded" else {ANOTHER: others}
-        shown |= {ALONE: [None] * len(asked)} if self.reads_text_alone else {}
-        return {name: self.choose(rows, asked, right).choice for name, rows in shown.items()}
+        views = {} if self.way == "recorded" else {ANOTHER: others}
+        views |= {ALONE: [None] * len(questions)} if self.reads_text_alone else {}
+        return {name: self.choose(rows, questions, right).choice for name, rows in views.items()}
 
     def table(
         self, rows: Sequence[int | None], texts: Sequence[Sequence[str]], question: str = ""
@@ -284,11 +284,11 @@ class Chooser:
         """
         if not self._scorers:
             raise CannotDo("a model asked in words can choose only among texts for one image")
-        repeated = [row for row, own in zip(rows, texts, strict=True) for _ in own]
+        repeated = [row for row, group in zip(rows, texts, strict=True) for _ in group]
         every, size = [*chain(*texts)], len(texts[0])
-        asked = [question] * len(every) if self.way == "likelihood" else []
-        by_image = [score(repeated, every, asked).double() for score in self._scorers]
-        return torch.stack([one.view(-1, size) for one in by_image], 1)
+        questions = [question] * len(every) if self.way == "likelihood" else []
+        by_image = [score(repeated, every, questions).double() for score in self._scorers]
+        return torch.stack([scores.view(-1, size) for scores in by_image], 1)
 
     def notes_on(self, judged: Judged) -> list[str]:
         """Return a note if some of the model's replies name no single option.
@@ -307,7 +307,7 @@ class Chooser:
             remedy = LABELS_OF_RECORDING.format(self._model.labels)
         raise DataError(f"no reply names an option: {judged.told}; {remedy}")
 
-    def replies(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
+    def replies(self, rows: Sequence[int | None], items: Sequence[Question]) -> list[list[Reply]]:
         """Return the replies to each question about the image of its row.
 
         By letter there is a reply for each cyclic order of the options, otherwise one reply. Raises
@@ -316,18 +316,18 @@ class Chooser:
         if self.way == "recorded":
             return [self._recorded[row] for row in rows if row is not None]
         if self._scorers:
-            return self._scores(rows, asked)
-        turns = [self._orders(one.options) for one in asked]
+            return self._scores(rows, items)
+        turns = [self._orders(item.options) for item in items]
         pairs = [
-            (row, self._shown(one, order))
-            for row, one, orders in zip(rows, asked, turns, strict=True)
+            (row, self._prompt(question, order))
+            for row, question, orders in zip(rows, items, turns, strict=True)
             for order in orders
         ]
         # What occurs twice is asked once, in the order of pictures.
         each = sorted(dict.fromkeys(pairs), key=lambda pair: (pair[0] is not None, pair[0] or 0))
-        given = dict(zip(each, self._engine.spread(self._answers, each, "answers"), strict=True))
-        said = iter([given[pair] for pair in pairs])
-        return [[Reply(order, next(said)) for order in orders] for orders in turns]
+        answers = dict(zip(each, self._engine.spread(self._answers, each, "answers"), strict=True))
+        texts = iter([answers[pair] for pair in pairs])
+        return [[Reply(order, next(texts)) for order in orders] for orders in turns]
 
     def _orders(self, options: Sequence[str]) -> list[tuple[int, ...]]:
         """Return the orders in which options are shown: each option is in each place once."""
@@ -339,34 +339,34 @@ class Chooser:
             raise DataError(f"{most}, not {len(options)}; ask by likelihood")
         return [(*places[turn:], *places[:turn]) for turn in places]
 
-    def _shown(self, asked: Question, order: Sequence[int]) -> str:
+    def _prompt(self, item: Question, order: Sequence[int]) -> str:
         """Return the text that the model gets."""
-        question = f"{asked.text} {self._instruction}".strip()
+        question = f"{item.text} {self._instruction}".strip()
         if self.way == "words":
             return question
-        options = [asked.options[number] for number in order]
+        options = [item.options[number] for number in order]
         lines = [f"{label}. {text}" for label, text in zip(letters(options), options, strict=True)]
         return "\n".join([question, *lines, ASK_FOR_LETTER])
 
-    def _scores(self, rows: Sequence[int | None], asked: Sequence[Question]) -> list[list[Reply]]:
+    def _scores(self, rows: Sequence[int | None], items: Sequence[Question]) -> list[list[Reply]]:
         """Return the scores of the options of each question."""
-        options = [*chain(*(one.options for one in asked))]
-        places = [row for row, one in zip(rows, asked, strict=True) for _ in one.options]
+        options = [*chain(*(item.options for item in items))]
+        places = [row for row, item in zip(rows, items, strict=True) for _ in item.options]
         of_likelihood = list[str]()
-        for one in asked if self.way == "likelihood" else ():
-            of_likelihood += [f"{one.text} {self._instruction}".strip()] * len(one.options)
+        for item in items if self.way == "likelihood" else ():
+            of_likelihood += [f"{item.text} {self._instruction}".strip()] * len(item.options)
         every = self._scorers[0](places, options, of_likelihood).tolist()
         if self._per_byte:
             every = [score / len(text.encode()) for score, text in zip(every, options, strict=True)]
-        ends = [*accumulate((len(one.options) for one in asked), initial=0)]
-        orders = {size: tuple(range(size)) for size in {len(one.options) for one in asked}}
+        ends = [*accumulate((len(item.options) for item in items), initial=0)]
+        orders = {size: tuple(range(size)) for size in {len(item.options) for item in items}}
         return [[Reply(orders[b - a], every[a:b])] for a, b in pairwise(ends)]
 
     def _answers(self, pairs: Sequence[tuple[int | None, str]]) -> list[str | NoAnswer]:
         pictures = pictures_of(self._rows, [row for row, _ in pairs])
-        said = self._model.answer(pictures, [text for _, text in pairs])
-        are_texts = all(isinstance(one, str | NoAnswer) for one in said)
-        if len(said) != len(pairs) or not are_texts:
+        answers = self._model.answer(pictures, [text for _, text in pairs])
+        are_texts = all(isinstance(answer, str | NoAnswer) for answer in answers)
+        if len(answers) != len(pairs) or not are_texts:
             name = self._engine.name_of(self._model)
             raise ValueError(f"{name} must give one of texts for each question")
-        return list(said)
+        return list(answers)

@@ -99,12 +99,12 @@ class PairScorer:
         score_pairs = self._engine.checked(model.score_pairs)
         size = self._engine.settings.rows_per_batch
 
-        def scored(shown: Sequence[Any]) -> list[Tensor]:
+        def scored(pictures: Sequence[Any]) -> list[Tensor]:
             # The texts of an image are scored together, with the same picture.
-            pairs = [(picture, text) for picture in map(as_picture, shown) for text in texts]
+            pairs = [(picture, text) for picture in map(as_picture, pictures) for text in texts]
             batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
             scores = [score_pairs(*map(list, zip(*batch, strict=True))) for batch in batches]
-            table = torch.cat(scores).float().cpu().view(len(shown), classes, -1)
+            table = torch.cat(scores).float().cpu().view(len(pictures), classes, -1)
             # The extremes are checked: in a mean, two wrong scores may look right.
             low, high = table.flatten(1).aminmax(dim=1)
             return list(torch.cat([table.mean(2), low[:, None], high[:, None]], 1))
@@ -142,12 +142,12 @@ class PairScorer:
         questions: Sequence[str] = (),
     ) -> Tensor:
         places = [None if row is None else self._first[row] for row in rows]
-        wanted = list(zip(places, questions or [""] * len(texts), texts, strict=True))
+        every = list(zip(places, questions or [""] * len(texts), texts, strict=True))
         # In the order of pictures, so that each is opened in few batches.
-        each = dict.fromkeys(wanted)
+        each = dict.fromkeys(every)
         pairs = sorted(each, key=lambda pair: (pair[0] is not None, pair[0] or 0))
         scores = dict(zip(pairs, self._score(pairs), strict=True))
-        return torch.tensor([scores[pair] for pair in wanted], dtype=torch.float32)
+        return torch.tensor([scores[pair] for pair in every], dtype=torch.float32)
 
     def _score(self, pairs: Sequence[Pair]) -> list[float]:
         if self._by_towers is None and pairs:
@@ -159,18 +159,18 @@ class PairScorer:
 
     def _agree(self, pairs: Sequence[Pair]) -> bool:
         """Return whether the similarity of the two towers is the matching score."""
-        own = torch.tensor(self._engine.spread(self._own_scores, pairs))
-        gap = (own - torch.tensor(self._cosines(pairs))).abs().max()
-        return bool(gap <= TOLERANCE * own.abs().max())
+        scores = torch.tensor(self._engine.spread(self._own_scores, pairs))
+        gap = (scores - torch.tensor(self._cosines(pairs))).abs().max()
+        return bool(gap <= TOLERANCE * scores.abs().max())
 
     def _own_scores(self, pairs: Sequence[Pair]) -> list[float]:
         """Return the model's scores; all texts of an image get the same picture object."""
         rows, questions, texts = ([*column] for column in zip(*pairs, strict=True))
         model: Any = self._model
         method = model.score_answers if self._answers else model.score_pairs
-        asked = [questions] if self._answers else []
+        extras = [questions] if self._answers else []
         score = self._engine.checked(method)
-        scores = score(pictures_of(self.rows, rows, self._image, self._picture), *asked, texts)
+        scores = score(pictures_of(self.rows, rows, self._image, self._picture), *extras, texts)
         if scores.shape != (len(pairs),):
             gave = f"gave {list(scores.shape)} for {len(pairs)} pairs"
             raise ValueError(f"{method.__name__} of {self._name} {gave}")
@@ -209,8 +209,8 @@ class PairScorer:
             )[0].cpu()
             for image, group in groupby(distinct, key=lambda pair: pair[0])
         ]
-        known = dict(zip(distinct, torch.cat(scores).tolist(), strict=True))
-        return self._require_fit(pairs, torch.tensor([known[pair] for pair in meant]))
+        by_pair = dict(zip(distinct, torch.cat(scores).tolist(), strict=True))
+        return self._require_fit(pairs, torch.tensor([by_pair[pair] for pair in meant]))
 
     def _require_fit(self, pairs: Sequence[Pair], scores: Tensor) -> list[float]:
         values = scores.float().cpu()
@@ -219,8 +219,8 @@ class PairScorer:
             row, question, text = pairs[place]
             where = f"the answer {text!r:.80} to {question!r:.80}"
             if row is not None and not self._answers:
-                shown = self._picture if self._picture in self.rows.columns else self._image
-                image = self.rows[shown].examples().ids[row]
+                column = self._picture if self._picture in self.rows.columns else self._image
+                image = self.rows[column].examples().ids[row]
                 where = f"image {image} with the text {text!r:.80}"
             self._refuse(values[place], where, why)
         return values.tolist()
@@ -271,7 +271,7 @@ def other_images(rows: int | Split, seed: int) -> list[int]:
         raise TooFewRows(f"{counted(len(images), 'image')}; the another-image control needs two")
     others = derangement(len(images), seed).tolist()
     drawn = {
-        row: images[other][0] for own, other in zip(images, others, strict=True) for row in own
+        row: images[other][0] for group, other in zip(images, others, strict=True) for row in group
     }
     return [drawn[row] for row in range(len(drawn))]
 

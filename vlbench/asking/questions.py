@@ -43,23 +43,23 @@ def read_questions(rows: Split) -> QuestionItems:
     texts, answers = [*rows["question"]], [*rows["right_answers"]]
     listed = "options" in rows.columns
     options = [*rows["options"]] if listed else [YES_NO] * len(rows)
-    right, bare, asked = [], 0, list[Question]()
-    for row, (own, given) in enumerate(zip(options, answers, strict=True), 1):
+    right, bare, questions = [], 0, list[Question]()
+    for row, (choices, correct) in enumerate(zip(options, answers, strict=True), 1):
         try:
-            right.append(sorted({place_of(own, one) for one in given}))
-            plain = bare_options(own)
+            right.append(sorted({place_of(choices, answer) for answer in correct}))
+            plain = bare_options(choices)
         except ValueError as error:
             raise DataError(f"row {row}: {error}") from None
-        is_twice = len({*map(normal_form, plain)}) < len(own)
-        if is_twice or len(right[-1]) == len(own):
+        is_twice = len({*map(normal_form, plain)}) < len(choices)
+        if is_twice or len(right[-1]) == len(choices):
             what = "two options are the same" if is_twice else "every option is right"
-            raise DataError(f"row {row} is not a question: {what}, {', '.join(own):.80}")
-        bare += [*plain] != [*own]
-        asked.append(Question(texts[row - 1], plain))
-    content = [[one.text, [*one.options]] for one in asked]
+            raise DataError(f"row {row} is not a question: {what}, {', '.join(choices):.80}")
+        bare += [*plain] != [*choices]
+        questions.append(Question(texts[row - 1], plain))
+    content = [[question.text, [*question.options]] for question in questions]
     notes = [STRIPPED.format(bare, len(rows))] if bare else []
-    notes += first_case_notes("options", [one.options for one in asked])
-    return QuestionItems(asked, right, examples_of_items(rows, "question", content), notes)
+    notes += first_case_notes("options", [question.options for question in questions])
+    return QuestionItems(questions, right, examples_of_items(rows, "question", content), notes)
 
 
 def bare_options(options: Sequence[str]) -> Sequence[str]:
@@ -71,24 +71,24 @@ def bare_options(options: Sequence[str]) -> Sequence[str]:
         >>> bare_options(["A. cat", "B. dog"]), bare_options(["cat", "C. elegans"])
         (['cat', 'dog'], ['cat', 'C. elegans'])
     """
-    found = [CARRIED.match(option) for option in options]
-    own = [
-        bool(match and match[1] == letter) for match, letter in zip(found, LETTERS, strict=False)
+    matches = [CARRIED.match(option) for option in options]
+    in_order = [
+        bool(match and match[1] == letter) for match, letter in zip(matches, LETTERS, strict=False)
     ]
-    if own and all(own):
+    if in_order and all(in_order):
         return [
-            option[match.end() :] for option, match in zip(options, found, strict=True) if match
+            option[match.end() :] for option, match in zip(options, matches, strict=True) if match
         ]
-    if any(own) or all(found):
+    if any(in_order) or all(matches):
         raise ValueError(f"some options carry letters, but not all in order: {options!s:.80}")
     return options
 
 
 def read_captions(rows: Split) -> QuestionItems:
     """Return `ask_for_captions` with examples."""
-    asked = ask_for_captions(rows)
-    content = [one.options for one in asked]
-    return QuestionItems(asked, [[0]] * len(asked), examples_of_items(rows, "caption", content))
+    items = ask_for_captions(rows)
+    content = [item.options for item in items]
+    return QuestionItems(items, [[0]] * len(items), examples_of_items(rows, "caption", content))
 
 
 def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
@@ -100,9 +100,9 @@ def ask_for_captions(rows: Split, question: str = "") -> list[Question]:
     if not {"caption", "foils"} <= {*rows.columns}:
         have = ", ".join(sorted(rows.columns))
         raise DataError(f"the rows have no `caption` with `foils` and no `question`, but {have}")
-    texts = [[one, *wrong] for one, wrong in zip(rows["caption"], rows["foils"], strict=True)]
+    texts = [[text, *wrong] for text, wrong in zip(rows["caption"], rows["foils"], strict=True)]
     refuse_equal(texts)
-    return [Question(question, distinct(own)) for own in texts]
+    return [Question(question, distinct(group)) for group in texts]
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
@@ -115,14 +115,14 @@ def distinct(texts: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(one_spelling(texts))]
 
 
-def first_case_notes(what: str, several: Sequence[Sequence[str]]) -> list[str]:
+def first_case_notes(what: str, rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the first note on texts of a row that differ only in case, and in how many rows."""
-    notes = [note for own in several for note in case_notes(what, own)]
-    return [f"{notes[0]} (in {len(notes):,} of {len(several):,} rows)"] if notes else []
+    notes = [note for texts in rows for note in case_notes(what, texts)]
+    return [f"{notes[0]} (in {len(notes):,} of {len(rows):,} rows)"] if notes else []
 
 
 def refuse_equal(texts: Sequence[Sequence[str]]) -> None:
     """Raise DataError, with the row, if a wrong text is the caption, which is the first text."""
-    for row, own in enumerate(texts):
-        if normal_form(own[0]) in map(normal_form, own[1:]):
-            raise DataError(f"row {row + 1}: a wrong text is the caption itself, {own[0]!r:.80}")
+    for row, group in enumerate(texts):
+        if normal_form(group[0]) in map(normal_form, group[1:]):
+            raise DataError(f"row {row + 1}: a wrong text is the caption itself, {group[0]!r:.80}")

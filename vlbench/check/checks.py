@@ -95,20 +95,20 @@ def token_layers(adapter: Any, samples: Samples) -> str:
     """Describe the same for the layers of words."""
 
     def last() -> tuple[Mapping[str, Tensor], Tensor]:
-        given = adapter.encode_tokens_at(samples.texts, [OUTPUT])
-        joined = {name: torch.cat([one.vectors for one in each]) for name, each in given.items()}
+        by_layer = adapter.encode_tokens_at(samples.texts, [OUTPUT])
+        joined = {name: torch.cat([one.vectors for one in each]) for name, each in by_layer.items()}
         return joined, torch.cat([token.vectors for token in adapter.encode_tokens(samples.texts)])
 
     return _wrong_layers(adapter.text_layers(), last, samples)
 
 
 def _wrong_layers(
-    given: Sequence[str],
+    listed: Sequence[str],
     last: Callable[[], tuple[Mapping[str, Tensor], Tensor]],
     samples: Samples,
 ) -> str:
     """Describe wrong names of layers, or how the result at `output` differs from the output."""
-    names = list(given)
+    names = list(listed)
     if len(set(names)) != len(names) or not names or names[-1] != OUTPUT:
         return f"layers are {names}; names must differ, with `{OUTPUT}` last"
     at_output, output = last()
@@ -178,8 +178,8 @@ def similarity(adapter: Any, samples: Samples) -> str:
     table = adapter.similarity(images, texts)
     if table.shape != (3, 2) or not table.isfinite().all():
         return f"3 images and 2 texts give {tuple(table.shape)}, {table.isfinite().sum()} finite"
-    one = adapter.similarity(images[2:], texts[1:])
-    apart = (one - table[2:, 1:]).abs().max().item()
+    single = adapter.similarity(images[2:], texts[1:])
+    apart = (single - table[2:, 1:]).abs().max().item()
     is_other = apart > tolerance(samples.dtype) * table.abs().max()
     return f"a pair scored by itself differs by {apart:.3g}" if is_other else ""
 
@@ -199,20 +199,20 @@ def classes(adapter: Any, samples: Samples) -> str:
 def token_spans(adapter: Any, samples: Samples) -> str:
     """Describe wrong spans of encoded tokens."""
     texts = zip(samples.texts, adapter.encode_tokens(samples.texts), strict=True)
-    return _first(_spans(text, one.spans, len(one.vectors)) for text, one in texts)
+    return _first(_spans(text, tokens.spans, len(tokens.vectors)) for text, tokens in texts)
 
 
 def attended_spans(adapter: Any, samples: Samples) -> str:
     """Describe wrong spans of attention."""
     attentions = adapter.attend(samples.pictures, samples.texts)
     texts = zip(samples.texts, attentions, strict=True)
-    return _first(_spans(text, one.spans, one.weights.shape[2]) for text, one in texts)
+    return _first(_spans(text, joint.spans, joint.weights.shape[2]) for text, joint in texts)
 
 
-def _spans(text: str, spans: Sequence[tuple[int, int]], wanted: int) -> str:
+def _spans(text: str, spans: Sequence[tuple[int, int]], count: int) -> str:
     """Describe wrong spans of a text. Two tokens of the same character share its span."""
-    if len(spans) != wanted:
-        return f"{text[:20]!r} has {len(spans)} spans and {wanted} vectors or rows"
+    if len(spans) != count:
+        return f"{text[:20]!r} has {len(spans)} spans and {count} vectors or rows"
     outside = [span for span in spans if not 0 <= span[0] < span[1] <= len(text)]
     if outside:
         return f"{text[:20]!r} has no characters {outside[0]}"
@@ -223,13 +223,13 @@ def _spans(text: str, spans: Sequence[tuple[int, int]], wanted: int) -> str:
 
 def attention(adapter: Any, samples: Samples) -> str:
     """Describe attention whose columns have no box, or whose rows are not fractions of 1."""
-    for one in adapter.attend(samples.pictures[:3], samples.texts[:3]):
-        if one.weights.shape[3] != len(one.boxes):
-            return f"{one.weights.shape[3]} columns, {len(one.boxes)} boxes"
-        sums = one.weights.sum(3)
+    for joint in adapter.attend(samples.pictures[:3], samples.texts[:3]):
+        if joint.weights.shape[3] != len(joint.boxes):
+            return f"{joint.weights.shape[3]} columns, {len(joint.boxes)} boxes"
+        sums = joint.weights.sum(3)
         low, high = sums.min().item(), sums.max().item()
-        if one.weights.min() < 0 or high > 1.001 or (low < 0.999 and not one.whole):
-            return f"rows sum to {low:.3g}..{high:.3g}; whole is {one.whole}"
+        if joint.weights.min() < 0 or high > 1.001 or (low < 0.999 and not joint.whole):
+            return f"rows sum to {low:.3g}..{high:.3g}; whole is {joint.whole}"
     return ""
 
 
@@ -243,7 +243,7 @@ def vector_a_box(adapter: Any, samples: Samples) -> str:
 def detections(adapter: Any, samples: Samples) -> str:
     """Describe detected regions whose parts differ in number, or whose boxes leave the image."""
     pairs = zip(adapter.detect(samples.pictures), samples.images, strict=True)
-    return _first(_regions(one, image.size) for one, image in pairs)
+    return _first(_regions(regions, image.size) for regions, image in pairs)
 
 
 def _regions(regions: Any, size: tuple[int, int]) -> str:
@@ -268,31 +268,31 @@ def masked_words(adapter: Any, samples: Samples) -> str:
         return "the tokenizer has no mask token"
     tokens = tokenizer(f"a {tokenizer.mask_token} sat", return_tensors="pt").to(samples.device)
     logits = module(**tokens).logits
-    wanted = (*tokens["input_ids"].shape, len(tokenizer))
-    if logits.shape[:2] != wanted[:2] or logits.shape[2] < wanted[2]:
-        return f"logits are {tuple(logits.shape)}, for (texts, tokens, words) {wanted}"
+    shape = (*tokens["input_ids"].shape, len(tokenizer))
+    if logits.shape[:2] != shape[:2] or logits.shape[2] < shape[2]:
+        return f"logits are {tuple(logits.shape)}, for (texts, tokens, words) {shape}"
     return "" if logits.isfinite().all() else "logits are NaN or infinite"
 
 
 def answer_scores(adapter: Any, samples: Samples) -> str:
     """Describe log-likelihoods above 0, or missing scores of answers without a picture."""
-    asked = samples.texts[:3], [*ANSWERS[:3]]
-    scores = adapter.score_answers(samples.pictures[:3], *asked)
+    words = samples.texts[:3], [*ANSWERS[:3]]
+    scores = adapter.score_answers(samples.pictures[:3], *words)
     if misfit := first_misfit(LOG_LIKELIHOOD, scores):
         return f"a score of {float(scores[misfit[0]]):.3g}; {misfit[1]}"
     if not getattr(adapter, "reads_text_alone", False):
         return ""
-    alone = adapter.score_answers([Picture(None, None)] * 3, *asked)
+    alone = adapter.score_answers([Picture(None, None)] * 3, *words)
     return "" if alone.isfinite().all() else "without a picture, scores are NaN or infinite"
 
 
 def answers(adapter: Any, samples: Samples) -> str:
     """Describe an answer that is no text, or that differs if its question is asked separately."""
     questions = samples.texts[:3]
-    said = adapter.answer(samples.pictures[:3], questions)
-    if len(said) != 3 or not all(isinstance(one, str | NoAnswer) for one in said):
-        return f"3 questions gave {said!r:.80}; return a list of 3 texts"
-    for picture, question, expected in zip(samples.pictures, questions, said, strict=False):
+    texts = adapter.answer(samples.pictures[:3], questions)
+    if len(texts) != 3 or not all(isinstance(text, str | NoAnswer) for text in texts):
+        return f"3 questions gave {texts!r:.80}; return a list of 3 texts"
+    for picture, question, expected in zip(samples.pictures, questions, texts, strict=False):
         (alone,) = adapter.answer([picture], [question])
         if alone != expected:
             return (
@@ -305,9 +305,9 @@ def answers(adapter: Any, samples: Samples) -> str:
 def replies(adapter: Any, samples: Samples) -> str:
     """Describe replies to unknown items that are not a list for each item, or unknown labels."""
     items = [Asked(f"no image {i}", (text, f"no {text}")) for i, text in enumerate(samples.texts)]
-    found = adapter.replies(items)
-    if len(found) != len(items) or not all(isinstance(one, list) for one in found):
-        return f"{len(items)} items gave {found!r:.80}; return a list of replies for each item"
+    lists = adapter.replies(items)
+    if len(lists) != len(items) or not all(isinstance(answer, list) for answer in lists):
+        return f"{len(items)} items gave {lists!r:.80}; return a list of replies for each item"
     if adapter.labels not in LABELS:
         return f"its labels are {adapter.labels!r:.40}; use one of {', '.join(LABELS)}"
     return ""

@@ -133,25 +133,25 @@ def _require_tensors(outputs: Outputs) -> Outputs:
     """Wrap a function so that an output that is not a tensor raises SpecError."""
 
     def checked(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
-        given = outputs(adapter, samples, places)
-        other = next((type(one).__name__ for one in given if not isinstance(one, Tensor)), "")
+        results = outputs(adapter, samples, places)
+        other = next((type(one).__name__ for one in results if not isinstance(one, Tensor)), "")
         if other:
             raise SpecError(f"an output is of type {other}, not a float32 Tensor")
         # Copied, since an adapter may reuse its memory for the next batch.
-        return [one.detach().clone() for one in given]
+        return [result.detach().clone() for result in results]
 
     return checked
 
 
 def _remember(outputs: Outputs) -> Outputs:
     """Wrap a function so that the model runs only once for each batch."""
-    known: dict[tuple[int, ...], Sequence[Tensor]] = {}
+    cache: dict[tuple[int, ...], Sequence[Tensor]] = {}
 
     def remembered(adapter: Any, samples: Samples, places: Sequence[int]) -> Sequence[Tensor]:
         batch = tuple(places)
-        if batch not in known:
-            known[batch] = outputs(adapter, samples, places)
-        return known[batch]
+        if batch not in cache:
+            cache[batch] = outputs(adapter, samples, places)
+        return cache[batch]
 
     return remembered
 
@@ -174,7 +174,7 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
         return f"a batch of {len(places)} gave {len(outputs)} outputs"
     bad = sum(int((~output.isfinite()).sum()) for output in outputs)
     if not bad and all(output.ndim == 1 and output.numel() for output in outputs):
-        problems = [one for output in outputs if (one := first_outside(output[None].float()))]
+        problems = [flaw for output in outputs if (flaw := first_outside(output[None].float()))]
         return problems[0][1] if problems else ""
     return f"{bad} of {sum(o.numel() for o in outputs)} values are NaN or infinite" if bad else ""
 
@@ -255,7 +255,7 @@ def _differs_without_parts(adapter: Any, samples: Samples) -> str:
     if getattr(adapter, "is_control", False):
         return ""
     pair = _every_output(adapter, samples), _every_output(adapter.cut(_all_parts(adapter)), samples)
-    is_same = all(torch.equal(one, other) for one, other in zip(*pair, strict=True))
+    is_same = all(torch.equal(first, other) for first, other in zip(*pair, strict=True))
     return "without any part, all outputs are the same" if is_same else ""
 
 

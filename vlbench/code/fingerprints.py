@@ -45,9 +45,9 @@ def identified(
     source = f"{kind.__qualname__} {source_digest(kind) or 'of no file'}"
     made_of = _own_attributes(adapter) if arguments is None else arguments
     made_of = None if arguments is None and is_served(kind) else made_of
-    known = code is not None and made_of is not None
+    is_known = code is not None and made_of is not None
     parts = [kind.__qualname__, code, made_of, weights, str(dtype), device.type]
-    return LiveModel(adapter, source, weights, digest(parts) if known else "")
+    return LiveModel(adapter, source, weights, digest(parts) if is_known else "")
 
 
 def is_served(adapter: type) -> bool:
@@ -69,7 +69,7 @@ def _weights_of(adapter: Any) -> str:
 
 def contents(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with each path as a Path, which is digested by its content."""
-    return {key: map_leaves(value, lambda _, one: as_path(one)) for key, value in params.items()}
+    return {key: map_leaves(value, lambda _, leaf: as_path(leaf)) for key, value in params.items()}
 
 
 def weights_digest(adapter: Any) -> str:

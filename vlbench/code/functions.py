@@ -38,8 +38,8 @@ def find_object(
         whole = name if beside or "." in module else shipped or name
         if trusted is not None and not (beside and _is_inside(module)):
             _require_trusted(whole, trusted)
-        found = load_object(whole, folders)
-        if trusted is not None and not beside and _is_foreign(whole, found):
+        loaded = load_object(whole, folders)
+        if trusted is not None and not beside and _is_foreign(whole, loaded):
             raise _not_trusted(whole)
     except OSError as error:
         raise SpecError(
@@ -47,7 +47,7 @@ def find_object(
         ) from error
     except SpecError as error:
         raise SpecError(f"{where()}: {error}") from error
-    return found
+    return loaded
 
 
 def load_object(name: str, folders: Sequence[Path]) -> Any:
@@ -91,7 +91,7 @@ def require_own_file(where: str, model: str, source: Path) -> None:
     """Raise SpecError for FILE.py:Class that a file of `source` names and that is in no source."""
     file = Path(model.rpartition(":")[0]).resolve()
     sources = (source.resolve(), *find_sources())
-    if names_file(model) and not any(file.is_relative_to(one) for one in sources):
+    if names_file(model) and not any(file.is_relative_to(folder) for folder in sources):
         raise SpecError(f"{where}: {_not_trusted(model)}")
 
 
@@ -128,9 +128,9 @@ def _is_there(top: str) -> bool:
         return True
 
 
-def _is_foreign(name: str, found: Any) -> bool:
+def _is_foreign(name: str, value: Any) -> bool:
     """Return whether a name of vlbench stands for an object that another package defines."""
-    defined_in = f"{getattr(found, '__module__', None)}."
+    defined_in = f"{getattr(value, '__module__', None)}."
     return name.startswith(("vlbench.", "vlbench:")) and not defined_in.startswith("vlbench.")
 
 

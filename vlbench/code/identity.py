@@ -225,9 +225,9 @@ def _imports_of(node: ast.AST) -> Iterator[Import]:
             yield 0, named.value
 
 
-def _resolve(one: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
+def _resolve(imported: Import, file: Path, folder: Path) -> tuple[list[Path], str]:
     """Return the files that an import executes, and the library that it names, if any."""
-    level, name = one
+    level, name = imported
     names = name.split(".") if name else []
     if level:
         return _along(file.parents[level - 1], names), ""
@@ -294,7 +294,7 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         distributions = importlib.metadata.distributions()
-    return next((one.version for one in distributions if _contains(one, package)), "")
+    return next((part.version for part in distributions if _contains(part, package)), "")
 
 
 def _contains(distribution: importlib.metadata.Distribution, package: str) -> bool:

@@ -54,17 +54,17 @@ def features_key(identity: str, compute: Any, name: str, column: Column) -> str 
 
 
 def map_key(
-    functions: Sequence[Any], columns: Sequence[Column], key: Mapping[str, Any], known: Identities
+    functions: Sequence[Any], columns: Sequence[Column], key: Mapping[str, Any], digests: Identities
 ) -> str | None:
     """Return the key of the outputs of functions for the selected rows of columns."""
-    values, models = _parts(key, known)
+    values, models = _parts(key, digests)
     selected = [[column.key, list(column.rows)] for column in columns]
     return _key([*models, *_codes(*functions, *columns)], [values, selected])
 
 
-def once_key(build: Any, key: Mapping[str, Any], known: Identities) -> str | None:
+def once_key(build: Any, key: Mapping[str, Any], digests: Identities) -> str | None:
     """Return the key of a value that is built once."""
-    values, models = _parts(key, known)
+    values, models = _parts(key, digests)
     return _key([*models, *_codes(build)], values)
 
 
@@ -72,9 +72,9 @@ def _key(required: Sequence[str | None], parts: Any) -> str | None:
     return digest([list(required), parts]) if all(required) else None
 
 
-def _parts(key: Mapping[str, Any], known: Identities) -> tuple[dict[str, Any], list[str]]:
+def _parts(key: Mapping[str, Any], digests: Identities) -> tuple[dict[str, Any], list[str]]:
     """Return a key with each model replaced by its identity, and the identities."""
-    models = {name: known[id(value)] for name, value in key.items() if id(value) in known}
+    models = {name: digests[id(value)] for name, value in key.items() if id(value) in digests}
     return {**key, **models}, list(models.values())
 
 
@@ -168,13 +168,13 @@ class Engine:
 
     def read_by(self, companion: Any, data: Data) -> Data:
         """Return the same rows with the regions that a companion reads, if it reads others."""
-        known = self._known.get(id(companion))
-        return data if known is None or known.data is None else known.data
+        entry = self._known.get(id(companion))
+        return data if entry is None or entry.data is None else entry.data
 
     def name_of(self, model: Any) -> str:
         """Return a live model's name in a row or a task; if it has no name, its class."""
-        known = self._known.get(id(model))
-        return known.name if known else type(model).__name__
+        entry = self._known.get(id(model))
+        return entry.name if entry else type(model).__name__
 
     @contextmanager
     def untrained(self, model: Any, draw: int) -> Iterator[Any]:
@@ -184,19 +184,19 @@ class Engine:
         stored under a separate identity. Raises CannotDo, with the reason, if the model has no such
         network.
         """
-        known = self._known.get(id(model))
-        if known is None or known.untrained is None:
+        entry = self._known.get(id(model))
+        if entry is None or entry.untrained is None:
             raise CannotDo("models.yaml does not list the model")
-        network, identity = known.untrained(draw)
+        network, identity = entry.untrained(draw)
         self._identities = {**self._identities, id(network): identity}
-        named = KnownModel(f"{known.name} with random weights, draw {draw}")
+        named = KnownModel(f"{entry.name} with random weights, draw {draw}")
         self._known = {**self._known, id(network): named}
         try:
             yield network
         finally:
             # Another object may get its `id`.
             del self._identities[id(network)], self._known[id(network)]
-            for key in [one for one in self._repeating if one[0] == id(network)]:
+            for key in [pair for pair in self._repeating if pair[0] == id(network)]:
                 del self._repeating[key]
 
     @all_threads()
@@ -250,7 +250,7 @@ class Engine:
     def _described(self, key: str | None, what: str, of: Iterable[Any]) -> str | None:
         """Record in the store what a key's values are, and return the key."""
         if self._store and key:
-            models = sorted({self.name_of(one) for one in of if id(one) in self._identities})
+            models = sorted({self.name_of(model) for model in of if id(model) in self._identities})
             about = {"models": models, "what": what, "data": self._data}
             self._store.describe(key, about)
         return key
@@ -259,8 +259,8 @@ class Engine:
         self, rows: Sequence[int], places: Mapping[int, Sequence[int]]
     ) -> dict[int, list[int]]:
         """Return the rows of each shard that this process computes, from `places_by_shard`."""
-        own = [*places][self._processes.rank :: self._processes.size]
-        return {number: [rows[place] for place in places[number]] for number in own}
+        numbers = [*places][self._processes.rank :: self._processes.size]
+        return {number: [rows[place] for place in places[number]] for number in numbers}
 
     def show_pass(self, what: str, column: Column) -> Callable[[int], None]:
         """Show a pass over a column; return a function that counts its rows."""
@@ -344,15 +344,15 @@ class Engine:
         encode, column = self.checked(encoder.encode_regions), split["picture"]
 
         def vectors(pictures: Sequence[Picture]) -> list[Tensor]:
-            own = [picture.regions for picture in pictures if picture.regions]
-            if len(own) < len(pictures):
+            of_pictures = [picture.regions for picture in pictures if picture.regions]
+            if len(of_pictures) < len(pictures):
                 raise DataError("a picture has no regions to encode")
-            encoded = encode(pictures, [regions.boxes for regions in own])
-            return [one.float().cpu() for one in encoded]
+            encoded = encode(pictures, [regions.boxes for regions in of_pictures])
+            return [part.float().cpu() for part in encoded]
 
         vectors_by_picture = self.map(vectors, column, key={"model": encoder})
         pairs = zip((picture.regions for picture in column), vectors_by_picture, strict=True)
-        regions = [own._replace(vectors=new) for own, new in pairs]
+        regions = [region._replace(vectors=new) for region, new in pairs]
         names = column.examples().ids
         made = Column(digest(regions), "value", regions, range(len(regions)), names)
         return Split({**split.columns, "regions": made})
@@ -427,7 +427,7 @@ class Engine:
         size = self.settings.rows_per_batch
         starts, processes = range(0, len(items), size), self._processes
 
-        def own() -> list[list[Any]]:
+        def own_outputs() -> list[list[Any]]:
             outputs = []
             for start in starts[processes.rank :: processes.size]:
                 some = items[start : start + size]
@@ -438,7 +438,7 @@ class Engine:
 
         if what:
             self._progress.start(what, len(items))
-        shares = processes.attempt(own)
+        shares = processes.attempt(own_outputs)
         parts = [shares[i % processes.size][i // processes.size] for i in range(len(starts))]
         return [output for part in parts for output in part]
 
@@ -467,12 +467,12 @@ class Engine:
             while some := dict(islice(left, size)):
                 yield from self._few_shards(parts, rows, some)
             return
-        mine = self.own_shards(rows, places)
-        shards = each_shard(parts, mine)
+        share = self.own_shards(rows, places)
+        shards = each_shard(parts, share)
         together = 1 if size == 1 else shards_together(len(places) / size, shard)
         for _ in range(0, len(places), size * together):
-            several = self._processes.attempt(lambda: list(islice(shards, together)))
-            for number, values in chain.from_iterable(several):
+            batch = self._processes.attempt(lambda: list(islice(shards, together)))
+            for number, values in chain.from_iterable(batch):
                 if size > 1:
                     self._progress.advance(len(places[number]))
                 yield places[number], values
@@ -485,27 +485,27 @@ class Engine:
         Outputs that any process has stored are not computed. Each shard is stored by the process
         that `own_shards` assigns it to, when all these batches are done.
         """
-        wanted = {number: [rows[place] for place in own] for number, own in places.items()}
-        count = sum(map(len, wanted.values()))
-        asked = set(chain.from_iterable(wanted.values()))
-        known = {number: parts.stored(number) for number in wanted}
-        own = {row: known[n][row] for n, some in wanted.items() for row in some if row in known[n]}
-        there = self._processes.attempt(lambda: set(own))
-        missing = asked.difference(*there)
-        lacking = [sorted(missing.intersection(some)) for some in wanted.values()]
+        shards = {number: [rows[place] for place in group] for number, group in places.items()}
+        count = sum(map(len, shards.values()))
+        distinct = set(chain.from_iterable(shards.values()))
+        saved = {number: parts.stored(number) for number in shards}
+        held = {row: saved[n][row] for n, some in shards.items() for row in some if row in saved[n]}
+        by_process = self._processes.attempt(lambda: set(held))
+        missing = distinct.difference(*by_process)
+        lacking = [sorted(missing.intersection(some)) for some in shards.values()]
         dealt = [*batches(lacking, parts.batch_size, across=parts.compute.spans_shards)]
-        mine = dealt[self._processes.rank :: self._processes.size]
-        shown = 0
+        share = dealt[self._processes.rank :: self._processes.size]
+        advanced = 0
 
         def show(more: int) -> None:
-            nonlocal shown
-            more = min(more, count - shown)
-            shown += more
+            nonlocal advanced
+            more = min(more, count - advanced)
+            advanced += more
             self._progress.advance(more)
 
         def compute() -> list[tuple[list[int], Any]]:
-            outputs = [([*own], pack([*own.values()]))] if own else []
-            for done, values in parts.compute(mine):
+            outputs = [([*held], pack([*held.values()]))] if held else []
+            for done, values in parts.compute(share):
                 # Pickled alone, a row of a batch would include the whole batch.
                 outputs.append((done, pack([*values])))
                 # The other processes have done about as many rows.
@@ -514,15 +514,15 @@ class Engine:
 
         def save() -> None:
             for number in self.own_shards(rows, places):
-                parts.save(number, known[number] | {row: own[row] for row in wanted[number]})
+                parts.save(number, saved[number] | {row: held[row] for row in shards[number]})
 
-        if any(one < asked for one in there):
-            computed = chain.from_iterable(self._processes.attempt(compute))
-            own = {row: v for done, values in computed for row, v in zip(done, values, strict=True)}
+        if any(one < distinct for one in by_process):
+            fresh = chain.from_iterable(self._processes.attempt(compute))
+            held = {row: v for done, values in fresh for row, v in zip(done, values, strict=True)}
             self._processes.attempt(save)
         show(count)
-        for number, some in wanted.items():
-            yield list(places[number]), pack([own[row] for row in some])
+        for number, some in shards.items():
+            yield list(places[number]), pack([held[row] for row in some])
 
     def _advance(self, rows: int) -> None:
         """Count rows; with several processes, the main process counts them as shards arrive."""

@@ -41,29 +41,29 @@ GRACE, LOOK = 5, 0.2
 LAST_LINES = 20
 
 
-def count_processes(asked: int | None, device: str) -> int:
+def count_processes(count: int | None, device: str) -> int:
     """Return the number of processes of a run on a device, including this process.
 
-    It is the number that a launcher started; else `asked`, or one for each GPU visible under
+    It is the number that a launcher started; else `count`, or one for each GPU visible under
     CUDA_VISIBLE_DEVICES. Raises UnknownNameError for an impossible number.
     """
     if any(name in os.environ for name in OF_LAUNCHERS) or number_in(OF_SLURM, 1) > 1:
         started = number_in("WORLD_SIZE", 1)
-        if asked not in {None, started}:
+        if count not in {None, started}:
             why = f"a launcher has started {started}; leave out --processes"
-            raise UnknownNameError(f"--processes is {asked}, but {why}")
+            raise UnknownNameError(f"--processes is {count}, but {why}")
         return started
     kind, _, number = device.partition(":")
     # GPUs may be listed but unusable, for example if the driver is too old.
     usable = kind in {"auto", "cuda"} and torch.cuda.is_available()
     gpus = torch.cuda.device_count() if usable else 0
-    if asked is None:
+    if count is None:
         return 1 if number else max(1, gpus)
-    if asked > 1 and number:
-        raise UnknownNameError(f"--processes is {asked}, but --device {device} is one device")
-    if asked > gpus > 0:
-        raise UnknownNameError(f"--processes is {asked}, but the number of visible GPUs is {gpus}")
-    return asked
+    if count > 1 and number:
+        raise UnknownNameError(f"--processes is {count}, but --device {device} is one device")
+    if count > gpus > 0:
+        raise UnknownNameError(f"--processes is {count}, but the number of visible GPUs is {gpus}")
+    return count
 
 
 def launch(size: int, words: Sequence[str], variables: Mapping[str, str]) -> int:
@@ -102,10 +102,10 @@ def _run(words: Sequence[str], places: Mapping[int, dict[str, str]], folder: Pat
 
     arguments = dict.fromkeys(places, ("-P", "-m", "vlbench", *words))
     # Their temporary files are deleted with the folder, even if they are killed.
-    own = {rank: {**place, "TMPDIR": str(folder)} for rank, place in places.items()}
+    environments = {rank: {**place, "TMPDIR": str(folder)} for rank, place in places.items()}
     logs = DefaultLogsSpecs(str(folder), {rank: Std.ALL for rank in places if rank})
     ignored = [stop for stop in STOPS if signal.getsignal(stop) == signal.SIG_IGN]
-    started = start_processes("vlbench", sys.executable, arguments, own, logs)
+    started = start_processes("vlbench", sys.executable, arguments, environments, logs)
     for stop in ignored:  # as under nohup
         signal.signal(stop, signal.SIG_IGN)
     assert isinstance(started, SubprocessContext)

@@ -39,7 +39,7 @@ class Tower(NamedTuple):
 
     def methods(self, model: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
         """Return a model's methods that list its layers and encode at them; None if it has none."""
-        names, encode = (getattr(model, one, None) for one in (self.names, f"{self.encode}_at"))
+        names, encode = (getattr(model, name, None) for name in (self.names, f"{self.encode}_at"))
         return (names, encode) if callable(names) and callable(encode) else None
 
 
@@ -48,7 +48,7 @@ TEXTS = Tower("text_layers", "encode_texts")
 TOKENS = Tower("text_layers", "encode_tokens")
 
 
-def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES) -> list[str]:
+def layers_of(model: Any, name: str, layers: Sequence[str], tower: Tower = IMAGES) -> list[str]:
     """Return the requested layers of a model, in order of depth; `["all"]` requests each.
 
     Raises CannotDo for a model without layers, and UnknownNameError for an unknown layer.
@@ -56,9 +56,9 @@ def layers_of(model: Any, name: str, asked: Sequence[str], tower: Tower = IMAGES
     methods = tower.methods(model)
     if methods is None:
         raise CannotDo(f"{name} gives no layers: it has no {tower.encode}_at")
-    there, every = list(methods[0]()), list(asked) == [ALL]
-    require_known("layer", [] if every else asked, there)
-    return [one for one in there if every or one in asked]
+    names, every = list(methods[0]()), list(layers) == [ALL]
+    require_known("layer", [] if every else layers, names)
+    return [stage for stage in names if every or stage in layers]
 
 
 class Layers:
@@ -82,14 +82,14 @@ class Layers:
     def method(self, name: str) -> Callable[[Any], Any]:
         """Return a function that encodes at a layer; for the output, the model's method."""
         if name == OUTPUT:
-            own: Callable[[Any], Any] = getattr(self.model, self.tower.encode)
-            return own
+            encoder: Callable[[Any], Any] = getattr(self.model, self.tower.encode)
+            return encoder
         return _AtLayer(self.model, name, self.tower)
 
     def is_of(self, method: Callable[..., Any]) -> bool:
         """Return whether a method is the model's method that layers replace."""
-        own = getattr(method, "__self__", None) is self.model
-        return own and getattr(method, "__name__", "") == self.tower.encode
+        is_bound = getattr(method, "__self__", None) is self.model
+        return is_bound and getattr(method, "__name__", "") == self.tower.encode
 
     def features(self, name: str, column: Column, most: float) -> Features:
         """Return the features of a layer, as an engine does."""
@@ -112,8 +112,8 @@ class Layers:
         for number, rows in self.engine.own_shards(
             column.rows, places_by_shard(column.rows)
         ).items():
-            known = [stored_outputs(store, key, number) for key in keys.values()]
-            if any(not set(rows) <= one.keys() for one in known):
+            stored = [stored_outputs(store, key, number) for key in keys.values()]
+            if any(not set(rows) <= kept.keys() for kept in stored):
                 lacking[number] = rows
         if not lacking:
             return
@@ -127,9 +127,9 @@ class Layers:
         """Add rows of a layer to the stored rows of their shard."""
         store = self.engine.store
         assert store
-        known = stored_outputs(store, key, number) | dict(zip(rows, values.clone(), strict=True))
-        ordered = sorted(known)
-        content = {"rows": ordered, "values": torch.stack([known[row] for row in ordered])}
+        merged = stored_outputs(store, key, number) | dict(zip(rows, values.clone(), strict=True))
+        ordered = sorted(merged)
+        content = {"rows": ordered, "values": torch.stack([merged[row] for row in ordered])}
         store.save(key, f"{number:06d}", content)
 
     def _in_memory(self, name: str, column: Column) -> Tensor:
@@ -138,14 +138,14 @@ class Layers:
             joined = self._joined
             parts = self._parts(joined, column)
             places = places_by_shard(column.rows)
-            wanted = {n: [column.rows[place] for place in own] for n, own in places.items()}
+            by_shard = {n: [column.rows[place] for place in shard] for n, shard in places.items()}
             order, values = list[int](), list[Tensor]()
-            for number, part in each_shard(parts, wanted):
+            for number, part in each_shard(parts, by_shard):
                 order += places[number]
                 values.append(part)
             whole = torch.cat(values)[torch.tensor(order).argsort()]
-            for layer, own in zip(self.names, torch.split(whole, joined.widths, 1), strict=True):
-                self._kept[selected, layer] = own.clone()
+            for layer, block in zip(self.names, torch.split(whole, joined.widths, 1), strict=True):
+                self._kept[selected, layer] = block.clone()
         return self._kept[selected, name]
 
     def _parts(self, joined: _AllLayers, column: Column) -> Parts:
@@ -176,10 +176,10 @@ class LayerEngine(Engine):
         """Take the layers of a model, and the name of one layer."""
         self.__dict__.update(layers.engine.__dict__)
         self._layers, self._name = layers, name
-        known = dict(self._identities)
-        if identity := known.get(id(layers.model)):
-            known[id(layers.model)] = digest([identity, "layer", name])
-        self._identities = known
+        identities = dict(self._identities)
+        if identity := identities.get(id(layers.model)):
+            identities[id(layers.model)] = digest([identity, "layer", name])
+        self._identities = identities
 
     def checked(self, method: Method) -> Method:
         """Return the checked encoder at the layer; any other method is checked unchanged."""

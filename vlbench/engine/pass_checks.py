@@ -71,8 +71,8 @@ def pixels_of(preprocess: Callable[[Image], Tensor], image: Image) -> Tensor:
     """
     pixels = preprocess(image)
     if wrong := wrong_pixels(pixels):
-        found, _, way_out = wrong.partition(". ")
-        why = f"preprocess gave {found}; return float32 [3, H, W] in [0, 1]"
+        problem, _, way_out = wrong.partition(". ")
+        why = f"preprocess gave {problem}; return float32 [3, H, W] in [0, 1]"
         raise SpecError(f"{defined_at(preprocess)}: {why}{way_out and f'. {way_out}'}")
     return pixels
 
@@ -82,8 +82,8 @@ def require_tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values
     kind = type(values)
-    shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    raise ValueError(f"{name} returned a {shown}; return a torch.Tensor [N, D]")
+    label = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    raise ValueError(f"{name} returned a {label}; return a torch.Tensor [N, D]")
 
 
 def require_steady(preprocess: Callable[[Image], Tensor], images: Sequence[Image]) -> None:
@@ -200,16 +200,16 @@ class Repeating:
     def _look_again(self, values: Sequence[Any]) -> Any:
         """Return a later batch's outputs, after passing the first examples beside some of it."""
         assert self._first
-        known, expected = self._first
+        first, expected = self._first
         if isinstance(values[0], Tensor):
-            known, expected = [one[:SOME] for one in known], expected[:SOME]
+            first, expected = [part[:SOME] for part in first], expected[:SOME]
         # Both together are no larger than the batch, which may already fill the memory.
         room = max(0, len(values[0]) - len(expected))
         places = _places(len(values[0]))[: min(room, len(expected))]
         some = [_select(value, places) for value in values]
-        pairs = list(zip(known, some, strict=True))
+        pairs = list(zip(first, some, strict=True))
         is_mixed = all(_are_alike(*pair) for pair in pairs)
-        repeated = self._pass([_join(*pair) for pair in pairs] if is_mixed else known)
+        repeated = self._pass([_join(*pair) for pair in pairs] if is_mixed else first)
         outputs = self._method(*values)
         beside = self._copy([outputs[i] for i in places]) if is_mixed and _count(outputs) else []
         if len(beside) == len(places) or not is_mixed:
@@ -285,15 +285,15 @@ def _shortest(values: Sequence[Any]) -> tuple[int, ...]:
     return (min(range(len(values)), key=lambda i: len(values[i])),)
 
 
-def _are_alike(known: Any, others: Any) -> bool:
+def _are_alike(first: Any, others: Any) -> bool:
     """Return whether two batches can be joined: texts, or tensors of one shape."""
-    if isinstance(known, Tensor) and isinstance(others, Tensor):
-        return known.shape[1:] == others.shape[1:] and len(others) > 0
-    return bool(others) and all(isinstance(one, str) for one in [*known, *others])
+    if isinstance(first, Tensor) and isinstance(others, Tensor):
+        return first.shape[1:] == others.shape[1:] and len(others) > 0
+    return bool(others) and all(isinstance(text, str) for text in [*first, *others])
 
 
-def _join(known: Any, others: Any) -> Any:
-    return torch.cat([known, others]) if isinstance(known, Tensor) else [*known, *others]
+def _join(first: Any, others: Any) -> Any:
+    return torch.cat([first, others]) if isinstance(first, Tensor) else [*first, *others]
 
 
 def _select(values: Any, places: Sequence[int]) -> Any:

@@ -133,8 +133,8 @@ def check_features(name: str, rows: Sequence[int], values: Tensor) -> Tensor:
     if bad.any():
         row = rows[int(bad.nonzero()[0])]
         raise ValueError(f"{name} gave NaN or infinite values for row {row}")
-    if found := first_outside(values):
-        i, why = found
+    if misfit := first_outside(values):
+        i, why = misfit
         raise ValueError(f"{name} gave row {rows[i]} {why}")
     return values
 
@@ -176,11 +176,11 @@ def _load(
     rows: Dataset[Any], batches: Batches, workers: int, *, pinned: bool = False
 ) -> Iterator[tuple[list[int], Any]]:
     """Yield each batch's rows with their values, loaded by `workers` processes."""
-    asked: deque[list[int]] = deque()
+    queue: deque[list[int]] = deque()
 
     def remember() -> Iterator[list[int]]:
         for batch in batches:
-            asked.append(batch)
+            queue.append(batch)
             yield batch
 
     loader = DataLoader(
@@ -194,7 +194,7 @@ def _load(
     for values in loader:
         if isinstance(values, Exception):
             raise values
-        yield asked.popleft(), values
+        yield queue.popleft(), values
 
 
 class _Preprocessed(Dataset[Any]):

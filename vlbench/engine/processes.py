@@ -63,20 +63,20 @@ class Processes:
         self.rank, self.size = 0, 1
         self._state: Any = None
         self._hosts: list[str] = []
-        wanted = number_in("WORLD_SIZE", 1)
-        if wanted > 1:
+        launched = number_in("WORLD_SIZE", 1)
+        if launched > 1:
             from accelerate import PartialState  # noqa: PLC0415 - one process needs none of it
 
             try:
                 self._state = PartialState(cpu=cpu, timeout=PATIENCE)
             except (ValueError, RuntimeError) as error:
                 raise UnknownNameError(
-                    f"WORLD_SIZE is {wanted}, but no launcher started the processes: {error}"
+                    f"WORLD_SIZE is {launched}, but no launcher started the processes: {error}"
                 ) from error
             self.rank, self.size = self._state.process_index, self._state.num_processes
-            if self.size != wanted:
+            if self.size != launched:
                 raise RuntimeError(
-                    f"{wanted} processes were launched, but only {self.size} connected"
+                    f"{launched} processes were launched, but only {self.size} connected"
                 )
             self._hosts = self._gather(socket.gethostname())
 

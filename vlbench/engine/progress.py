@@ -88,17 +88,17 @@ class _Bars(rich.progress.Progress):
 class Bar:
     """Shows each pass over the data as a bar (as lines if not on a terminal), and each result.
 
-    Skipped models and tasks in `told` were already reported and are not printed. `numbers` contains
+    Skipped models and tasks in `seen` were already reported and are not printed. `numbers` contains
     prefixes of the names of a model and a task, such as `[3/22] `.
     """
 
     def __init__(
         self,
         console: Console,
-        told: Collection[tuple[str, str]] = (),
+        seen: Collection[tuple[str, str]] = (),
         numbers: Mapping[tuple[str, str], str] = MappingProxyType({}),
     ) -> None:
-        self._console, self._told, self._numbers = console, told, numbers
+        self._console, self._told, self._numbers = console, seen, numbers
         # The bar fills the space that the numbers leave on the line.
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
@@ -165,7 +165,7 @@ class Bar:
         seconds = f" in {result.run['seconds']:.1f} s" if result.run else ""
         # Only this line shows the notes of a row without scores.
         why = [result.reason, *([] if result.scores else result.notes)]
-        reason = "".join(f": {one}" for one in why if one)
+        reason = "".join(f": {part}" for part in why if part)
         if result.status == "failed":
             first = self._failed.setdefault((result.model, reason), result.task)
             reason = reason if first == result.task else f": as on {first}"

@@ -145,13 +145,13 @@ def places_by_shard(rows: Sequence[int], shard: int = SHARD) -> dict[int, list[i
     return dict(sorted(places.items()))
 
 
-def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
+def each_shard(parts: Parts, shards: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
 
     Shards that other runs have locked come last; a run that ends releases its locks. If no shard
     becomes ready for `PATIENCE` seconds, locked shards are computed here too.
     """
-    left, waited = dict(wanted), 0.0
+    left, waited = dict(shards), 0.0
     while left:
         before = len(left)
         for number, outputs in _ready(parts, dict(left), alone=waited > PATIENCE):
@@ -165,11 +165,11 @@ def each_shard(parts: Parts, wanted: Mapping[int, Sequence[int]]) -> Iterator[tu
 
 
 def _ready(
-    parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool
+    parts: Parts, shards: Mapping[int, Sequence[int]], *, alone: bool
 ) -> Iterator[tuple[int, Outputs]]:
     """Yield stored shards, then computed shards; `alone` computes locked shards too."""
     lacking = {}
-    for number, rows in wanted.items():
+    for number, rows in shards.items():
         outputs = parts.stored(number)
         if outputs.keys() >= set(rows):
             parts.advance(len(rows))
@@ -201,10 +201,10 @@ class _Work:
     `stored` are shards that another run has stored in the meantime.
     """
 
-    def __init__(self, parts: Parts, wanted: Mapping[int, Sequence[int]], *, alone: bool) -> None:
+    def __init__(self, parts: Parts, shards: Mapping[int, Sequence[int]], *, alone: bool) -> None:
         self.stored: list[tuple[int, Outputs]] = []
         self._parts = parts
-        self._wanted = wanted
+        self._wanted = shards
         self._alone = alone
         self._open: dict[int, _Open] = {}
 

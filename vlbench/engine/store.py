@@ -166,7 +166,7 @@ def _parts(place: bytes, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
         {part.data_ptr() for part in parts}
     ) == len(parts):
         # It stores the memory of a lazily negated tensor, not its values.
-        plain = {name: one.resolve_neg().contiguous() for name, one in value.items()}
+        plain = {name: tensor.resolve_neg().contiguous() for name, tensor in value.items()}
         body = safetensors.torch.save(plain)
         return _of_tensors(place, body), body
     buffer = io.BytesIO()

@@ -116,7 +116,7 @@ class Sharing(NamedTuple):
             return whole.detach()
         counts = [weight.numel() for weight in weights]
 
-        def own() -> Tensor:
+        def flat_part() -> Tensor:
             """Return this process's part of each gradient, flattened, and of the loss."""
             if not fraction:
                 return torch.zeros(sum(counts) + 1, device=weights[0].device)
@@ -125,7 +125,7 @@ class Sharing(NamedTuple):
             gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
             return torch.cat([*(g.flatten().float() for g in gradients), part.detach().view(1)])
 
-        total = self.processes.sum(own, sum(counts) + 1, weights[0].device)
+        total = self.processes.sum(flat_part, sum(counts) + 1, weights[0].device)
         for weight, gradient in zip(weights, torch.split(total[:-1], counts), strict=True):
             weight.grad = gradient.view_as(weight).to(weight)
         return total[-1]

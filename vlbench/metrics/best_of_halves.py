@@ -62,9 +62,9 @@ def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -
     half = rng.permutation(len(sizes)) < len(sizes) // 2
     first = half[groups]
     by_other = [int(_means(credit[..., items]).argmax()) for items in (~first, first)]
-    own = np.where(first, credit[by_other[0]], credit[by_other[1]])
-    value = float(_means(own))
-    parts = _by_group(own - value, groups) * len(sizes) / (~np.isnan(own)).sum(1)[:, None]
+    earned = np.where(first, credit[by_other[0]], credit[by_other[1]])
+    value = float(_means(earned))
+    parts = _by_group(earned - value, groups) * len(sizes) / (~np.isnan(earned)).sum(1)[:, None]
     among, freedom = _beyond_items(parts)
     samples = _bootstrap(credit, groups, half, rng)
     chosen = float(samples.var(ddof=1))
@@ -76,7 +76,7 @@ def best_of_halves(credit: Floats, groups: NDArray[np.intp], *, seed: int = 0) -
     terms = chosen**2 / by_groups + among**2 / freedom
     variance = chosen + among
     estimate = fraction(value, variance, variance**2 / terms if terms else math.inf, len(sizes))
-    return BestOfHalves((by_other[0], by_other[1]), first, own, estimate, samples)
+    return BestOfHalves((by_other[0], by_other[1]), first, earned, estimate, samples)
 
 
 def _means(credit: Floats) -> Any:
@@ -110,9 +110,9 @@ def _bootstrap(
     for count in [min(most, SAMPLES - done) for done in range(0, SAMPLES, most)]:
         weights = rng.poisson(1.0, (count, width)).astype(float)
         halves = []
-        for own in (half, ~half):
-            totals = (weights[:, own] @ sums[:, own].T).reshape(count, candidates, trials)
-            halves.append((totals, weights[:, own] @ counts[:, own].T))
+        for part in (half, ~half):
+            totals = (weights[:, part] @ sums[:, part].T).reshape(count, candidates, trials)
+            halves.append((totals, weights[:, part] @ counts[:, part].T))
         (a, of_a), (b, of_b) = halves
         rows = np.arange(count)
         best_a, best_b = ((x / np.maximum(n, 1)[:, None]).mean(2).argmax(1) for x, n in halves)

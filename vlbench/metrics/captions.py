@@ -65,7 +65,7 @@ def treebank_words(captions: Sequence[str]) -> list[str]:
             f"words of captions: Java returned {len(lines_out) - 1} of {len(lines)} lines"
         )
     words_out = [line.rstrip().split(" ") for line in lines_out[:-1]]
-    return [" ".join(word for word in one if word not in PUNCTUATION) for one in words_out]
+    return [" ".join(word for word in text if word not in PUNCTUATION) for text in words_out]
 
 
 def plain_words(captions: Sequence[str]) -> list[str]:
@@ -85,11 +85,11 @@ def require_installed(names: Iterable[str]) -> None:
 
     The names may have the suffix of Penn Treebank words.
     """
-    known = {f"{name}{suffix}" for name in CAPTION_METRICS for suffix in ("", TREEBANK)}
-    wanted = known.intersection(names)
-    if wanted:
+    every = {f"{name}{suffix}" for name in CAPTION_METRICS for suffix in ("", TREEBANK)}
+    requested = every.intersection(names)
+    if requested:
         coco_caption()
-    if any(name.startswith(("meteor", "spice")) or name.endswith(TREEBANK) for name in wanted):
+    if any(name.startswith(("meteor", "spice")) or name.endswith(TREEBANK) for name in requested):
         find_java()
 
 
@@ -121,8 +121,8 @@ class CaptionMetrics:
         others = [name for name in names if name.startswith(PREFIX)]
         unknown = sorted(set(names) - set(CAPTION_METRICS) - set(others))
         if unknown or not names:
-            known = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
-            raise SpecError(f"metrics of captions: unknown {unknown}; there are {known}")
+            choices = ", ".join((*CAPTION_METRICS, f"{PREFIX}NAME_OR_PATH"))
+            raise SpecError(f"metrics of captions: unknown {unknown}; there are {choices}")
         self._words, self._open = words, ExitStack()
         if len(others) < len(names):
             coco_caption()
@@ -170,10 +170,10 @@ class CaptionMetrics:
 def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]:
     """Return captions and references in words, in the order of the captions."""
     tokenised = iter(words([text for image in captions for text in captions[image]]))
-    own = {image: next(tokenised) for image in captions}
+    by_image = {image: next(tokenised) for image in captions}
     tokenised = iter(words([text for image in captions for text in references[image]]))
     others = {image: [next(tokenised) for _ in references[image]] for image in captions}
-    pairs = [(own[image], [one for one in others[image] if one.strip()]) for image in captions]
+    pairs = [(by_image[image], [one for one in others[image] if one.strip()]) for image in captions]
     for image, (_, kept) in zip(captions, pairs, strict=True):
         if not kept:
             raise DataError(f"image {image!r}: no reference has a word")
@@ -181,9 +181,9 @@ def _pairs(captions: Captions, references: Captions, words: Words) -> list[Pair]
 
 
 def _check(captions: Captions, references: Captions) -> None:
-    for image, given in captions.items():
-        if isinstance(given, str) or len(given) != 1:
-            raise DataError(f"image {image!r} has {len(given)} captions; give a list of one")
+    for image, texts in captions.items():
+        if isinstance(texts, str) or len(texts) != 1:
+            raise DataError(f"image {image!r} has {len(texts)} captions; give a list of one")
         if isinstance(references.get(image), str) or not references.get(image):
             raise DataError(f"image {image!r} has no list of references")
     silent = [image for image in references if image not in captions]
@@ -206,8 +206,8 @@ def _bleu(pairs: Sequence[Pair]) -> Floats:
     """Return the statistics [N, 10] of BLEU with the length of the closest reference."""
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test  # noqa: PLC0415 - as below
 
-    cooked = [cook_test(own, cook_refs(others), "closest") for own, others in pairs]
-    rows = [(*one["correct"], *one["guess"], one["testlen"], one["reflen"]) for one in cooked]
+    cooked = [cook_test(text, cook_refs(others), "closest") for text, others in pairs]
+    rows = [(*row["correct"], *row["guess"], row["testlen"], row["reflen"]) for row in cooked]
     return np.array(rows, np.float64)
 
 
@@ -216,7 +216,7 @@ def _rouge(pairs: Sequence[Pair]) -> Floats:
     from pycocoevalcap.rouge.rouge import Rouge  # noqa: PLC0415 - as below
 
     rouge = Rouge()
-    return np.array([[rouge.calc_score([own], others)] for own, others in pairs], np.float64)
+    return np.array([[rouge.calc_score([text], others)] for text, others in pairs], np.float64)
 
 
 def _cider(pairs: Sequence[Pair]) -> Floats:
@@ -225,6 +225,6 @@ def _cider(pairs: Sequence[Pair]) -> Floats:
     from pycocoevalcap.cider.cider_scorer import CiderScorer  # noqa: PLC0415
 
     scorer = CiderScorer()
-    for own, others in pairs:
-        scorer += (own, others)
+    for caption, others in pairs:
+        scorer += (caption, others)
     return np.array(scorer.compute_score()[1], np.float64)[:, None]

@@ -79,9 +79,9 @@ def meteor(sums: Floats) -> Floats:
     matched = np.array(list(MATCHES.values())) @ sums[..., 4:20].reshape(*sums.shape[:-1], 4, 4)
     content, function = matched[..., :2], matched[..., 2:]
     lengths, functions = sums[..., 0:2], sums[..., 2:4]
-    wanted = DELTA * (lengths - functions) + (1 - DELTA) * functions
+    weights = DELTA * (lengths - functions) + (1 - DELTA) * functions
     with np.errstate(divide="ignore", invalid="ignore"):
-        weighted = (DELTA * content + (1 - DELTA) * function) / wanted
+        weighted = (DELTA * content + (1 - DELTA) * function) / weights
         mean = 1 / ((1 - ALPHA) / weighted[..., 0] + ALPHA / weighted[..., 1])
         pieces = sums[..., 20] / sums[..., 21:23].mean(-1)
         score = mean * (1 - GAMMA * pieces**BETA)

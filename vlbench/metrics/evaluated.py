@@ -43,8 +43,8 @@ class Evaluated:
         A metric that takes one reference gets the first. Raises DataError for a score that is not a
         finite number.
         """
-        given = list(references) if self._takes_several() else [one[0] for one in references]
-        result = self._metric.compute(predictions=list(captions), references=given)
+        gold = list(references) if self._takes_several() else [texts[0] for texts in references]
+        result = self._metric.compute(predictions=list(captions), references=gold)
         return Value(self._number(result))
 
     def _takes_several(self) -> bool:

@@ -158,7 +158,7 @@ def answers_among(
     places = {name: i for i, name in enumerate(dict.fromkeys(chain(*candidates)))}
     numbers = [[places[name] for name in names] for names in candidates]
     pairs = zip(numbers, np.asarray(chosen).tolist(), right, strict=True)
-    both = [(names[said] if said >= 0 else -1, names[first]) for names, said, first in pairs]
+    both = [(names[place] if place >= 0 else -1, names[first]) for names, place, first in pairs]
     return Answers([*places], *np.array(both).reshape(-1, 2).T)
 
 
@@ -171,7 +171,7 @@ def options_among(
     return choice._replace(chosen=placed), Options(names, places, chance)
 
 
-def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:
+def answers_in_words(replies: Sequence[Sequence[str]], right: Sequence[str]) -> Answers:
     """Return the texts that a model gave for N examples in each of T trials, and the right texts.
 
     Example:
@@ -179,8 +179,8 @@ def answers_in_words(said: Sequence[Sequence[str]], right: Sequence[str]) -> Ans
         >>> [answers.names[i] for i in answers.chosen], [answers.names[i] for i in answers.right]
         (['a cat', 'a fox'], ['a cat', 'a dog'])
     """
-    places = {text: i for i, text in enumerate(dict.fromkeys(chain(right, *said)))}
-    chosen = [[places[text] for text in texts] for texts in said]
+    places = {text: i for i, text in enumerate(dict.fromkeys(chain(right, *replies)))}
+    chosen = [[places[text] for text in texts] for texts in replies]
     return Answers([*places], trials(chosen), [places[text] for text in right])
 
 
@@ -287,9 +287,9 @@ def outcome_of(
     artifacts: Mapping[str, Artifact] | None = None,
 ) -> Outcome:
     """Return the outcome of scores, with the items of all scores that have examples."""
-    tables = [table for one in measured if (table := one.items) is not None]
+    tables = [table for entry in measured if (table := entry.items) is not None]
     return Outcome(
-        scores=[one.score for one in measured],
+        scores=[entry.score for entry in measured],
         counts=counts or {},
         artifacts=artifacts or {},
         notes=notes,
@@ -353,11 +353,11 @@ def items_as(
     """Return the items of a score, or only the items in `ids`, renamed to another metric."""
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
-    own = of_score(items, metric, at)
+    rows = of_score(items, metric, at)
     if ids is not None:
-        own = own.filter(pc.is_in(own["id"].cast(pa.string()), value_set=pa.array(ids)))
-    names = _texts([name], np.zeros(own.num_rows, int))
-    return own.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
+        rows = rows.filter(pc.is_in(rows["id"].cast(pa.string()), value_set=pa.array(ids)))
+    names = _texts([name], np.zeros(rows.num_rows, int))
+    return rows.set_column(ITEM_COLUMNS.index("metric"), "metric", names)
 
 
 def credit_of(
@@ -432,12 +432,12 @@ def _texts(values: Sequence[str], places: NDArray[Any]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(_numbers(places, pa.int32(), places >= 0), dictionary)
 
 
-def _numbers(values: NDArray[Any], kind: pa.DataType, known: ArrayLike = True) -> pa.Array:
+def _numbers(values: NDArray[Any], kind: pa.DataType, mask: ArrayLike = True) -> pa.Array:
     """Return numbers as a pyarrow array; null where they are not known.
 
     `pa.array` would import pandas, which takes 0.4 s of each run.
     """
-    is_known = np.broadcast_to(np.asarray(known, bool), values.shape)
+    is_known = np.broadcast_to(np.asarray(mask, bool), values.shape)
     bits = None if is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
     plain = np.ascontiguousarray(values, kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(plain), [bits, pa.py_buffer(plain)])

@@ -85,10 +85,10 @@ def run_java(what: str, words: Sequence[str], lines: Sequence[str] = (), *, text
     """
     limit = TO_START + PER_TEXT * texts
     command = [find_java(), *OPTIONS, *words]
-    given = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
     try:
         done = subprocess.run(  # noqa: S603 - our own words
-            command, input=given, capture_output=True, timeout=limit, check=False
+            command, input=content, capture_output=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{what}: Java did not finish in {limit:.0f} s and was killed") from error
@@ -155,10 +155,10 @@ class Java:
         return _describe_end(code, self._said.read())
 
 
-def _describe_end(code: int, said: bytes) -> str:
+def _describe_end(code: int, stderr: bytes) -> str:
     """Return how a program ended, with the last line of its stderr."""
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-    last = said.decode("utf-8", "replace").strip().splitlines()[-1:]
+    last = stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
     return ": ".join([f"Java {how}", *last])
 
 
@@ -222,20 +222,20 @@ def spice(pairs: Sequence[tuple[str, Sequence[str]]], *, jars: Sequence[Path]) -
 
     Raises DataError if SPICE fails or leaves out a caption.
     """
-    asked = [
+    entries = [
         {"image_id": i, "test": caption, "refs": list(references)}
         for i, (caption, references) in enumerate(pairs)
     ]
     classes = os.pathsep.join([jar("spice/spice-1.0.jar"), jar("spice/lib/*"), *map(str, jars)])
     with tempfile.TemporaryDirectory() as folder:
-        given, scores_file = Path(folder, "captions.json"), Path(folder, "scores.json")
-        given.write_text(json.dumps(asked), "utf-8")
-        words = ["-Xmx8G", "-cp", classes, "edu.anu.spice.SpiceScorer", str(given)]
-        run_java("SPICE", [*words, "-out", str(scores_file), "-silent"], texts=len(asked))
+        texts_file, scores_file = Path(folder, "captions.json"), Path(folder, "scores.json")
+        texts_file.write_text(json.dumps(entries), "utf-8")
+        words = ["-Xmx8G", "-cp", classes, "edu.anu.spice.SpiceScorer", str(texts_file)]
+        run_java("SPICE", [*words, "-out", str(scores_file), "-silent"], texts=len(entries))
         rows = json.loads(scores_file.read_text("utf-8"))
     scores = {row["image_id"]: float(row["scores"]["All"]["f"]) for row in rows}
-    values = [scores.get(i, math.nan) for i in range(len(asked))]
+    values = [scores.get(i, math.nan) for i in range(len(entries))]
     if not all(map(math.isfinite, values)):
         finite = sum(map(math.isfinite, values))
-        raise DataError(f"SPICE scored {finite} of {len(asked)} captions")
+        raise DataError(f"SPICE scored {finite} of {len(entries)} captions")
     return np.array(values, np.float64)[:, None]

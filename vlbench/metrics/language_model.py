@@ -38,9 +38,9 @@ class LanguageModel(NamedTuple):
 
     def log10(self, context: Gram, word: str) -> float:
         """Return log10 p(word | up to two words before it). Raises KeyError for unknown words."""
-        known = self.probabilities.get((*context, word))
-        if known is not None:
-            return known
+        stored = self.probabilities.get((*context, word))
+        if stored is not None:
+            return stored
         if not context:
             raise KeyError(word)
         return self.backoffs.get(context, 0.0) + self.log10(context[1:], word)
@@ -98,8 +98,8 @@ def _sentence_statistics(model: LanguageModel, sentence: Sequence[str]) -> tuple
 
 def _refuse_marks(sentence: Sequence[str]) -> None:
     if isinstance(sentence, str) or START in sentence or END in sentence:
-        wanted = f"a sentence must be a sequence of words without {START} and {END}"
-        raise ValueError(f"sentence {sentence!r}: {wanted}")
+        rule = f"a sentence must be a sequence of words without {START} and {END}"
+        raise ValueError(f"sentence {sentence!r}: {rule}")
 
 
 def _count_grams(sentences: Iterable[Sequence[str]]) -> dict[int, Counter[Gram]]:

@@ -93,7 +93,7 @@ def compare_items(
         >>> round(compared.difference, 4), round(compared.p, 4)  # 2 * (1 + 6 / 2) / 2^6
         (-0.6667, 0.125)
     """
-    first, second = (np.atleast_2d(np.asarray(one, np.float64)) for one in (a, b))
+    first, second = (np.atleast_2d(np.asarray(values, np.float64)) for values in (a, b))
     difference = first - second
     absent = np.isnan(first) & np.isnan(second) & (len(first) > 1)
     codes = _codes(np.where(absent, 0, first), np.where(absent, 0, second), clusters)
@@ -144,7 +144,7 @@ def compare_corpora(
         >>> [round(end, 3) for end in compared.ci95]  # 0.5 -+ 12.706 * sqrt(1 / 9)
         [-3.735, 4.735]
     """
-    first, second = (np.asarray(one, np.float64) for one in (a, b))
+    first, second = (np.asarray(values, np.float64) for values in (a, b))
     codes = _codes(first.T, second.T, clusters)
     sums = _cluster_sums(np.column_stack([first, second]), codes)
     n = first.shape[1]
@@ -232,13 +232,13 @@ def holm(p: Sequence[float]) -> list[float]:
     steps = values[order] * np.arange(len(values), 0, -1)
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return [float(one) for one in adjusted]
+    return [float(value) for value in adjusted]
 
 
 def _codes(a: Floats, b: Floats, clusters: NDArray[Any]) -> NDArray[np.intp]:
     """Return clusters numbered from 0, [N]. Raises ValueError for input that cannot be compared."""
     if a.shape != b.shape or a.ndim != 2 or not a.size or np.shape(clusters)[:1] != a.shape[1:]:
-        shapes = ", ".join(str(list(np.shape(one))) for one in (a, b, clusters))
+        shapes = ", ".join(str(list(np.shape(values))) for values in (a, b, clusters))
         raise ValueError(
             f"shapes {shapes}; the first two must be equal, with a cluster for each item"
         )
@@ -324,9 +324,9 @@ def _outcomes(by_item: Floats) -> Outcomes:
 
 def _cluster_sums(table: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the sums [C, K] over clusters of [N, K] values; NaN if a cluster has only NaN."""
-    there = ~np.isnan(table)
-    sums = [np.bincount(codes, column) for column in np.where(there, table, 0).T]
-    counts = [np.bincount(codes, column) for column in there.T]
+    present = ~np.isnan(table)
+    sums = [np.bincount(codes, column) for column in np.where(present, table, 0).T]
+    counts = [np.bincount(codes, column) for column in present.T]
     return np.where(np.stack(counts, 1) > 0, np.stack(sums, 1), np.nan)
 
 

@@ -132,7 +132,7 @@ class _Mention(NamedTuple):
     end: int
 
 
-def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> Reading:
+def read_reply(reply: str, labels: Sequence[str], *, in_words: bool = False) -> Reading:
     """Return which option a reply names by its label, or, `in_words`, by its text.
 
     Thinking before the answer is left out. An option that the reply rules out is not named. A reply
@@ -146,9 +146,9 @@ def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> R
         >>> read_reply("It is not visible.", ["visible", "hidden"], in_words=True).why
         'only ruled out'
     """
-    if len(said) > MOST_TEXT:
+    if len(reply) > MOST_TEXT:
         return Reading(None, TOO_LONG)
-    answer = without_thinking(_plain(said))
+    answer = without_thinking(_plain(reply))
     if answer is None:
         return Reading(None, UNFINISHED)
     if tagged := ANSWER_TAG.findall(answer):
@@ -165,7 +165,7 @@ def read_reply(said: str, labels: Sequence[str], *, in_words: bool = False) -> R
     return Reading(None, CONTRADICTION) if named <= out else Reading(named.pop())
 
 
-def first_label(said: str, labels: Sequence[str]) -> Reading:
+def first_label(reply: str, labels: Sequence[str]) -> Reading:
     """Return the label with which a reply begins, be it the beginning of a word.
 
     Of labels such as 1 and 10, the longest counts. For letters, this is the rule of lmms-eval's
@@ -177,7 +177,7 @@ def first_label(said: str, labels: Sequence[str]) -> Reading:
         >>> first_label("The answer is (B).", "AB").why
         'no option'
     """
-    start = said.strip().lstrip("( \t\n").casefold()
+    start = reply.strip().lstrip("( \t\n").casefold()
     bare = [label.strip("()").casefold() for label in labels]
     named = [place for place, label in enumerate(bare) if start.startswith(label)]
     if not named:
@@ -185,7 +185,7 @@ def first_label(said: str, labels: Sequence[str]) -> Reading:
     return Reading(max(named, key=lambda place: len(bare[place])))
 
 
-def last_label(said: str, labels: Sequence[str]) -> Reading:
+def last_label(reply: str, labels: Sequence[str]) -> Reading:
     """Return the last label that stands alone in a reply, in brackets or not.
 
     A letter is compared as printed, so that the article "a" is no label; "A" is.
@@ -194,16 +194,16 @@ def last_label(said: str, labels: Sequence[str]) -> Reading:
         >>> last_label("(A) is a cat, so the answer is B.", "AB").place
         1
     """
-    if len(said) > MOST_TEXT:
+    if len(reply) > MOST_TEXT:
         return Reading(None, TOO_LONG)
-    several = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
-    found = re.findall(rf"(?<!{OF_WORD})({several})(?!{OF_WORD})", said)
-    if not found:
-        return Reading(None, NO_OPTION if said.strip() else EMPTY)
-    return Reading([*labels].index(found[-1]))
+    names = "|".join(re.escape(label) for label in sorted(labels, key=len, reverse=True))
+    matches = re.findall(rf"(?<!{OF_WORD})({names})(?!{OF_WORD})", reply)
+    if not matches:
+        return Reading(None, NO_OPTION if reply.strip() else EMPTY)
+    return Reading([*labels].index(matches[-1]))
 
 
-def without_thinking(said: str) -> str | None:
+def without_thinking(reply: str) -> str | None:
     """Return what follows the thinking in a reply; None if the thinking does not end.
 
     An end without a beginning also ends thinking: templates put the beginning into the prompt.
@@ -213,12 +213,12 @@ def without_thinking(said: str) -> str | None:
         ('B', None)
     """
     for begin, end in THINKING:
-        last = said.lower().rfind(end)
-        rest = said if last < 0 else said[last + len(end) :]
+        last = reply.lower().rfind(end)
+        rest = reply if last < 0 else reply[last + len(end) :]
         if begin in rest.lower():
             return None
-        said = rest
-    return said
+        reply = rest
+    return reply
 
 
 def _plain(text: str) -> str:
@@ -229,54 +229,54 @@ def _plain(text: str) -> str:
     return LONG_RUN.sub(r"\1\2", unicodedata.normalize("NFC", text).translate(MARKS))
 
 
-def _labels(said: str, labels: Sequence[str]) -> list[_Mention]:
+def _labels(reply: str, labels: Sequence[str]) -> list[_Mention]:
     """Return where labels stand as labels: announced as the answer, else elsewhere."""
-    several = sorted(map(re.escape, labels), key=len, reverse=True)
-    one = f"(?:{'|'.join(several)})"
+    names = sorted(map(re.escape, labels), key=len, reverse=True)
+    any_label = f"(?:{'|'.join(names)})"
     if labels and labels[0].startswith("("):
-        return _standing(said, labels, one, [rf"(?<!\w)(?P<label>{one})(?!\w)"])
-    announced = _standing(said, labels, one, _announced(one))
-    return announced or _standing(said, labels, one, _alone(one))
+        return _standing(reply, labels, any_label, [rf"(?<!\w)(?P<label>{any_label})(?!\w)"])
+    announced = _standing(reply, labels, any_label, _announced(any_label))
+    return announced or _standing(reply, labels, any_label, _alone(any_label))
 
 
 def _standing(
-    said: str, labels: Sequence[str], one: str, patterns: Sequence[str]
+    reply: str, labels: Sequence[str], any_label: str, patterns: Sequence[str]
 ) -> list[_Mention]:
     """Return the labels that patterns find, and the labels named together with these.
 
     Labels that are named together have one beginning and end: what rules out one rules out all.
     """
     places = {label.lower(): place for place, label in enumerate(labels)}
-    following = re.compile(rf"{CLOSE}*{NEXT}{OPEN}*(?P<label>{one}){AFTER}")
-    found = dict[int, _Mention]()
-    for match in chain.from_iterable(re.finditer(p, said, re.MULTILINE) for p in patterns):
-        if match.end("label") in found or _is_article(said, match):
+    following = re.compile(rf"{CLOSE}*{NEXT}{OPEN}*(?P<label>{any_label}){AFTER}")
+    mentions = dict[int, _Mention]()
+    for match in chain.from_iterable(re.finditer(p, reply, re.MULTILINE) for p in patterns):
+        if match.end("label") in mentions or _is_article(reply, match):
             continue
         together, label = list[re.Match[str]](), cast("re.Match[str] | None", match)
         while label:
-            together += [] if _is_article(said, label) else [label]
-            label = following.match(said, label.end("label"))
+            together += [] if _is_article(reply, label) else [label]
+            label = following.match(reply, label.end("label"))
         ends = [label.end("label") for label in together]
         for label in together:
-            own = _Mention(places[label["label"].lower()], match.start("label"), ends[-1])
-            known = found.get(label.end("label"), own)
-            wider = min(known.start, own.start), max(known.end, own.end)
-            found[label.end("label")] = _Mention(own.place, *wider)
-    return [*found.values()]
+            mention = _Mention(places[label["label"].lower()], match.start("label"), ends[-1])
+            earlier = mentions.get(label.end("label"), mention)
+            wider = min(earlier.start, mention.start), max(earlier.end, mention.end)
+            mentions[label.end("label")] = _Mention(mention.place, *wider)
+    return [*mentions.values()]
 
 
-def _announced(one: str) -> list[str]:
+def _announced(any_label: str) -> list[str]:
     """Return the patterns of labels after a word for answer: "Answer: b", "答案是B"."""
-    label = rf"{OPEN}*{BEFORE_ANY}(?P<label>(?i:{one})){AFTER}"
+    label = rf"{OPEN}*{BEFORE_ANY}(?P<label>(?i:{any_label})){AFTER}"
     return [
         rf"(?i:{ANSWER}){IS}(?i:{KIND})?\s*:?\s*{label}",
         rf":\s*\n\s*{label}{CLOSE}*[^\n]{{0,80}}\Z",  # the last line, after a colon
     ]
 
 
-def _alone(one: str) -> list[str]:
+def _alone(any_label: str) -> list[str]:
     """Return the patterns of labels that stand as labels in other ways."""
-    low, label = rf"(?P<label>(?i:{one}))", rf"(?P<label>{one})"
+    low, label = rf"(?P<label>(?i:{any_label}))", rf"(?P<label>{any_label})"
     follows = rf"(?:$|\n|[,;]|[-–—]\s|[^\x00-\x7f]|{AND}|{BECAUSE})"
     end = rf"(?=\s*{CLOSE}*\s*(?:[.,;:!?、)]|$|\n|{BECAUSE}))"
     return [
@@ -292,31 +292,31 @@ def _alone(one: str) -> list[str]:
     ]
 
 
-def _is_article(said: str, label: re.Match[str]) -> bool:
+def _is_article(reply: str, label: re.Match[str]) -> bool:
     """Return whether a letter is a word of prose: "A" or "I", or a small letter, before a word."""
     letter = label["label"]
-    follows = NEXT_WORD.match(said, label.end("label"))
+    follows = NEXT_WORD.match(reply, label.end("label"))
     if not follows or not (letter in ("A", "I") or letter.islower()):
         return False
     return not re.fullmatch(rf"{BECAUSE}|or|and", follows["word"])
 
 
-def _texts(said: str, options: Sequence[str]) -> list[_Mention]:
+def _texts(reply: str, options: Sequence[str]) -> list[_Mention]:
     """Return where options stand as texts; a text inside a longer option does not count."""
-    found, left = list[_Mention](), said
+    mentions, left = list[_Mention](), reply
     for place in sorted(range(len(options)), key=lambda place: -len(options[place])):
         option = r"\s+".join(map(re.escape, options[place].split()))
         if not option:
             continue
         edges = _edge(options[place][0], "(?<!", "-"), _edge(options[place][-1], "(?!", "")
         pattern = re.compile(rf"{edges[0]}{option}{edges[1]}", re.IGNORECASE)
-        found += [
+        mentions += [
             _Mention(place, *match.span())
             for match in pattern.finditer(left)
             if _is_said(options[place], left, match)
         ]
         left = pattern.sub(lambda match: " " * len(match[0]), left)
-    return found
+    return mentions
 
 
 def _edge(character: str, kind: str, more: str) -> str:
@@ -326,21 +326,21 @@ def _edge(character: str, kind: str, more: str) -> str:
     return rf"{kind}[^\W\u2e80-\U0010ffff]|{more})" if more else rf"{kind}[^\W\u2e80-\U0010ffff])"
 
 
-def _is_said(option: str, said: str, match: re.Match[str]) -> bool:
+def _is_said(option: str, reply: str, match: re.Match[str]) -> bool:
     """Return whether `yes` or `no` stands as an answer; other options always do.
 
     It begins a sentence or ends it, and no word that it belongs to follows, as in "no idea".
     """
     if option.casefold() not in ("yes", "no"):
         return True
-    before = said[max(0, match.start() - NEAR) : match.start()]
-    after = said[match.end() : match.end() + NEAR]
+    before = reply[max(0, match.start() - NEAR) : match.start()]
+    after = reply[match.end() : match.end() + NEAR]
     begins = re.search(r"(?:^|[.!?:;,\n\"'(*>/\]-])\s*[\"'(*_`]*$", before)
-    told = re.search(rf"(?i:{ANSWER}{IS}|{CHOOSE}[\s\"'*:]*|\b(?:or|and)\s+)$", before)
-    return bool((begins or told) and not re.match(rf"\s+(?!{SUBJECT})\w", after, re.IGNORECASE))
+    follows = re.search(rf"(?i:{ANSWER}{IS}|{CHOOSE}[\s\"'*:]*|\b(?:or|and)\s+)$", before)
+    return bool((begins or follows) and not re.match(rf"\s+(?!{SUBJECT})\w", after, re.IGNORECASE))
 
 
-def _is_ruled_out(said: str, mention: _Mention) -> bool:
+def _is_ruled_out(reply: str, mention: _Mention) -> bool:
     """Return whether a reply says within the same clause that an option is not the answer."""
-    before = CLAUSE_END.split(said[max(0, mention.start - NEAR) : mention.start])[-1]
-    return bool(NOT_BEFORE.search(before) or NOT_AFTER.match(said, mention.end))
+    before = CLAUSE_END.split(reply[max(0, mention.start - NEAR) : mention.start])[-1]
+    return bool(NOT_BEFORE.search(before) or NOT_AFTER.match(reply, mention.end))

@@ -70,7 +70,7 @@ def block_ends(n: int, percent: Sequence[float] = PERCENT, least: int = 1) -> li
     """
     if not percent or percent[0] <= 0 or percent[-1] != 100 or sorted({*percent}) != [*percent]:
         raise ValueError(f"percent {list(percent)}: must be rising numbers above 0, the last 100")
-    ends = (round(n * one / 100) for one in percent)
+    ends = (round(n * share / 100) for share in percent)
     return sorted({end for end in ends if end >= least} | {n})
 
 
@@ -103,13 +103,13 @@ def online_code(
             raise ValueError(f"log-probabilities {list(logs.shape)} of {stop - start} x {classes}")
         if not (logs.logsumexp(1).abs() <= SUMS_TO_ONE).all():
             raise ValueError("the probabilities of an example do not sum to 1")
-        own = logs.gather(1, label[start:stop, None])
-        if not own.isfinite().all():
+        of_label = logs.gather(1, label[start:stop, None])
+        if not of_label.isfinite().all():
             raise ValueError(
                 "a true label has probability 0; the probe must give each label a probability "
                 "above 0"
             )
-        bits.append(-own.squeeze(1) / math.log(2))
+        bits.append(-of_label.squeeze(1) / math.log(2))
     blocks = [float(block.sum()) for block in bits]
     return CodeLength(sum(blocks), blocks, len(label), classes, torch.cat(bits))
 

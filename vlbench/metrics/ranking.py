@@ -128,11 +128,11 @@ def choose_first(scores: Tensor, sizes: Sequence[int], *, log_odds: bool = False
         ([1.0, 0.0], [0, 2])
     """
     table = torch.zeros(len(sizes), max(sizes), dtype=torch.float64)
-    given = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
-    table[given] = scores.double()
+    present = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    table[present] = scores.double()
     right = torch.zeros(table.shape, dtype=torch.bool)
     right[:, 0] = True
-    return choose_any(table, right, candidates=given, log_odds=log_odds)
+    return choose_any(table, right, candidates=present, log_odds=log_odds)
 
 
 def credit_among(
@@ -150,10 +150,10 @@ def credit_among(
         [0.0, 0.5, 1.0]
     """
     rows = _rows(scores, log_odds=log_odds)
-    own = rows.scores.gather(1, right.unsqueeze(1))
-    margin = rows.margin(own)
-    better = (rows.scores > own + margin).sum(1)
-    tied = ((rows.scores - own).abs() <= margin).sum(1)
+    at_right = rows.scores.gather(1, right.unsqueeze(1))
+    margin = rows.margin(at_right)
+    better = (rows.scores > at_right + margin).sum(1)
+    tied = ((rows.scores - at_right).abs() <= margin).sum(1)
     return ((guesses - better).double() / tied).clamp(0, 1)
 
 
@@ -192,15 +192,15 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
     if len(lacking := (sizes == 0).nonzero()):
         raise ValueError(f"row {int(lacking[0])} has no right candidate")
     rows, right = _rows(scores, log_odds=log_odds), right.to(scores.device)
-    own = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
-    own, order = own.sort(1, descending=True)
+    at_right = rows.scores.gather(1, right.clamp(min=0)).masked_fill(right < 0, -torch.inf)
+    at_right, order = at_right.sort(1, descending=True)
     first_right = right.gather(1, order[:, :1]).squeeze(1)
-    absent = own.isinf()
-    margin = torch.where(absent, 0.0, rows.margin(own))
-    above, least = own + margin, own - margin
+    absent = at_right.isinf()
+    margin = torch.where(absent, 0.0, rows.margin(at_right))
+    above, least = at_right + margin, at_right - margin
     better, reached = _count_above(rows.scores, above, least, sizes.tolist())
     right_better, right_reached = (
-        torch.stack([compare(own, bound[:, None]).sum(1) for bound in bounds.unbind(1)], 1)
+        torch.stack([compare(at_right, bound[:, None]).sum(1) for bound in bounds.unbind(1)], 1)
         for compare, bounds in ((torch.gt, above), (torch.ge, least))
     )
     counts = (better, reached - better, right_better, right_reached - right_better)
@@ -213,14 +213,14 @@ def right_ranks(scores: Tensor, right: Tensor, *, log_odds: bool = False) -> Rig
 def _only_best(rows: _Rows) -> Tensor:
     """Return the place of the highest score of each row, -1 if several are tied."""
     scores, least = rows.scores, rows.best - rows.margin(rows.best)
-    found = torch.zeros(len(scores), 2, device=scores.device, dtype=torch.float64)
+    counts = torch.zeros(len(scores), 2, device=scores.device, dtype=torch.float64)
     # The sum of places is the place if there is only one; a matrix product is faster than argmax.
     places = torch.arange(scores.shape[1], device=scores.device, dtype=scores.dtype)
     weights = torch.stack([torch.ones_like(places), places], 1)
     for some, columns in _pieces(scores):
         x = scores[some, columns]
-        found[some] += torch.ge(x, least[some], out=torch.empty_like(x)) @ weights[columns]
-    return found[:, 1].long().masked_fill(found[:, 0] > 1, -1)
+        counts[some] += torch.ge(x, least[some], out=torch.empty_like(x)) @ weights[columns]
+    return counts[:, 1].long().masked_fill(counts[:, 0] > 1, -1)
 
 
 def _count_above(
@@ -253,7 +253,7 @@ def _pieces(scores: Tensor) -> Iterator[tuple[slice, slice]]:
         yield (piece, slice(None)) if by_row else (slice(None), piece)
 
 
-def recall_at(found: RightRanks, k: int) -> Tensor:
+def recall_at(ranks: RightRanks, k: int) -> Tensor:
     """Return the probability that at least one right candidate is in the first k, float64 [N].
 
     The order of t tied candidates is random: if o of them are right and r places are left for them,
@@ -264,18 +264,18 @@ def recall_at(found: RightRanks, k: int) -> Tensor:
         >>> [float(recall_at(ranks, k)) for k in (1, 2, 3)]
         [0.0, 0.5, 1.0]
     """
-    better, own = found.better[:, 0], found.right_tied[:, 0]
-    tied, left = found.tied[:, 0].double(), (k - better).double()
+    better, right_tied = ranks.better[:, 0], ranks.right_tied[:, 0]
+    tied, left = ranks.tied[:, 0].double(), (k - better).double()
     left = torch.minimum(left.clamp(min=0), tied)
     # If the right candidates take random places in turn, the i-th takes one of r places of t - i.
     hit = torch.zeros_like(tied)
-    for i in range(int(own.max()) if len(tied) else 0):
+    for i in range(int(right_tied.max()) if len(tied) else 0):
         gets = (left / (tied - i).clamp(min=1)).clamp(max=1)
-        hit += (1 - hit) * torch.where(i < own, gets, 0.0)
+        hit += (1 - hit) * torch.where(i < right_tied, gets, 0.0)
     return hit
 
 
-def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], bool]) -> int:
+def first_rank(ranks: RightRanks, most: int, holds: Callable[[NDArray[Any]], bool]) -> int:
     """Return the first rank k, 1 to `most`, at which `holds` is true of recall at k, float64 [N].
 
     If `holds` is true at a rank, it must be true at all later ranks.
@@ -285,10 +285,10 @@ def first_rank(found: RightRanks, most: int, holds: Callable[[NDArray[Any]], boo
         >>> first_rank(ranks, 4, lambda recall: recall.mean() == 1)
         3
     """
-    return 1 + bisect_left(range(1, most), True, key=lambda k: holds(recall_at(found, k).numpy()))
+    return 1 + bisect_left(range(1, most), True, key=lambda k: holds(recall_at(ranks, k).numpy()))
 
 
-def median_rank(found: RightRanks, most: int) -> float:
+def median_rank(ranks: RightRanks, most: int) -> float:
     """Return the median rank, 1 to `most`, of the best right candidates; ties in random order.
 
     If recall is exactly 1/2 at a rank, it is the mean of this rank and the first whose recall
@@ -299,12 +299,12 @@ def median_rank(found: RightRanks, most: int) -> float:
         >>> median_rank(ranks, 4)  # 2 or 3, each with probability 1 / 2
         2.5
     """
-    reached = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 - ROUNDING))
-    exceeded = first_rank(found, most, lambda credit: bool(credit.mean() > 0.5 + ROUNDING))
+    reached = first_rank(ranks, most, lambda credit: bool(credit.mean() > 0.5 - ROUNDING))
+    exceeded = first_rank(ranks, most, lambda credit: bool(credit.mean() > 0.5 + ROUNDING))
     return (reached + exceeded) / 2
 
 
-def average_precision(found: RightRanks) -> Tensor:
+def average_precision(ranks: RightRanks) -> Tensor:
     """Return the average precision of all right candidates, float64 [N] in (0, 1].
 
     It is the mean over right candidates of the precision at their rank; for ties, its expectation
@@ -318,13 +318,13 @@ def average_precision(found: RightRanks) -> Tensor:
         >>> round(float(average_precision(ranks)), 4)  # (1 / 2 + 1 / 3) / 2
         0.4167
     """
-    better, tied, right_better, right_tied = (x.double() for x in found[:4])
+    better, tied, right_better, right_tied = (x.double() for x in ranks[:4])
     # The sum of 1 / (b + j) over j = 1..t, exact if nothing is tied.
     harmonic = torch.digamma(better + tied + 1) - torch.digamma(better + 1)
     inverse = torch.where(tied == 1, 1 / (better + 1), harmonic)
     others = (right_tied - 1) / (tied - 1).clamp(min=1)
     hits = (right_better + 1) * inverse + others * (tied - (better + 1) * inverse)
-    present = found.tied > 0
+    present = ranks.tied > 0
     return (hits / tied.clamp(min=1) * present).sum(1) / present.sum(1)
 
 
@@ -339,8 +339,8 @@ def ranks_of_chance(candidates: Tensor, right: Tensor) -> RightRanks:
         [0.5, 0.8333, 1.0]
     """
     none = torch.zeros_like(candidates)
-    better, tied, own = (x[:, None] for x in (none, candidates, right))
-    return RightRanks(better, tied, better, own, none - 1, none - 1)
+    better, tied, of_right = (x[:, None] for x in (none, candidates, right))
+    return RightRanks(better, tied, better, of_right, none - 1, none - 1)
 
 
 def join_ranks(parts: Sequence[RightRanks]) -> RightRanks:

@@ -117,10 +117,10 @@ def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
     """
     i, j = (groups[side] for side in np.triu_indices(len(groups), 1))
     places = [np.flatnonzero((i == g) | (j == g)) for g in range(int(groups.max()) + 1)]
-    kept = np.array([[max(len(table) - len(own), 1)] for own in places])
+    kept = np.array([[max(len(table) - len(dropped), 1)] for dropped in places])
     means, squares = np.empty((2, len(places), table.shape[1]))
-    for g, own in enumerate(places):
-        rows = table[own].astype(np.float64)
+    for g, dropped in enumerate(places):
+        rows = table[dropped].astype(np.float64)
         means[g], squares[g] = -rows.sum(0), -np.einsum("pk,pk->k", rows, rows)
     for rows in _blocks(table):
         means += rows.sum(0, np.float64)
@@ -135,8 +135,8 @@ def left_out(table: NDArray[Any], groups: Places) -> Iterator[Floats]:
             rows[:, columns].T @ rows for rows in (b.astype(np.float64) for b in _blocks(table))
         )
         coefficients = np.empty((len(places), *np.shape(whole)))
-        for g, own in enumerate(places):
-            rows = table[own].astype(np.float64)
+        for g, dropped in enumerate(places):
+            rows = table[dropped].astype(np.float64)
             coefficients[g] = (whole - rows[:, columns].T @ rows) / kept[g]
         coefficients -= means[:, columns, None] * means[:, None]
         scale = spread[:, columns, None] * spread[:, None]
@@ -162,7 +162,7 @@ def jackknife(values: Floats, less: Floats) -> Interval:
         [-0.4055, 0.4055]
     """
     freedom = 2 * (len(less) - 1)
-    centre, drawn = (np.arctanh(np.clip(one, -NEAREST, NEAREST)) for one in (values, less))
+    centre, drawn = (np.arctanh(np.clip(side, -NEAREST, NEAREST)) for side in (values, less))
     half = student_quantile(freedom) * np.sqrt(freedom / 2 * drawn.var(axis=0))
     low = np.minimum(np.tanh(centre - half), values)
     high = np.maximum(np.tanh(centre + half), values)
@@ -187,16 +187,16 @@ def permuted(table: NDArray[Any], *, seed: int, count: int = PERMUTATIONS) -> Fl
     rng, square = np.random.default_rng(seed), _square(classes)
     i, j = np.triu_indices(classes, 1)
     sums = np.zeros((count, table.shape[1], table.shape[1]), table.dtype)
-    for one in sums:
+    for product in sums:
         order = rng.permutation(classes)
         moved = square[order[i], order[j]]
-        total = np.zeros(one.shape)
+        total = np.zeros(product.shape)
         for first in range(0, len(table), ROWS):
             rows = slice(first, first + ROWS)
             total += table[rows].T @ table[moved[rows]]
-        one[:] = total
+        product[:] = total
     both = (np.concatenate([sums[:, k], sums[:, :, k]]) for k in range(table.shape[1]))
-    return np.array([np.quantile(one, 0.95, axis=0) for one in both])
+    return np.array([np.quantile(column, 0.95, axis=0) for column in both])
 
 
 def _square(classes: int) -> Places:

@@ -88,18 +88,18 @@ def place_of(options: Sequence[str], answer: str) -> int:
         >>> place_of(["cat", "dog"], "B"), place_of(["cat", "dog"], "Cat ")
         (1, 0)
     """
-    said = _form(answer)
-    by_text = [i for i, option in enumerate(options) if _form(option) == said]
+    form = _form(answer)
+    by_text = [i for i, option in enumerate(options) if _form(option) == form]
     letter = LETTER.fullmatch(answer.strip())
     by_letter = (
         [letters(options).index(letter[1].upper())]
         if (letter and letter[1].upper() in letters(options))
         else []
     )
-    found = {*by_text, *by_letter}
-    if len(found) == 1:
-        return found.pop()
-    how = "is neither an option nor the letter of an option" if not found else "means two options"
+    places = {*by_text, *by_letter}
+    if len(places) == 1:
+        return places.pop()
+    how = "is neither an option nor the letter of an option" if not places else "means two options"
     raise ValueError(f"the right answer {answer!r:.40} {how}: {', '.join(options):.80}")
 
 
@@ -155,17 +155,17 @@ class Judged(NamedTuple):
     @property
     def may_pass(self) -> int:
         """The number of replies that are lacking for a reason that may pass."""
-        several = chain.from_iterable(self.unread.values())
-        return sum(isinstance(one, NoAnswer) and one.may_pass for one in several)
+        unread = chain.from_iterable(self.unread.values())
+        return sum(isinstance(reply, NoAnswer) and reply.may_pass for reply in unread)
 
     @property
     def told(self) -> str:
         """How many replies name no single option, by reason, each with an example."""
         reasons = []
-        for why, several in sorted(self.unread.items(), key=lambda item: -len(item[1])):
-            words = [one.words if isinstance(one, NoAnswer) else one for one in several]
+        for why, group in sorted(self.unread.items(), key=lambda item: -len(item[1])):
+            words = [reply.words if isinstance(reply, NoAnswer) else reply for reply in group]
             example = next(filter(str.strip, words), "")[:70]
-            reasons.append(f"{why} {len(several):,}" + f" (such as {example!r})" * bool(example))
+            reasons.append(f"{why} {len(group):,}" + f" (such as {example!r})" * bool(example))
         return f"{self.unparsed:,} of {self.replies:,} name no single option: {', '.join(reasons)}"
 
 
@@ -193,22 +193,22 @@ def judge(
         >>> judge([[Reply((0, 1), "both")]], [["cat", "dog"]], [[0]], letters).told
         "1 of 1 name no single option: no option 1 (such as 'both')"
     """
-    flat = [(row, one) for row, own in enumerate(replies) for one in own]
-    scored = [not isinstance(one.said, str | NoAnswer) for _, one in flat]
-    if any(not own for own in replies) or (any(scored) and not all(scored)):
+    flat = [(row, reply) for row, group in enumerate(replies) for reply in group]
+    scored = [not isinstance(reply.said, str | NoAnswer) for _, reply in flat]
+    if any(not group for group in replies) or (any(scored) and not all(scored)):
         raise ValueError("each item must have replies, all texts or all scores")
     unread: dict[str, list[str | NoAnswer]] = {}
     reasons = [""] * len(flat)
     if any(scored):
-        said = [one.said for _, one in flat]
-        choice = _choose(said, [right[row] for row, _ in flat], log_odds=log_odds)
+        scores = [reply.said for _, reply in flat]
+        choice = _choose(scores, [right[row] for row, _ in flat], log_odds=log_odds)
     else:
-        readings = [_read(one, options[row], labels, rule) for row, one in flat]
+        readings = [_read(reply, options[row], labels, rule) for row, reply in flat]
         named, reasons = [option for option, _ in readings], [why for _, why in readings]
         for why, (_, reply) in zip(reasons, flat, strict=True):
             if why:
                 unread.setdefault(why, []).append(_words(reply))
-        hits = [float(one in right[row]) for one, (row, _) in zip(named, flat, strict=True)]
+        hits = [float(number in right[row]) for number, (row, _) in zip(named, flat, strict=True)]
         untied = torch.zeros(len(flat), dtype=torch.bool)
         credit = torch.tensor(hits, dtype=torch.float64)
         choice = Choice(credit, untied, torch.tensor(named))
@@ -230,7 +230,7 @@ def judge(
 def _of_items(values: Sequence[Value], replies: Sequence[Sequence[Any]]) -> list[list[Value]]:
     """Return the values of all replies, in order, as the values of each item's replies."""
     each = iter(values)
-    return [list(islice(each, len(own))) for own in replies]
+    return [list(islice(each, len(group))) for group in replies]
 
 
 # The most characters of a reply that are kept: half of them from its start, half from its end.
@@ -262,20 +262,20 @@ def reply_table(
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     lines = [
-        (place, name, [*shown], " ".join(map(str, reply.order)), shown[true[0]], *said, labels)
-        for place, name, shown, true, own, reasons in zip(
+        (place, name, [*texts], " ".join(map(str, reply.order)), texts[true[0]], *kept, labels)
+        for place, name, texts, true, of_item, reasons in zip(
             places, ids, options, right, replies, judged.reasons, strict=True
         )
-        for reply, why in zip(own, reasons, strict=True)
-        for said in [_kept(reply, why)]
+        for reply, why in zip(of_item, reasons, strict=True)
+        for kept in [_reply_cells(reply, why)]
     ]
     return pa.Table.from_pylist([dict(zip(REPLY_COLUMNS, line, strict=True)) for line in lines])
 
 
-def _kept(reply: Reply, why: str) -> tuple[str, int, str]:
+def _reply_cells(reply: Reply, why: str) -> tuple[str, int, str]:
     """Return what is kept of a reply, its length, and why it is unread."""
-    said = _words(reply)
-    text = said.words if isinstance(said, NoAnswer) else said
+    content = _words(reply)
+    text = content.words if isinstance(content, NoAnswer) else content
     return shorten(text), len(text), why
 
 
@@ -294,18 +294,18 @@ def shorten(text: str, most: int = MOST_KEPT) -> str:
 
 def _by_item(choice: Choice, places: Sequence[Sequence[int]]) -> Choice:
     """Return the choices of items, each with several replies."""
-    sizes = [len(own) for own in places]
+    sizes = [len(group) for group in places]
     if max(sizes) == 1:
         return choice
     credit, tied, chosen = (torch.split(part, list(sizes)) for part in choice)
-    means = torch.stack([own.mean() for own in credit])
-    one = [int(own[0]) if (own == own[0]).all() else -1 for own in chosen]
-    return Choice(means, torch.stack([own.any() for own in tied]), torch.tensor(one))
+    means = torch.stack([earned.mean() for earned in credit])
+    common = [int(part[0]) if (part == part[0]).all() else -1 for part in chosen]
+    return Choice(means, torch.stack([part.any() for part in tied]), torch.tensor(common))
 
 
 def _by_place(values: Tensor, places: Sequence[Sequence[int]]) -> list[list[float]]:
     """Return a value of each reply by place of the right option, whose `places` are per item."""
-    parts = torch.split(values, [len(own) for own in places])
+    parts = torch.split(values, [len(group) for group in places])
     return [_sort(own, part.tolist()) for own, part in zip(places, parts, strict=True)]
 
 
@@ -313,7 +313,7 @@ def _sort(places: Sequence[int], credit: Sequence[float]) -> list[float]:
     """Return the credit at each place; empty unless every place occurs once."""
     if sorted(places) != [*range(len(places))]:
         return []
-    return [one for _, one in sorted(zip(places, credit, strict=True))]
+    return [value for _, value in sorted(zip(places, credit, strict=True))]
 
 
 def _read(reply: Reply, options: Sequence[str], labels: Labels, rule: Rule) -> tuple[int, str]:
@@ -324,11 +324,11 @@ def _read(reply: Reply, options: Sequence[str], labels: Labels, rule: Rule) -> t
         return reply.reading, "no option by the recorded reading" if reply.reading < 0 else ""
     if isinstance(reply.said, NoAnswer):
         return -1, reply.said.why
-    said, known = str(reply.said), labels([options[number] for number in reply.order])
+    text, names = str(reply.said), labels([options[number] for number in reply.order])
     if rule == "one_label":
-        place, why = read_reply(said, known, in_words=labels is words)
+        place, why = read_reply(text, names, in_words=labels is words)
     else:
-        place, why = (first_label if rule == "first_label" else last_label)(said, known)
+        place, why = (first_label if rule == "first_label" else last_label)(text, names)
     return (-1, why) if place is None else (reply.order[place], "")
 
 
@@ -348,13 +348,13 @@ def _labelled(
     sets = {texts: i for i, texts in enumerate(dict.fromkeys(tuple(sorted(o)) for o in options))}
     label, is_right = list[int](), np.zeros((len(flat), max(map(len, options))), bool)
     for i, ((row, reply), number) in enumerate(zip(flat, named, strict=True)):
-        shown = sorted(range(len(options[row])), key=options[row].__getitem__)
-        order = shown if by_text else [*reply.order]
+        ordered = sorted(range(len(options[row])), key=options[row].__getitem__)
+        order = ordered if by_text else [*reply.order]
         label.append(order.index(number) if number >= 0 else -1)
-        is_right[i, [order.index(one) for one in right[row]]] = True
+        is_right[i, [order.index(number) for number in right[row]]] = True
     texts = [sets[tuple(sorted(option))] if by_text else 0 for option in options]
     items, sizes = [row for row, _ in flat], [*map(len, options)]
-    arrays = (np.array(one, np.intp) for one in (items, label, sizes, texts))
+    arrays = (np.array(column, np.intp) for column in (items, label, sizes, texts))
     item, labels_said, count, of_texts = arrays
     return Labelled(item, labels_said, is_right, count, of_texts)
 

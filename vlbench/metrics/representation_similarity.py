@@ -73,9 +73,9 @@ def cka_left_out(x: Tensor, y: Tensor, blocks: Sequence[Tensor]) -> Tensor:
         >>> list(values.shape), round(float(values[1]), 4)  # as for `cka_debiased`
         ([2], -0.5)
     """
-    kept = _kept(x, y, blocks, FEWEST)
+    kept = _kept_rows(x, y, blocks, FEWEST)
     x, y = _centred(x), _centred(y)
-    kernels = {id(one): _product(one, one.T) for one in (x, y) if len(one) < one.shape[1]}
+    kernels = {id(side): _product(side, side.T) for side in (x, y) if len(side) < side.shape[1]}
     pairs = [(x, y), (x, x), (y, y)]
     both, own_x, own_y = (
         _hsic_of_kernels(kernels[id(a)], kernels[id(b)], kept)
@@ -100,7 +100,7 @@ def centred_kernel(x: Tensor) -> Tensor:
         >>> [round(value, 4) for value in kernel.tolist()]  # 4 / 3 and -2 / 3, by a norm^2 of 4
         [0.3333, -0.1667, -0.1667, -0.1667, -0.1667, 0.3333]
     """
-    _kept(x, x, [], FEWEST)
+    _kept_rows(x, x, [], FEWEST)
     n, x = len(x), _centred(x)
     kernel = _product(x, x.T)
     whole = kernel.norm()
@@ -138,8 +138,8 @@ def mutual_knn_left_out(x: Tensor, y: Tensor, k: int, blocks: Sequence[Tensor]) 
     """
     if k < 1:
         raise ValueError(f"k {k}: must be 1 or more")
-    kept = _kept(x, y, blocks, k + 2)
-    units = [torch.nn.functional.normalize(one.double(), eps=0.0).nan_to_num() for one in (x, y)]
+    kept = _kept_rows(x, y, blocks, k + 2)
+    units = [torch.nn.functional.normalize(side.double(), eps=0.0).nan_to_num() for side in (x, y)]
     rounded = [unit.float() for unit in units]
     sums = torch.zeros(len(kept), dtype=torch.float64)
     for rows in torch.split(torch.arange(len(x)), max(1, BLOCK // len(x))):
@@ -181,7 +181,7 @@ def draw_blocks(n: int, blocks: int, rng: np.random.Generator) -> list[Tensor]:
         raise ValueError(f"{blocks} blocks; an interval needs 2 or more")
     if n < 2 * blocks:
         raise TooFewRows(f"{counted(n, 'example')} for {blocks} blocks", 2 * blocks)
-    return [torch.from_numpy(one) for one in np.array_split(rng.permutation(n), blocks)]
+    return [torch.from_numpy(rows) for rows in np.array_split(rng.permutation(n), blocks)]
 
 
 def block_jackknife(values: Sequence[float], n: int, least: float, greatest: float) -> Estimate:
@@ -202,7 +202,7 @@ def block_jackknife(values: Sequence[float], n: int, least: float, greatest: flo
     return Estimate(value, stderr, plain_ends(value, stderr, student_quantile(len(less) - 1)))
 
 
-def _kept(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
+def _kept_rows(x: Tensor, y: Tensor, blocks: Sequence[Tensor], least: int) -> Tensor:
     """Return masks of all rows, then of the rows without each block, bool [1 + G, N]."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} and {len(y)} rows; both must be of the same examples")
@@ -223,8 +223,8 @@ def _centred(x: Tensor) -> Tensor:
     scale = float(x.abs().amax()) or 1.0
     x = x / scale
     norm, x = x.norm(), x - x.mean(0)
-    own = x.norm()
-    return x / own if own > TIED * norm else torch.zeros_like(x)
+    size = x.norm()
+    return x / size if size > TIED * norm else torch.zeros_like(x)
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
@@ -236,19 +236,19 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 def _hsic_of_features(x: Tensor, y: Tensor, blocks: Sequence[Tensor], kept: Tensor) -> Tensor:
     """Return n (n - 3) HSIC of all rows and without each block, from products [D1, D2]."""
     whole, values = _product(x.T, y), []
-    norms = [torch.einsum("nd,nd->n", one, one) for one in (x, y)]
-    totals = [one.sum(0) for one in (x, y)]
+    norms = [torch.einsum("nd,nd->n", side, side) for side in (x, y)]
+    totals = [side.sum(0) for side in (x, y)]
     for rows, block in zip(kept, [torch.arange(0), *blocks], strict=True):
         n = int(rows.sum())
         means = [(total - one[block].sum(0)) / n for total, one in zip(totals, (x, y), strict=True)]
         product = whole - _product(x[block].T, y[block]) - n * torch.outer(*means)
-        own, other = (
-            (norm - 2 * (one @ mean) + mean @ mean)[rows]
-            for norm, one, mean in zip(norms, (x, y), means, strict=True)
+        first, second = (
+            (norm - 2 * (side @ mean) + mean @ mean)[rows]
+            for norm, side, mean in zip(norms, (x, y), means, strict=True)
         )
         # The rows of a centred kernel sum to 0, so that without the diagonal they sum to its
         # negative.
-        values.append(_hsic(product.square().sum(), own, other, -own, -other))
+        values.append(_hsic(product.square().sum(), first, second, -first, -second))
     return torch.stack(values)
 
 
@@ -257,10 +257,10 @@ def _hsic_of_kernels(x: Tensor, y: Tensor, kept: Tensor) -> Tensor:
     masks = kept.double()
     traces = (_product(masks, x * y) * masks).sum(1)
     own_x, own_y = x.diagonal(), y.diagonal()
-    sums = [_product(masks, one) - one.diagonal() for one in (x, y)]
+    sums = [_product(masks, side) - side.diagonal() for side in (x, y)]
     return torch.stack(
         [
-            _hsic(trace, *(one[rows] for one in (own_x, own_y, *both)))
+            _hsic(trace, *(vector[rows] for vector in (own_x, own_y, *both)))
             for trace, rows, *both in zip(traces, kept, *sums, strict=True)
         ]
     )

@@ -109,7 +109,7 @@ class _Sums(NamedTuple):
     cluster: Ints
 
 
-def strata_of(said: Said) -> Ints:
+def strata_of(replies: Said) -> Ints:
     """Return the stratum of each item, int [N] from 0; -1 in strata that are left out.
 
     A stratum is left out if it has fewer than 10 items or 2 clusters.
@@ -121,18 +121,18 @@ def strata_of(said: Said) -> Ints:
         >>> strata_of(said).tolist()
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1]
     """
-    keys = np.stack([said.category, said.options, said.texts], 1)
+    keys = np.stack([replies.category, replies.options, replies.texts], 1)
     _, stratum = np.unique(keys, axis=0, return_inverse=True)
     stratum = stratum.reshape(-1)
     items = np.bincount(stratum)
-    pairs = np.unique(np.stack([stratum, said.cluster], 1), axis=0)
+    pairs = np.unique(np.stack([stratum, replies.cluster], 1), axis=0)
     clusters = np.bincount(pairs[:, 0], minlength=len(items))
     kept = (items >= LEAST_ITEMS) & (clusters >= LEAST_CLUSTERS)
     renamed = np.where(kept, np.cumsum(kept) - 1, -1)
     return renamed[stratum]
 
 
-def bias_of_items(said: Said) -> Floats:
+def bias_of_items(replies: Said) -> Floats:
     """Return what the replies of its stratum earn on average on each item, float64 [N].
 
     NaN in strata that are left out. The mean over the items of a stratum is its response bias.
@@ -144,20 +144,20 @@ def bias_of_items(said: Said) -> Floats:
         >>> bias_of_items(said).tolist()  # half of the replies are each label
         [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
-    weights, stratum = _weights(said), strata_of(said)
-    of_reply = stratum[said.item]
+    weights, stratum = _weights(replies), strata_of(replies)
+    of_reply = stratum[replies.item]
     count = int(stratum.max(initial=-1)) + 1
-    by_label = np.zeros((count + 1, said.right.shape[1] + 1))
-    np.add.at(by_label, (of_reply, said.label), weights)
+    by_label = np.zeros((count + 1, replies.right.shape[1] + 1))
+    np.add.at(by_label, (of_reply, replies.label), weights)
     with np.errstate(invalid="ignore", divide="ignore"):
         fractions = by_label / by_label.sum(1, keepdims=True)
-    earned = (said.right * fractions[of_reply][:, :-1]).sum(1)
-    mean = np.bincount(said.item, weights * earned, len(stratum))
+    earned = (replies.right * fractions[of_reply][:, :-1]).sum(1)
+    mean = np.bincount(replies.item, weights * earned, len(stratum))
     return np.where(stratum >= 0, mean, np.nan)
 
 
 def response_bias(
-    said: Said,
+    replies: Said,
     *,
     macro: bool = False,
     tests: int = 1,
@@ -182,16 +182,16 @@ def response_bias(
         >>> found.bias, found.gain.value, found.balanced.value, found.p
         (0.6, 0.0, 0.5, 1.0)
     """
-    stratum = strata_of(said)
+    stratum = strata_of(replies)
     if stratum.max(initial=-1) < 0:
         return None
     kept = stratum >= 0
-    sums = _sums(said, stratum)
+    sums = _sums(replies, stratum)
     category = np.zeros(len(sums.whole), np.intp)
-    category[stratum[kept]] = said.category[kept] if macro else 0
+    category[stratum[kept]] = replies.category[kept] if macro else 0
     _, group = np.unique(category, return_inverse=True)
     whole, less = _by_group(sums, group)
-    clusters = len(np.unique(said.cluster[kept]))
+    clusters = len(np.unique(replies.cluster[kept]))
     bias, of_bias = whole[2], less[:, 2]
     gain = _estimate(whole[1] - bias, less[:, 1] - of_bias, clusters)
     freedom = _freedom(less[:, 1] - of_bias)
@@ -206,25 +206,25 @@ def response_bias(
     sizes = np.bincount(group[stratum[kept]])
     of_item[kept] = 1 / sizes[group[stratum[kept]]] / len(sizes)
     least = FOR_EACH_TEST * tests
-    p, p_by = _p(said, stratum, of_item, gain, freedom, least, permutations, seed)
-    chance = float(of_item[kept] @ (1 / said.options[kept]))
+    p, p_by = _p(replies, stratum, of_item, gain, freedom, least, permutations, seed)
+    chance = float(of_item[kept] @ (1 / replies.options[kept]))
     return Bias(float(bias), gain, kappa, balanced, p, p_by, int(kept.sum()), chance)
 
 
-def _weights(said: Said) -> Floats:
+def _weights(replies: Said) -> Floats:
     """Return the weight of each reply, 1 / the number of replies to its item."""
-    return 1 / np.bincount(said.item, minlength=len(said.cluster))[said.item]
+    return 1 / np.bincount(replies.item, minlength=len(replies.cluster))[replies.item]
 
 
-def _sums(said: Said, stratum: Ints) -> _Sums:
+def _sums(replies: Said, stratum: Ints) -> _Sums:
     """Return the sums of strata, with and without each cluster."""
-    of_reply, weights = stratum[said.item], _weights(said)
+    of_reply, weights = stratum[replies.item], _weights(replies)
     kept = of_reply >= 0
-    pair = np.stack([of_reply, said.cluster[said.item]], 1)[kept]
+    pair = np.stack([of_reply, replies.cluster[replies.item]], 1)[kept]
     pairs, place = np.unique(pair, axis=0, return_inverse=True)
-    place, labels = place.reshape(-1), said.right.shape[1] + 1
-    label, w = said.label[kept], weights[kept]
-    right = np.pad(said.right[kept], ((0, 0), (0, 1)))
+    place, labels = place.reshape(-1), replies.right.shape[1] + 1
+    label, w = replies.label[kept], weights[kept]
+    right = np.pad(replies.right[kept], ((0, 0), (0, 1)))
     counts = np.zeros((3, len(pairs), labels))
     np.add.at(counts[0], (place, label), w)
     np.add.at(counts[1], place, right * w[:, None])
@@ -236,7 +236,7 @@ def _sums(said: Said, stratum: Ints) -> _Sums:
     one_is_right = np.ones(count, bool)
     np.logical_and.at(one_is_right, of_reply[kept], right.sum(1) == 1)
     options = np.zeros(count)
-    options[of_reply[kept]] = said.options[said.item][kept]
+    options[of_reply[kept]] = replies.options[replies.item][kept]
     whole = _quantities(totals, options, one_is_right)
     rest = totals[:, pairs[:, 0]] - counts
     less = _quantities(
@@ -246,17 +246,17 @@ def _sums(said: Said, stratum: Ints) -> _Sums:
 
 
 def _quantities(
-    counts: Floats, options: Floats, one_is_right: NDArray[np.bool_], known: Floats | None = None
+    counts: Floats, options: Floats, one_is_right: NDArray[np.bool_], truth: Floats | None = None
 ) -> Floats:
     """Return items, hits, bias x items and mean recall x items, float64 [S, 4].
 
     `counts` [3, S, L] are replies, right answers and hits by label. The mean recall is NaN if one
-    of the options is never right in `known` [S, L], by default these counts.
+    of the options is never right in `truth` [S, L], by default these counts.
     """
     said, right, hits = np.round(counts, 9)
     items = said.sum(1)
     bias = (said * right).sum(1) / items
-    are_right = ((right if known is None else known) > 0).sum(1)
+    are_right = ((right if truth is None else truth) > 0).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         recall = np.where(right > 0, hits / right, np.nan)
     mean = np.nanmean(recall, 1)
@@ -281,8 +281,8 @@ def _by_group(sums: _Sums, group: Ints) -> tuple[Floats, Floats]:
     _, cluster = np.unique(pairs[:, 1], return_inverse=True)
     less = np.zeros((int(cluster.max()) + 1, 4))
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = np.where(rest[:, :1] > 0, rest / rest[:, :1], means[pairs[:, 0]])
-    np.add.at(less, cluster, (own - means[pairs[:, 0]]) / count)
+        quantities = np.where(rest[:, :1] > 0, rest / rest[:, :1], means[pairs[:, 0]])
+    np.add.at(less, cluster, (quantities - means[pairs[:, 0]]) / count)
     mean = means.mean(0)
     return mean, mean + less
 
@@ -312,7 +312,7 @@ def _freedom(less: Floats) -> float:
 
 
 def _p(
-    said: Said,
+    replies: Said,
     stratum: Ints,
     of_item: Floats,
     gain: Estimate,
@@ -322,24 +322,24 @@ def _p(
     seed: int,
 ) -> tuple[float, Literal["permutations", "jackknife"]]:
     """Return the one-sided p of a gain above 0, and how it was found; items have weights [N]."""
-    if _is_constant(said, stratum):
+    if _is_constant(replies, stratum):
         return 1.0, "permutations"
-    units = _units(said, stratum, of_item)
+    units = _units(replies, stratum, of_item)
     distinct = sum(map(_log_distinct, units))
     if distinct < math.log(least):
         from scipy.special import stdtr  # noqa: PLC0415 - planning a run must not wait for it
 
         return float(stdtr(freedom, -gain.value / gain.stderr)), "jackknife"
     draws, rng = max(permutations, least), np.random.default_rng(seed)
-    hits, own = np.zeros(draws), 0.0
+    hits, observed = np.zeros(draws), 0.0
     for unit in units:
-        own += float(unit.earned(unit.label[None])[0])
+        observed += float(unit.earned(unit.label[None])[0])
         rows, step = np.arange(len(unit.label)), max(AT_ONCE // unit.label.size, 1)
         for start in range(0, draws, step):
             part = hits[start : start + step]
             orders = rng.permuted(np.tile(rows, (len(part), 1)), axis=1)
             part += unit.earned(unit.label[orders])
-    as_many = int((hits >= own - 1e-9).sum())
+    as_many = int((hits >= observed - 1e-9).sum())
     return (1 + as_many) / (draws + 1), "permutations"
 
 
@@ -359,35 +359,35 @@ class _Unit(NamedTuple):
         return earned
 
 
-def _is_constant(said: Said, stratum: Ints) -> bool:
+def _is_constant(replies: Said, stratum: Ints) -> bool:
     """Return whether each stratum has a single label in all replies."""
-    of_reply = stratum[said.item]
-    pairs = np.unique(np.stack([of_reply, said.label], 1)[of_reply >= 0], axis=0)
+    of_reply = stratum[replies.item]
+    pairs = np.unique(np.stack([of_reply, replies.label], 1)[of_reply >= 0], axis=0)
     return len(pairs) == len(np.unique(pairs[:, 0]))
 
 
-def _units(said: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
+def _units(replies: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
     """Return clusters by their signature: the strata of their items and the numbers of replies."""
-    kept = np.flatnonzero(stratum[said.item] >= 0)
-    key = (np.arange(len(kept)), said.item[kept], stratum[said.item[kept]])
-    order = kept[np.lexsort((*key, said.cluster[said.item[kept]]))]
-    cluster = said.cluster[said.item[order]]
-    replies = np.bincount(said.item, minlength=len(stratum))
+    kept = np.flatnonzero(stratum[replies.item] >= 0)
+    key = (np.arange(len(kept)), replies.item[kept], stratum[replies.item[kept]])
+    order = kept[np.lexsort((*key, replies.cluster[replies.item[kept]]))]
+    cluster = replies.cluster[replies.item[order]]
+    sizes = np.bincount(replies.item, minlength=len(stratum))
     starts = np.flatnonzero(np.diff(cluster)) + 1
-    item = said.item[order]
-    signatures = np.split(np.stack([stratum[item], replies[item]], 1), starts)
+    item = replies.item[order]
+    signatures = np.split(np.stack([stratum[item], sizes[item]], 1), starts)
     alike: dict[bytes, list[Ints]] = {}
-    for signature, own in zip(signatures, np.split(order, starts), strict=True):
-        alike.setdefault(signature.tobytes(), []).append(own)
-    weights, units = _weights(said) * of_item[said.item], list[_Unit]()
-    right = np.pad(said.right, ((0, 0), (0, 1)))
-    for several in alike.values():
-        rows = np.stack(several)
-        units.append(_Unit(said.label[rows], right[rows], weights[rows]))
+    for signature, places in zip(signatures, np.split(order, starts), strict=True):
+        alike.setdefault(signature.tobytes(), []).append(places)
+    weights, units = _weights(replies) * of_item[replies.item], list[_Unit]()
+    right = np.pad(replies.right, ((0, 0), (0, 1)))
+    for group in alike.values():
+        rows = np.stack(group)
+        units.append(_Unit(replies.label[rows], right[rows], weights[rows]))
     return units
 
 
 def _log_distinct(unit: _Unit) -> float:
     """Return the logarithm of the number of distinct permutations."""
-    same = Counter(one.tobytes() for one in unit.label)
+    same = Counter(row.tobytes() for row in unit.label)
     return math.lgamma(len(unit.label) + 1) - sum(math.lgamma(n + 1) for n in same.values())

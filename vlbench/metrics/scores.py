@@ -38,14 +38,14 @@ def scored(outcome: Outcome) -> Outcome:
     """
     if not outcome.metrics:
         return outcome
-    several = [part for metric in outcome.metrics for part in _with_categories(metric)]
-    found = outcome_of([measure_items(one) for one in [*several, *_macro_of(outcome.metrics[0])]])
+    parts = [part for metric in outcome.metrics for part in _with_categories(metric)]
+    measured = outcome_of([measure_items(one) for one in [*parts, *_macro_of(outcome.metrics[0])]])
     return replace(
         outcome,
         metrics=(),
-        scores=[*found.scores, *outcome.scores],
+        scores=[*measured.scores, *outcome.scores],
         counts={**_counts(outcome.metrics), **outcome.counts},
-        items=join_items([one.items for one in (found, outcome) if one.items is not None]),
+        items=join_items([one.items for one in (measured, outcome) if one.items is not None]),
     )
 
 
@@ -108,7 +108,7 @@ def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
     if not clusters and items.range is None:
         return mean_of_seeds(by_trial)
     _, places = np.unique(clusters or items.examples.ids, return_inverse=True)
-    hits = np.stack([np.bincount(places, one) for one in by_trial])
+    hits = np.stack([np.bincount(places, row) for row in by_trial])
     counts = np.bincount(places)
     if items.range is None:
         return fraction_over_seeds(hits, np.broadcast_to(counts, hits.shape))
@@ -118,10 +118,10 @@ def _estimate(items: Items, credit: NDArray[Any]) -> Estimate:
 
 def measure_items(items: Items) -> Measured:
     """Return a metric's score with its items, for an outcome with scores of other kinds."""
-    options, choice, said = items.options, items.choice, None
+    options, choice, answers = items.options, items.choice, None
     if options.names:
-        said = Answers(options.names, choice.chosen.numpy(), options.right)
-    return Measured(score_of(items), items.examples, choice.credit.numpy(), said)
+        answers = Answers(options.names, choice.chosen.numpy(), options.right)
+    return Measured(score_of(items), items.examples, choice.credit.numpy(), answers)
 
 
 def subset(items: Items, places: Sequence[int], **at: str) -> Items:
@@ -216,17 +216,17 @@ def class_scores(items: Items) -> list[Score]:
         [('cat', 0.5), ('dog', 1.0)]
     """
     credit, right = items.choice.credit.numpy(), np.asarray(items.options.right)
-    own = {name: credit[right == number] for number, name in enumerate(items.options.names)}
+    by_class = {name: credit[right == number] for number, name in enumerate(items.options.names)}
     return [
         Score(
             metric="class_accuracy",
             at={"class": name},
-            n=len(one),
+            n=len(part),
             chance=_chance(items),
-            **wilson(float(one.sum()), len(one))._asdict(),
+            **wilson(float(part.sum()), len(part))._asdict(),
         )
-        for name, one in own.items()
-        if len(one)
+        for name, part in by_class.items()
+        if len(part)
     ]
 
 

@@ -80,8 +80,8 @@ def hold_out(data: Data, options: Mapping[str, Any]) -> Trials:
     for part in (2, 4, 8):
         held = draw_rows(train, min(len(train) // part, HELD_OUT), options.get("seed", 0))
         # A probe trained on copies of held-out images would know these images.
-        known = {image[row] for row in held}
-        rest = [row for row in range(len(train)) if image[row] not in known]
+        images = {image[row] for row in held}
+        rest = [row for row in range(len(train)) if image[row] not in images]
         splits = {"train": train.select(rest), "test": train.select(held)}
         yield replace(data, splits=splits, expected={}), kept
 
@@ -102,11 +102,11 @@ def layered(
     def decorate(probe: Probe) -> Probe:
         @wraps(probe)
         def run(model: Any, data: Any, engine: Engine, **options: Any) -> Outcome:
-            asked = options.pop("layers", None)
-            if asked is None:
+            option = options.pop("layers", None)
+            if option is None:
                 return probe(model, data, engine, **options)
-            wanted, tower = [asked] if isinstance(asked, str) else asked, tower_of(model)
-            names = layers_of(model, engine.name_of(model), wanted, tower)
+            layer_names, tower = [option] if isinstance(option, str) else option, tower_of(model)
+            names = layers_of(model, engine.name_of(model), layer_names, tower)
             layers = Layers(model, engine, names, tower)
 
             def at_each(data: Any, options: Mapping[str, Any]) -> ByLayer:
@@ -129,10 +129,10 @@ def layered(
 
 def with_option(run: Callable[..., Outcome], probe: Probe, name: str, kind: Any) -> Probe:
     """Return `run` with the signature of a probe and one more parameter, None by default."""
-    own = signature(probe)
+    of_probe = signature(probe)
     more = Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     whole: Any = run
-    whole.__signature__ = own.replace(parameters=[*own.parameters.values(), more])
+    whole.__signature__ = of_probe.replace(parameters=[*of_probe.parameters.values(), more])
     whole.__annotations__ = {**probe.__annotations__, name: kind}
     return cast("Probe", whole)
 
@@ -204,19 +204,19 @@ def best_of(values: Mapping[str, Score]) -> str:
 def _at_best(outcomes: ByLayer, held_out: ByLayer) -> Outcome:
     """Return each score at the layer at which it is best on held-out rows."""
     scores, tables, chosen = list[Score](), list[Any](), dict[tuple[str, str], list[str]]()
-    first, tried = (next(iter(one.values())) for one in (outcomes, held_out))
+    first, tried = (next(iter(outcome.values())) for outcome in (outcomes, held_out))
     if [s.metric for s in first.scores] != [s.metric for s in tried.scores]:
         return Outcome([], notes=["no best layer: fewer train rows give other scores"])
     for i, score in enumerate(first.scores):
         if not _has_best(first, score):
             continue
         # Scores with other numbers of train rows have other conditions, but the same position.
-        values = {name: one.scores[i] for name, one in held_out.items()}
+        values = {name: outcome.scores[i] for name, outcome in held_out.items()}
         best = best_of(values)
-        found, items = outcomes[best].scores[i], outcomes[best].items
+        at_best, items = outcomes[best].scores[i], outcomes[best].items
         metric = f"{score.metric}_{BEST}"
-        scores.append(replace(found, metric=metric))
-        tables.append(items_as(items, found.metric, found.at, metric))
+        scores.append(replace(at_best, metric=metric))
+        tables.append(items_as(items, at_best.metric, at_best.at, metric))
         where = f"{_conditions(score)} (n {values[best].n})"
         chosen.setdefault((best, where), []).append(score.metric)
     each = [f"{best} for {', '.join(of)}{where}" for (best, where), of in chosen.items()]
@@ -237,30 +237,30 @@ def _by_halves(outcomes: ByLayer) -> Outcome:
         earned = [credit_of(layer.items, score.metric, at) for layer in of_layers]
         examples, groups = earned[0][0], groups_of(earned[0][0])
         is_joint = any(layer.scores[i].halves for layer in of_layers)
-        if is_joint or groups.max() < 1 or any(one.ids != examples.ids for one, _ in earned):
+        if is_joint or groups.max() < 1 or any(items.ids != examples.ids for items, _ in earned):
             notes.append(f"no {metric}: its items have no independent halves")
             continue
-        found = best_of_halves(np.stack([credit for _, credit in earned]), groups)
-        parts = [*zip(found.chosen, (found.first, ~found.first), strict=True)]
+        halves = best_of_halves(np.stack([credit for _, credit in earned]), groups)
+        parts = [*zip(halves.chosen, (halves.first, ~halves.first), strict=True)]
         floors = {
             name: sum(of_layers[k].scores[i].floors[name] * float(part.mean()) for k, part in parts)
             for name in score.floors
         }
-        by_trial = np.nanmean(found.credit, 1).tolist()
+        by_trial = np.nanmean(halves.credit, 1).tolist()
         scores.append(
             replace(
                 score,
                 metric=metric,
                 floors=floors,
                 draws=by_trial if score.draws else [],
-                halves=found.samples[:KEPT].tolist(),
-                **found.estimate._asdict(),
+                halves=halves.samples[:KEPT].tolist(),
+                **halves.estimate._asdict(),
             )
         )
         for k, part in parts:
             ids = np.array(examples.ids)[part].tolist()
             tables.append(items_as(of_layers[k].items, score.metric, at, metric, ids))
-        layers = " and ".join(names[k] for k in found.chosen)
+        layers = " and ".join(names[k] for k in halves.chosen)
         notes.append(f"{metric}{_conditions(score)}: {layers}, each chosen on half of the items")
     return Outcome(scores, notes=notes, items=join_items(tables))
 

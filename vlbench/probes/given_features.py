@@ -72,12 +72,12 @@ def labelled_vectors(features: Any, labels: Any) -> tuple[Tensor, np.ndarray[Any
     Raises SpecError for other shapes, and DataError for labels that are
     neither texts nor numbers, and for a name with a control character.
     """
-    vectors, several = as_vectors(features), plain(labels)
-    if not isinstance(several, list) or vectors.ndim != 2 or len(vectors) != len(several):
-        shape, given = list(vectors.shape), f"{labels!r:.40}"
-        count = f"{len(several)} labels" if isinstance(several, list) else f"the labels {given}"
+    vectors, values = as_vectors(features), plain(labels)
+    if not isinstance(values, list) or vectors.ndim != 2 or len(vectors) != len(values):
+        shape, text = list(vectors.shape), f"{labels!r:.40}"
+        count = f"{len(values)} labels" if isinstance(values, list) else f"the labels {text}"
         raise SpecError(f"features {shape} for {count}; they must be [N, D] and [N]")
-    return vectors, np.array(label_names(several))
+    return vectors, np.array(label_names(values))
 
 
 def vector_split(vectors: Tensor, labels: np.ndarray[Any, Any], classes: Sequence[str]) -> Split:
@@ -95,7 +95,7 @@ def halves_of_classes(names: np.ndarray[Any, Any], seed: int) -> tuple[list[int]
         rows = rng.permutation(np.flatnonzero(names == name))
         if len(rows) < 2:
             raise TooFewRows(f"class {name} has one example; two halves need two")
-        one, other = np.array_split(rows, 2)
-        first += sorted(one.tolist())
-        second += sorted(other.tolist())
+        half, rest = np.array_split(rows, 2)
+        first += sorted(half.tolist())
+        second += sorted(rest.tolist())
     return first, second

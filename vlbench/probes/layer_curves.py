@@ -31,20 +31,20 @@ def layers(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None
     Depth is from 0, the first layer, to 1, the output, because models differ in their number of
     layers. None if no row has scores by layer.
     """
-    wanted = {key: value for key, value in board.primary.get("at", {}).items() if key != "layer"}
+    at = {key: value for key, value in board.primary.get("at", {}).items() if key != "layer"}
     curves = {
-        row.model: [s for s in row.scores if _is_of(s, board.primary["metric"], wanted)]
+        row.model: [s for s in row.scores if _is_of(s, board.primary["metric"], at)]
         for row in board.results
         if row.status == "ok"
     }
-    there = {name: scores for name, scores in sorted(curves.items()) if len(scores) > 1}
-    if not there:
+    by_model = {name: scores for name, scores in sorted(curves.items()) if len(scores) > 1}
+    if not by_model:
         return None
     figure, (panel,) = grid(1, (5.6, 3.4))
-    for name, scores in there.items():
+    for name, scores in by_model.items():
         depth = [i / (len(scores) - 1) for i in range(len(scores))]
         _draw_curve(panel, depth, scores, name, looks[name])
-    chance = next((s.chance for scores in there.values() for s in scores), None)
+    chance = next((s.chance for scores in by_model.values() for s in scores), None)
     if chance is not None:
         panel.axhline(chance, label="chance", **CHANCE)
     panel.yaxis.set_major_formatter(percent)
@@ -64,27 +64,27 @@ def stages(board: Board, title: str, looks: Mapping[str, Look]) -> Figure | None
     of all classes, is last. None if no row has readings.
     """
     rows = {row.model: row for row in board.results if row.status == "ok"}
-    there = {name: rows[name].scores for name in sorted(rows) if _read(rows[name].scores)}
-    if not there:
+    by_model = {name: rows[name].scores for name in sorted(rows) if _read(rows[name].scores)}
+    if not by_model:
         return None
-    figure, panels = grid(len(there), (4.4, 3.2))
-    for panel, (name, scores) in zip(panels, there.items(), strict=True):
+    figure, panels = grid(len(by_model), (4.4, 3.2))
+    for panel, (name, scores) in zip(panels, by_model.items(), strict=True):
         if panel is not panels[0]:
             panel.sharey(panels[0])
-        one, read = {score.metric: score for score in scores}, _read(scores)
+        by_metric, read = {score.metric: score for score in scores}, _read(scores)
         places = [*range(len(read) + 1)]
-        _draw_curve(panel, places, [*read, one["said_fitted"]], "read", looks[name])
-        panel.axhline(one["said"].value, label="said", color="black", linewidth=1.2)
-        panel.axhline(one["said_fitted"].value, label="said, fitted", **SAID_FITTED)
-        panel.axhline(one["said"].chance or 0, label="chance", **CHANCE)
+        _draw_curve(panel, places, [*read, by_metric["said_fitted"]], "read", looks[name])
+        panel.axhline(by_metric["said"].value, label="said", color="black", linewidth=1.2)
+        panel.axhline(by_metric["said_fitted"].value, label="said, fitted", **SAID_FITTED)
+        panel.axhline(by_metric["said"].chance or 0, label="chance", **CHANCE)
         for floor, line in FLOORS.items():
             if all(floor in score.floors for score in read):
                 values = [score.floors[floor] for score in read]
                 panel.plot(places[:-1], values, label=spaced(floor), **line)
         names = [*(fitted(str(score.at["layer"]), 1.2, 7) for score in read), "scores"]
         step = -(-len(names) // MOST_NAMES)
-        shown = [i for i in places if (places[-1] - i) % step == 0]
-        panel.set_xticks(shown, [names[i] for i in shown], rotation=60, ha="right")
+        ticks = [i for i in places if (places[-1] - i) % step == 0]
+        panel.set_xticks(ticks, [names[i] for i in ticks], rotation=60, ha="right")
         panel.tick_params(labelsize=7)
         panel.yaxis.set_major_formatter(percent)
         panel.set_title(fitted(name, 3.6, 9), fontsize=9)

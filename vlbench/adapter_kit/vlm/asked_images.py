@@ -104,7 +104,7 @@ class AskedImage:
             wide = [name for name in wide if name in _as_wide(longer)]
         self.head = Head(ids[: len(ids) - length], moved, prompts.name, wide)
         token = model.config.image_token_id
-        self.image = [i for i, one in enumerate(self.head.ids) if one == token]
+        self.image = [i for i, number in enumerate(self.head.ids) if number == token]
         self._model, self._cut = model, cut
         self.runner = runner(model, self.head, self._around)
 
@@ -116,10 +116,10 @@ class AskedImage:
         begun, longest = len(self.head.ids), max(len(tail.ids) for tail in self.tails) + more
         excess = begun + longest - context
         if excess > 0:
-            given = f"{begun} up to the end of the image and {longest} after it"
+            size = f"{begun} up to the end of the image and {longest} after it"
             way = way or f"cut texts by {excess} tokens with --model-args text_limit=N"
             raise TooLongError(
-                f"the model reads {context} tokens, not {given}; {way}, or use smaller images"
+                f"the model reads {context} tokens, not {size}; {way}, or use smaller images"
             )
 
     def mean_logs(self, answers: Sequence[Answer]) -> Tensor:
@@ -132,18 +132,18 @@ class AskedImage:
         lengths = torch.tensor([len(answer.ids) for answer in answers])
         return sums.view(len(answers), len(self.tails)) / lengths[:, None]
 
-    def answer_logs(self, asked: Sequence[tuple[int, Answer]]) -> Tensor:
+    def answer_logs(self, pairs: Sequence[tuple[int, Answer]]) -> Tensor:
         """Return the log-likelihood of each answer after a text's prompt, float64 [N].
 
         It is the sum over the answer's ids.
         """
         # Answers that differ only in their last id share a row.
         rows: dict[Row, list[int]] = {}
-        for i, (text, answer) in enumerate(asked):
+        for i, (text, answer) in enumerate(pairs):
             begun = self.tails[text].ids
             ids = (*begun[: len(begun) - answer.replaced], *answer.ids[:-1])
             rows.setdefault(Row(len(answer.ids), ids), []).append(i)
-        sums = torch.empty(len(asked), dtype=torch.float64)
+        sums = torch.empty(len(pairs), dtype=torch.float64)
         left = sorted(rows, key=lambda row: -row.answered)
         while left:
             # A row must have at least as many ids as logits are kept.
@@ -154,22 +154,22 @@ class AskedImage:
                 # Answers in parts, each with the logits of its row.
                 every = [(place, i) for place, row in enumerate(some) for i in rows[row]]
                 for length in sorted({row.answered for row in some}):
-                    alike = [one for one in every if some[one[0]].answered == length]
+                    alike = [pair for pair in every if some[pair[0]].answered == length]
                     for start in range(0, len(alike), SCORED):
                         places, answers = map(
                             list, zip(*alike[start : start + SCORED], strict=True)
                         )
-                        tokens = torch.tensor([asked[i][1].ids for i in answers])
-                        own = logits[places, kept - length :]
-                        sums[answers] = log_likelihoods(own, tokens.to(own.device)).sum(1)
+                        tokens = torch.tensor([pairs[i][1].ids for i in answers])
+                        ends = logits[places, kept - length :]
+                        sums[answers] = log_likelihoods(ends, tokens.to(ends.device)).sum(1)
         return sums
 
     def _last_logits(self, rows: Sequence[Row], kept: int) -> Iterator[tuple[list[Row], Tensor]]:
         """Yield a few rows at a time with their last logits [rows, kept, V]."""
         ids, answered = [row.ids for row in rows], [row.answered - 1 for row in rows]
         at_once = max(SCORED // kept, ATTENDED)
-        given = Rows(ids, min(map(len, ids)) - kept, at_once, kept, answered)
-        for batch in self.runner.run(given):
+        inputs = Rows(ids, min(map(len, ids)) - kept, at_once, kept, answered)
+        for batch in self.runner.run(inputs):
             logits = batch.output.logits.float()
             last = batch.last.to(logits.device)[..., None].expand(-1, -1, logits.shape[-1])
             yield [rows[i] for i in batch.texts], logits.gather(1, last)
@@ -236,8 +236,8 @@ class AskedAlone(AskedImage):
         if not common_run(whole):
             raise CannotDo(f"prompts of {prompts.name} without an image begin with the text")
         ids = torch.tensor([whole[0]], device=model.device)
-        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        self.head = Head(whole[0][:1], given, prompts.name)
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        self.head = Head(whole[0][:1], inputs, prompts.name)
         self.tails = [Tail(ids[1:], []) for ids in whole]
         self.image = []
         self._model, self._cut = model, cut
@@ -250,10 +250,10 @@ def log_likelihoods(logits: Tensor, ids: Tensor) -> Tensor:
     `logits` are [N, L, V], `ids` int64 [N, L]. It is computed from the logit of the token against
     all others, so it shows how close to 1 a probability is even if log_softmax rounds to 0.
     """
-    own = logits.gather(2, ids[..., None])[..., 0]
+    chosen = logits.gather(2, ids[..., None])[..., 0]
     others = logits.scatter(2, ids[..., None], -torch.inf).logsumexp(2)
     # On the CPU: not every device has float64.
-    return -torch.nn.functional.softplus(others.cpu().double() - own.cpu().double())
+    return -torch.nn.functional.softplus(others.cpu().double() - chosen.cpu().double())
 
 
 def _as_wide(inputs: Mapping[str, Any]) -> list[str]:

@@ -124,7 +124,7 @@ def _centre(seen: TokenView) -> Rectangle:
     long = int(short * side / min(seen.size))
     resized = (short, long) if height > width else (long, short)
     cropped = (processor.crop_size["width"], processor.crop_size["height"])
-    scale = [own / became for own, became in zip(seen.size, resized, strict=True)]
+    scale = [length / became for length, became in zip(seen.size, resized, strict=True)]
     start = [(became - cut) / 2 for became, cut in zip(resized, cropped, strict=True)]
     (left, right), (top, bottom) = (
         (first * by, (first + cut) * by)
@@ -181,7 +181,7 @@ def _anyres(seen: TokenView) -> list[TokenGrid]:
     side = math.isqrt(processor.num_image_tokens)
     tile = seen.inputs["pixel_values"].shape[-2:]
     canvas = select_best_resolution((height, width), processor.image_processor.image_grid_pinpoints)
-    cells = [side * (long // one) for long, one in zip(canvas, tile, strict=True)]
+    cells = [side * (long // tile_side) for long, tile_side in zip(canvas, tile, strict=True)]
     features, rows = processor._get_unpadded_features(  # noqa: SLF001 - the one place that knows
         height, width, side, side, *(cell // side for cell in cells)
     )
@@ -202,8 +202,8 @@ def _unpad(size: Size, canvas: Sequence[int], cells: Sequence[int]) -> Rectangle
     )
     cut = [(cells[0] - kept) // 2, 0] if by_width else [0, (cells[1] - kept) // 2]
     sides = []
-    for own, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
-        before = (whole - min(math.ceil(own * scale), whole)) // 2
+    for side, whole, count, off in zip((height, width), canvas, cells, cut, strict=True):
+        before = (whole - min(math.ceil(side * scale), whole)) // 2
         edges = (off * whole / count, whole - off * whole / count)
         sides.append([(edge - before) / scale for edge in edges])
     (top, bottom), (left, right) = sides

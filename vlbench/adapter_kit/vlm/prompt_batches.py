@@ -111,12 +111,12 @@ class OneByOne(Runner):
         if head.of_tokens:
             raise CannotDo(f"{head.name} takes {head.of_tokens[0]} for each token of a prompt")
         ids = torch.tensor([[*head.ids, *row]], device=self._model.device)
-        given = head.pixels() | {"input_ids": ids}
+        inputs = head.pixels() | {"input_ids": ids}
         for name in head.inputs.keys() & {*PER_TOKEN} - {"input_ids"}:
             fill = torch.full_like(ids, int(name == "attention_mask"))
             fill[:, : len(head.ids)] = head.inputs[name][:, : len(head.ids)]
-            given[name] = fill
-        return given
+            inputs[name] = fill
+        return inputs
 
 
 def last_places(lengths: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
@@ -168,7 +168,7 @@ def run_prefix(model: Any, inputs: Mapping[str, Any], length: int) -> Prefix:
     seen: list[Tensor | None] = []
     first = {k: v[:, :length] if k in PER_TOKEN else v for k, v in inputs.items()}
     with model.get_decoder().register_forward_pre_hook(
-        lambda _, __, given: seen.append(given.get("position_ids")), with_kwargs=True
+        lambda _, __, options: seen.append(options.get("position_ids")), with_kwargs=True
     ):
         output = model(**first, use_cache=True, logits_to_keep=1)
     positions = seen[0]
@@ -185,8 +185,8 @@ def continue_rows(model: Any, prefix: Prefix, rows: Sequence[Sequence[int]], **o
     """
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     lengths = torch.tensor([len(row) for row in rows])
-    own = torch.arange(ids.shape[1])[None] < lengths[:, None]
-    attended = torch.cat([torch.ones(len(rows), prefix.length, dtype=torch.bool), own], 1)
+    filled = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    attended = torch.cat([torch.ones(len(rows), prefix.length, dtype=torch.bool), filled], 1)
     positions = prefix.start + torch.arange(ids.shape[1]).expand_as(ids)
     if prefix.axes:
         positions = positions.expand(prefix.axes, *positions.shape)
@@ -248,11 +248,11 @@ class SharedImage(Runner):
         """Return the inputs of rows of ids, the last `answered` of which belong to an answer."""
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         places = torch.arange(ids.shape[1])
-        own, asked = (places < ends[:, None] for ends in (lengths, lengths - answered))
+        real, head = (places < ends[:, None] for ends in (lengths, lengths - answered))
         # The processor's token types: 0 for the image and the prompt, 1 for the answer.
-        given = {"input_ids": ids, "attention_mask": own.long(), "token_type_ids": (~asked).long()}
+        inputs = {"input_ids": ids, "attention_mask": real.long(), "token_type_ids": (~head).long()}
         features = self._features.pooler_output.expand(len(rows), -1, -1)
-        return {name: value.to(self._model.device) for name, value in given.items()} | {
+        return {name: value.to(self._model.device) for name, value in inputs.items()} | {
             "mm_encoder_outputs": {"image": type(self._features)(pooler_output=features)}
         }
 

@@ -125,7 +125,7 @@ class Prompts:
         Raises CannotDo for a tokenizer that has no end token.
         """
         after = self.tokenizer(self.prompt("").after, add_special_tokens=False).input_ids
-        special = [i for i, one in enumerate(after) if one in self._special]
+        special = [i for i, number in enumerate(after) if number in self._special]
         if special:
             return list(after[: special[0] + 1])
         if self.tokenizer.eos_token_id is None:
@@ -185,9 +185,9 @@ class Prompts:
         return Tail(ids[after:], spans[after:])
 
     def _refuse_special(self, text: str) -> None:
-        for one in self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids:
-            if one in self._special:
-                token = self.tokenizer.convert_ids_to_tokens(one)
+        for number in self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids:
+            if number in self._special:
+                token = self.tokenizer.convert_ids_to_tokens(number)
                 raise DataError(
                     f"text {text[:40]!r} contains {token}, a special token of {self.name}"
                 )
@@ -271,8 +271,8 @@ class ChatTemplate:
 
 def _chat(answer: str | None = None, *, image: bool) -> dict[str, Any]:
     """Return the variables of a template: a chat of the question, with or without an answer."""
-    asked = [*[{"type": "image"}] * image, {"type": "text", "text": QUESTION}]
-    messages: list[Mapping[str, Any]] = [{"role": "user", "content": asked}]
+    content = [*[{"type": "image"}] * image, {"type": "text", "text": QUESTION}]
+    messages: list[Mapping[str, Any]] = [{"role": "user", "content": content}]
     if answer is not None:
         messages.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
     return {"messages": messages, "add_generation_prompt": answer is None}

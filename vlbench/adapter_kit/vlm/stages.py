@@ -73,23 +73,23 @@ class Stages:
         if [*stages] != [OUTPUT]:  # whose name needs no look into the tower
             require_known("layer", stages, self.names)
         stage_of = {name: self._output if name == OUTPUT else name for name in stages}
-        wanted = {*stage_of.values()}
-        tower = {name: layer for name, layer in self._tower_of(wanted).items() if name in wanted}
-        language = {name for name in wanted if name.startswith("language.")}
+        names = {*stage_of.values()}
+        tower = {name: layer for name, layer in self._tower_of(names).items() if name in names}
+        language = {name for name in names if name.startswith("language.")}
         with self._hooked.watch([*tower.values()], len(pixels)) as vectors:
             inputs = self._view.inputs(pixels)
             tokens, features = self._view.features(inputs)
-        found = {name: vectors[layer] for name, layer in tower.items()}
-        if PROJECTED in wanted:
-            found[PROJECTED] = tokens.float().mean(1)
+        by_stage = {name: vectors[layer] for name, layer in tower.items()}
+        if PROJECTED in names:
+            by_stage[PROJECTED] = tokens.float().mean(1)
         if language:
             grids = {name: value for name, value in inputs.items() if name != "pixel_values"}
-            with self._watch_language(language, found):
+            with self._watch_language(language, by_stage):
                 self._read(features, grids, len(pixels), cut)
-        return {name: found[stage] for name, stage in stage_of.items()}
+        return {name: by_stage[stage] for name, stage in stage_of.items()}
 
-    def _tower_of(self, wanted: set[str]) -> dict[str, str]:
-        return self._tower if any(name.startswith("tower.") for name in wanted) else {}
+    def _tower_of(self, names: set[str]) -> dict[str, str]:
+        return self._tower if any(name.startswith("tower.") for name in names) else {}
 
     @cached_property
     def _tower(self) -> dict[str, str]:
@@ -123,39 +123,39 @@ class Stages:
                 f"{name} reads {self._context} tokens, not {int(kept.sum())}; give a shorter "
                 "layer_prompt, or a smaller size"
             )
-        given = {key: inputs[key][:, kept].to(model.device) for key in inputs.keys() & {*PER_TOKEN}}
-        return StagePrompt(given, image[kept].nonzero()[:, 0].to(model.device))
+        parts = {key: inputs[key][:, kept].to(model.device) for key in inputs.keys() & {*PER_TOKEN}}
+        return StagePrompt(parts, image[kept].nonzero()[:, 0].to(model.device))
 
     def _read(self, features: Any, grids: dict[str, Tensor], count: int, cut: Cut) -> None:
         """Run the language model on the prompt of each of `count` images."""
         rows = {name: value.expand(count, -1) for name, value in self._prompt.inputs.items()}
-        given = {"mm_encoder_outputs": {"image": features}, "use_cache": False, "logits_to_keep": 1}
+        extra = {"mm_encoder_outputs": {"image": features}, "use_cache": False, "logits_to_keep": 1}
         places = Positions(self._prompt.image.tolist(), [rows["input_ids"].shape[1] - 1])
         layers = partial(decoder_layers, self._model.get_decoder(), self._prompts.name)
         with without(cut, layers, places):
-            self._model(**rows, **grids, **given)
+            self._model(**rows, **grids, **extra)
 
     @contextmanager
-    def _watch_language(self, wanted: set[str], found: dict[str, Tensor]) -> Iterator[None]:
-        """Add the vectors of the language model's stages to `found` in a pass inside the block."""
+    def _watch_language(self, stages: set[str], vectors: dict[str, Tensor]) -> Iterator[None]:
+        """Add vectors of the language model's stages to `vectors` in a pass inside the block."""
         decoder = self._model.get_decoder()
         with ExitStack() as hooks:
             for number in range(1, self._depth + 1):
                 last = number == self._depth
-                names = wanted & {f"language.{number}@image", f"language.{number}@end"}
+                names = stages & {f"language.{number}@image", f"language.{number}@end"}
                 if names:
                     layer = decoder if last else decoder.layers[number - 1]
-                    hooks.enter_context(layer.register_forward_hook(self._pooling(names, found)))
+                    hooks.enter_context(layer.register_forward_hook(self._pooling(names, vectors)))
             yield
 
-    def _pooling(self, names: set[str], found: dict[str, Tensor]) -> Callable[..., None]:
-        """Return a hook that adds the means of a layer's states [N, L, D] to `found`."""
+    def _pooling(self, names: set[str], vectors: dict[str, Tensor]) -> Callable[..., None]:
+        """Return a hook that adds the means of a layer's states [N, L, D] to `vectors`."""
 
         def pool(_: Any, __: Any, output: Any) -> None:
             states = output if isinstance(output, Tensor) else output[0]
             for name in names:
                 at_image = name.endswith("@image")
                 some = states[:, self._prompt.image] if at_image else states[:, -1:]
-                found[name] = some.float().mean(1)
+                vectors[name] = some.float().mean(1)
 
         return pool

@@ -84,8 +84,8 @@ def caption_scores(
             scores = _score(name, {**(at or {}), "captions": kind}, value, n, units)
             other = (floors or {}).get(kind, {}).get(name)
             scores = [_with_floor(score, other) for score in scores]
-            said = (texts or {}).get(kind)
-            measured += [_with_examples(score, statistics, examples, said) for score in scores]
+            answers = (texts or {}).get(kind)
+            measured += [_with_examples(score, statistics, examples, answers) for score in scores]
     return [*measured, *map(Measured, gains(kinds, units, at))]
 
 
@@ -99,12 +99,12 @@ def _with_floor(score: Score, other: Floats | None) -> Score:
 
 
 def _with_examples(
-    score: Score, statistics: Floats, examples: Examples, said: Answers | None
+    score: Score, statistics: Floats, examples: Examples, answers: Answers | None
 ) -> Measured:
     """Return a score with its examples if it is a mean over all images."""
     mean = _is_mean(score.metric) and len(examples.ids) == statistics.shape[1]
     if mean and statistics[..., 1].all():
-        return Measured(score, examples, trials(statistics[..., 0]), said)
+        return Measured(score, examples, trials(statistics[..., 0]), answers)
     return Measured(score)
 
 
@@ -180,19 +180,19 @@ def metrics_part(
 
     The first reference is scored against the others; images with one reference have no such score.
     """
-    several = [texts for texts in subjects.references if len(texts) > 1]
-    human = JudgedCaptions([texts[0] for texts in several], [texts[1:] for texts in several])
-    sets = {**judge_generated(subjects), **({REFERENCE: [human]} if len(several) > 1 else {})}
+    references = [texts for texts in subjects.references if len(texts) > 1]
+    human = JudgedCaptions([texts[0] for texts in references], [texts[1:] for texts in references])
+    sets = {**judge_generated(subjects), **({REFERENCE: [human]} if len(references) > 1 else {})}
     kinds = statistics_of(sets, nouns, text)
-    for kind, found in metrics_of(sets, metrics, engine).items():
-        kinds[kind] |= found
+    for kind, values in metrics_of(sets, metrics, engine).items():
+        kinds[kind] |= values
     others = with_other_references(sets)
     floors = metrics_of(others, metrics, engine)
     for kind, of_nouns in statistics_of(others, nouns, text).items():
         floors[kind] |= {name: of_nouns[name] for name in FRACTIONS}
     return outcome_of(
         caption_scores(kinds, UNITS, subjects.examples, floors=floors, texts=subjects.generated),
-        {"images_with_one_reference": len(subjects.references) - len(several), **_counts(kinds)},
+        {"images_with_one_reference": len(subjects.references) - len(references), **_counts(kinds)},
     )
 
 
@@ -216,7 +216,7 @@ def with_other_references(sets: Sets) -> dict[str, list[JudgedCaptions]]:
 def statistics_of(sets: Sets, nouns: Nouns, text: TextScorer) -> dict[str, dict[str, Floats]]:
     """Return the statistics of length, nouns and perplexity, [seeds, N, S] by kind."""
     return {
-        kind: stack_seeds([caption_statistics(one, nouns, text) for one in judged])
+        kind: stack_seeds([caption_statistics(judgement, nouns, text) for judgement in judged])
         for kind, judged in sets.items()
     }
 
@@ -233,7 +233,7 @@ def metrics_of(sets: Sets, names: Sequence[str], engine: Engine) -> dict[str, di
 
 def stack_seeds(of_seeds: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     """Return the statistics of each seed as one table, [seeds, N, S] by name."""
-    return {name: np.stack([found[name] for found in of_seeds]) for name in of_seeds[0]}
+    return {name: np.stack([values[name] for values in of_seeds]) for name in of_seeds[0]}
 
 
 def _counts(kinds: ByKind) -> dict[str, int]:

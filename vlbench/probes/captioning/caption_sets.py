@@ -90,9 +90,9 @@ def find_captions(
     chosen = images.alone(data)
     if captioner.weights:
         train = data.splits["train"]
-        asked = train.select(range(min(ASKED, len(train))))
+        sample = train.select(range(min(ASKED, len(train))))
         # No other regions are read, so that no other regions are encoded.
-        chosen = replace(chosen, splits={"train": asked, images.split: images.of(data)})
+        chosen = replace(chosen, splits={"train": sample, images.split: images.of(data)})
     seen = with_regions(chosen, encoder, captioner, engine)
     captions = first_captions(seen, engine, captioner, images.split)
     return [" ".join(text.split()) for text in captions]
@@ -175,10 +175,10 @@ def collect(
         for seed in range(plan.seed, plan.seed + plan.seeds)
     ]
     budgets = captioner.self_critical.budgets
-    by_budget = {b: [one.captions[b] for one in trained] if b else [before] for b in budgets}
-    several = by_budget if len(budgets) > 1 else {}
-    before_last = [one.before_last for one in trained]
-    subjects = Subjects(rows, references, before, by_budget[max(budgets)], before_last, several)
+    by_budget = {b: [run.captions[b] for run in trained] if b else [before] for b in budgets}
+    all_budgets = by_budget if len(budgets) > 1 else {}
+    before_last = [training.before_last for training in trained]
+    subjects = Subjects(rows, references, before, by_budget[max(budgets)], before_last, all_budgets)
     return subjects, trained
 
 

@@ -50,7 +50,7 @@ def join_outcomes(parts: Sequence[Outcome], artifacts: Mapping[str, Any]) -> Out
     return Outcome(
         scores=[score for part in parts for score in part.scores],
         counts=counts,
-        artifacts={name: one for name, one in artifacts.items() if one is not None},
+        artifacts={name: artifact for name, artifact in artifacts.items() if artifact is not None},
         notes=[note for part in parts for note in part.notes],
         items=join_items([part.items for part in parts if part.items is not None]),
     )
@@ -150,7 +150,7 @@ def metric_statistics(
     """
     if not names or not sets:
         return {name: {} for name in sets}
-    identity = digest([[name, [list(part) for part in one]] for name, one in sets.items()])
+    identity = digest([[name, [list(part) for part in group]] for name, group in sets.items()])
     key = {"what": "metrics of captions", "sets": identity, "metrics": list(names)}
     tables = engine.once(key, lambda: _compute_metrics(sets, names))
     return {
@@ -165,13 +165,13 @@ def _compute_metrics(
     # One Java process tokenises the captions and references of all sets.
     texts = dict.fromkeys(
         text
-        for one in sets.values()
-        for of_image in (one.captions, *one.references)
+        for judged in sets.values()
+        for of_image in (judged.captions, *judged.references)
         for text in of_image
     )
     words = dict(zip(texts, treebank_words(list(texts)), strict=True))
     with CaptionMetrics(names, words=lambda some: [words[text] for text in some]) as metrics:
-        return {name: _statistics(one, metrics) for name, one in sets.items()}
+        return {name: _statistics(captions, metrics) for name, captions in sets.items()}
 
 
 def _statistics(judged: JudgedCaptions, metrics: CaptionMetrics) -> dict[str, torch.Tensor]:
@@ -201,8 +201,8 @@ def caption_statistics(judged: JudgedCaptions, nouns: Nouns, text: TextScorer) -
     of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
     numbers: dict[str, Sequence[float]] = {
         "length": [len(of_caption) for of_caption in words],
-        "nouns": [len(own) for own in of_captions],
-        "unique_nouns": [len(set(own)) for own in of_captions],
+        "nouns": [len(caption) for caption in of_captions],
+        "unique_nouns": [len(set(words)) for words in of_captions],
     }
     statistics = {name: with_ones(values) for name, values in numbers.items()}
     statistics |= noun_fractions(judged, nouns)
@@ -212,7 +212,7 @@ def caption_statistics(judged: JudgedCaptions, nouns: Nouns, text: TextScorer) -
 
 def noun_fractions(judged: JudgedCaptions, nouns: Nouns) -> dict[str, Floats]:
     """Return the statistics of precision and recall of the nouns of captions."""
-    of_captions = [[noun for _, noun in own] for own in nouns.of_each(judged.captions)]
+    of_captions = [[noun for _, noun in tagged] for tagged in nouns.of_each(judged.captions)]
     named = _named_nouns(nouns, judged.references)
     return noun_statistics([_singular(nouns, some) for some in of_captions], named)
 

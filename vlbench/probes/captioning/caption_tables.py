@@ -72,7 +72,7 @@ def _word_rows(kind: str, captions: Iterable[Tagged]) -> list[dict[str, Any]]:
 
 def history_table(trained: Sequence[Favourites]) -> pa.Table:
     """Return the mean scores of sampled and greedy captions by seed and steps."""
-    rows = [{"seed": seed, **entry} for seed, one in enumerate(trained) for entry in one.history]
+    rows = [{"seed": seed, **entry} for seed, run in enumerate(trained) for entry in run.history]
     return pa.Table.from_pylist(rows, HISTORY)
 
 
@@ -97,8 +97,8 @@ def example_table(
     if any(image is None for image in images):
         return None
     rows = _rows(subjects, scores, 0)
-    shown = [rows[i] | {"image": _png(image)} for i, image in zip(places, images, strict=True)]
-    return pa.Table.from_pylist(shown, EXAMPLES)
+    examples = [rows[i] | {"image": _png(image)} for i, image in zip(places, images, strict=True)]
+    return pa.Table.from_pylist(examples, EXAMPLES)
 
 
 def _rows(subjects: Subjects, scores: Mapping[str, Floats], seed: int) -> list[dict[str, Any]]:

@@ -75,16 +75,16 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
-    listed = [list(dict.fromkeys(noun for _, noun in own)) for own in tagger.of_each(texts)]
-    kept = [i for i, own in enumerate(listed) if own]
+    listed = [list(dict.fromkeys(noun for _, noun in words)) for words in tagger.of_each(texts)]
+    kept = [i for i, words in enumerate(listed) if words]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun")
-    asked = [
+    candidates = [
         {CAPTION: texts[i], **{name: fill(t, listed[i]) for name, t in TEMPLATES.items()}}
         for i in kept
     ]
     alone = TextScorer(data.splits[nouns.split]["captions"])
-    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
+    contest = compare_texts(PairScorer(model, rows, engine), alone, candidates, kept, seed=seed)
     measured = [
         *contest.share(Share("accuracy", {}, [contest.names])),
         contest.match({"template": CAPTION}, CAPTION),
@@ -102,7 +102,7 @@ def caption_templates(  # noqa: PLR0913 - the YAML fills all but three
 
 def _measure_template(contest: Contest, name: str) -> Sequence[Measured]:
     """Return how often the caption outscores a template, and the template's rate and score."""
-    at, rest = {"template": name}, [one for one in contest.names if one != name]
+    at, rest = {"template": name}, [kind for kind in contest.names if kind != name]
     *against, _ = contest.share(Share("accuracy", at, [[CAPTION, name]]))
     # Ties are the same as for the caption.
     *selected, _ = contest.share(Share("selection_rate", at, [[name, *rest]]))

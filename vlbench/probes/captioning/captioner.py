@@ -174,7 +174,7 @@ def _image_names(split: Split) -> tuple[list[str], list[str]]:
 
 def _read_array(folder: Path, name: str, key: str) -> Tensor:
     """Return the features in NAME.npy or NUMBER.npy, the file names of ImageCaptioning.pytorch."""
-    files = [folder / f"{one}.npy" for one in (name.rsplit("/", 1)[-1], image_name(name), key)]
+    files = [folder / f"{part}.npy" for part in (name.rsplit("/", 1)[-1], image_name(name), key)]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise DataError(f"{folder.name} has no features of image {name} ({files[-1].name})")
@@ -255,11 +255,11 @@ def favourites(
     result = engine.train(key, make, "captions that the model likes")
     seen = image_features(data.splits["test"], engine, settings)
 
-    def said(weights: Mapping[str, Tensor]) -> list[str]:
+    def texts_of(weights: Mapping[str, Tensor]) -> list[str]:
         return _greedy(taught._replace(network=restore_captioner(weights, sizes)), seen, engine)
 
-    captions = {budget: said(one) for budget, one in result["weights"].items()}
-    share, before_last = result["share_with_advantage"], said(result["before_last"])
+    captions = {budget: texts_of(learned) for budget, learned in result["weights"].items()}
+    share, before_last = result["share_with_advantage"], texts_of(result["before_last"])
     return Favourites(captions, before_last, result["history"], share, result["scored"])
 
 
@@ -313,9 +313,9 @@ def _train(
     def make() -> CrossEntropyTraining:
         labels = label(vocabulary, taught, most=settings.most_words)
         lesson = TrainingCaptions((features - mean) / deviation, labels, vocabulary)
-        asked = ValidationCaptions((exam - mean) / deviation, references)
+        validation = ValidationCaptions((exam - mean) / deviation, references)
         weights = draw_captioner(sizes, torch.Generator().manual_seed(plan.seed)).state_dict()
-        return CrossEntropyTraining(lesson, asked, weights, plan, engine.device)
+        return CrossEntropyTraining(lesson, validation, weights, plan, engine.device)
 
     result = engine.train(key, make, "captioner, taught by captions")
     network = restore_captioner(fold_scaling(result["weights"], mean, deviation), sizes)
@@ -328,10 +328,10 @@ def _greedy(taught: StoredCaptioner, features: Tensor, engine: Engine) -> list[s
 
 def _require_words(vocabulary: Vocabulary, split: Split, folder: Path) -> None:
     some = range(min(ASKED, len(split)))
-    known = vocabulary.known(text for i in some for text in split["captions"][i])
-    if known < KNOWN:
+    share = vocabulary.known(text for i in some for text in split["captions"][i])
+    if share < KNOWN:
         raise WeightsError(
-            f"the captioner in {folder} knows {known:.0%} of the words of the data's captions: "
+            f"the captioner in {folder} knows {share:.0%} of the words of the data's captions: "
             "its vocabulary belongs to another captioner or to other data"
         )
 

@@ -90,8 +90,8 @@ class Vocabulary:
 
     def known(self, texts: Iterable[str]) -> float:
         """Return the fraction of the words of texts in the vocabulary; 1 if there are no words."""
-        known = [word in self.numbers for text in texts for word in self.split(text)]
-        return sum(known) / len(known) if known else 1.0
+        hits = [word in self.numbers for text in texts for word in self.split(text)]
+        return sum(hits) / len(hits) if hits else 1.0
 
 
 def learn_vocabulary(
@@ -124,11 +124,11 @@ class Labels(NamedTuple):
         If an image has fewer captions, they are drawn with replacement. The numbers are rows of
         `words`.
         """
-        first, several = self.first[images], self.first[images + 1] - self.first[images]
-        few = (several < count)[:, None]
+        first, totals = self.first[images], self.first[images + 1] - self.first[images]
+        few = (totals < count)[:, None]
         drawn = torch.rand(len(images), count, generator=rng, device=rng.device).cpu()
-        start = (drawn[:, :1] * (several[:, None] - count + 1)).long()
-        each = (drawn * several[:, None]).long()
+        start = (drawn[:, :1] * (totals[:, None] - count + 1)).long()
+        each = (drawn * totals[:, None]).long()
         return first[:, None] + torch.where(few, each, start + torch.arange(count))
 
 

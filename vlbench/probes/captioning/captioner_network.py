@@ -256,9 +256,9 @@ class Rollout(NamedTuple):
 
 
 @torch.no_grad()
-def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) -> Rollout:
-    """Return the greedy caption, without dropout, and `several` samples per image of [B, F]."""
-    n, seen = len(features) * several, network.see(features)
+def rollout(network: FcCaptioner, features: Tensor, samples: int, noise: Noise) -> Rollout:
+    """Return the greedy caption, without dropout, and `samples` samples per image of [B, F]."""
+    n, seen = len(features) * samples, network.see(features)
     kept = seen.output.new_ones(LONGEST, n + len(features), seen.output.shape[1])
     kept[:, :n] = noise.thin(kept[:, :n])
 
@@ -266,24 +266,24 @@ def rollout(network: FcCaptioner, features: Tensor, several: int, noise: Noise) 
         logits = network.logit(outputs * kept[step])
         return torch.cat([noise.draw(logits[:n].softmax(1)), logits[n:].argmax(1)])
 
-    both = zip(repeat_states(seen, several), seen, strict=True)
+    both = zip(repeat_states(seen, samples), seen, strict=True)
     words = network.speak(State(*map(torch.cat, both)), choose)
     return Rollout(words[n:], words[:n], kept[:, :n].transpose(0, 1))
 
 
-def sample_losses(network: FcCaptioner, features: Tensor, said: Rollout) -> Tensor:
+def sample_losses(network: FcCaptioner, features: Tensor, captions: Rollout) -> Tensor:
     """Return the negative log probability of each word of the sampled captions of [B, F], [M]."""
-    words = until_all_end(said.sampled)
+    words = until_all_end(captions.sampled)
     images = repeat_states(network.see(features), len(words) // len(features))
-    outputs = network(images, words_before(words)) * said.kept[:, : words.shape[1]]
+    outputs = network(images, words_before(words)) * captions.kept[:, : words.shape[1]]
     return word_losses(network, outputs, words)
 
 
-def reward_loss(losses: Tensor, said: Rollout, rewards: Tensor) -> Tensor:
+def reward_loss(losses: Tensor, captions: Rollout, rewards: Tensor) -> Tensor:
     """Return REINFORCE's loss of words [M], for the reward [N] of each sampled caption.
 
     It is the mean of reward times negative log probability over all words of the batch, including
     the END of each caption (arXiv:1612.00563, averaged as in ImageCaptioning.pytorch).
     """
-    words = until_end(said.sampled).sum(1)
+    words = until_end(captions.sampled).sum(1)
     return (losses * rewards.to(losses).repeat_interleave(words)).mean()

@@ -224,16 +224,16 @@ class CrossEntropyTraining(CaptionerTraining):
         return {"weights": self.weights(), **self._best, "history": self._history}
 
     def _loss(self, images: Tensor, epoch: int) -> Tensor:
-        several, lesson = self._plan.captions, self._lesson
-        rows = lesson.labels.draw(images, several, self.rng).flatten()
+        count, lesson = self._plan.captions, self._lesson
+        rows = lesson.labels.draw(images, count, self.rng).flatten()
         words = until_all_end(lesson.labels.words[rows].long()).to(self.device)
         noise = Noise(self.rng, self._plan.dropout, self._plan.sampling_in(epoch))
         features = lesson.features[images].to(self.device)
         if self._plan.feature_noise:
-            features = features.repeat_interleave(several, 0)
+            features = features.repeat_interleave(count, 0)
             seen = self.network.see(noise.blur(features, self._plan.feature_noise))
         else:
-            seen = repeat_states(self.network.see(features), several)
+            seen = repeat_states(self.network.see(features), count)
         return caption_loss(self.network, seen, words, noise)
 
     def _validate(self, steps: int, exam: ValidationCaptions) -> None:
@@ -255,12 +255,12 @@ def cider(
     """Return the CIDEr of a caption per image, on the vocabulary's words without punctuation."""
 
     def words(text: str) -> str:
-        return " ".join(one for one in vocabulary.split(text) if any(map(str.isalnum, one)))
+        return " ".join(word for word in vocabulary.split(text) if any(map(str.isalnum, word)))
 
-    own: Captions = {i: [words(text)] for i, text in enumerate(texts)}
-    others: Captions = {i: [*map(words, several)] for i, several in enumerate(references)}
+    captions: Captions = {i: [words(text)] for i, text in enumerate(texts)}
+    others: Captions = {i: [*map(words, group)] for i, group in enumerate(references)}
     with CaptionMetrics(["cider"], words=plain_words) as metrics:
-        estimate = metrics(own, others)["cider"].estimate
+        estimate = metrics(captions, others)["cider"].estimate
     assert isinstance(estimate, Estimate)
     return estimate
 
@@ -361,14 +361,14 @@ class SelfCriticalTraining(CaptionerTraining):
         }
 
     def _learn(self, images: Tensor) -> Sums:
-        several, features = self._plan.samples, self._features[images].to(self.device)
-        captions = rollout(self.network, features, several, Noise(self.rng, self._plan.dropout))
+        samples, features = self._plan.samples, self._features[images].to(self.device)
+        captions = rollout(self.network, features, samples, Noise(self.rng, self._plan.dropout))
         texts = self._vocabulary.texts(torch.cat([captions.greedy, captions.sampled]))
-        rows = torch.cat([images, images.repeat_interleave(several)]).tolist()
+        rows = torch.cat([images, images.repeat_interleave(samples)]).tolist()
         with ThreadPoolExecutor(1) as beside:
             losses = beside.submit(sample_losses, self.network, features, captions)
             scores = self._reward(rows, texts)
-        base, own = scores[: len(images)].repeat_interleave(several), scores[len(images) :]
+        base, own = scores[: len(images)].repeat_interleave(samples), scores[len(images) :]
         gain = advantages(own, base)
         self.descend(reward_loss(losses.result(), captions, gain), self._plan.learning_rate)
         scored = len(set(zip(rows, texts, strict=True)))

@@ -109,7 +109,7 @@ def training_part(trained: Sequence[Favourites]) -> Outcome:
     Under a saturated model, most samples have none. With several seeds, the interval uses Student's
     t.
     """
-    draws = [one.share_nonzero_advantage for one in trained]
+    draws = [run.share_nonzero_advantage for run in trained]
     seeds, value = len(draws), float(np.mean(draws))
     stderr, interval = None, None
     if seeds > 1:
@@ -248,21 +248,21 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
         metrics: caption metrics: bleu_1 to bleu_4, meteor, rouge_l, cider, spice (left out without
             its jars).
     """
-    named = {engine.name_of(one): one for one in [model, *scorers]}
-    own = engine.name_of(model)
+    named = {engine.name_of(scorer): scorer for scorer in [model, *scorers]}
+    model_name = engine.name_of(model)
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: a scorer must differ from the model")
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     plan = Plan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
-    scored = _score_all(named, own, data, subjects, engine, images)
+    scored = _score_all(named, model_name, data, subjects, engine, images)
     judged = judge_generated(subjects)
     statistics, floors = (
-        _judge(one, words, names, engine) for one in (judged, with_other_references(judged))
+        _judge(sets, words, names, engine) for sets in (judged, with_other_references(judged))
     )
     examples, texts = subjects.examples, subjects.generated
     parts = [
-        *(_part(one, examples, texts) for one in scored),
+        *(_part(entry, examples, texts) for entry in scored),
         _training(model, scored, data, subjects, engine, images),
         collapse_part(subjects),
         outcome_of(
@@ -271,21 +271,21 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     ]
     for budget, captions in subjects.by_budget.items():
         after, at = subjects._replace(favourites=captions), {"budget": budget}
-        by_scorer = _score_all(named, own, data, after, engine, images)
-        parts.append(outcome_of([one.measure(examples, at) for one in by_scorer]))
+        by_scorer = _score_all(named, model_name, data, after, engine, images)
+        parts.append(outcome_of([entry.measure(examples, at) for entry in by_scorer]))
     return join_outcomes(parts, {})
 
 
 def _score_all(
     named: Mapping[str, ImageTextScorer],
-    own: str,
+    model: str,
     data: Data,
     subjects: Subjects,
     engine: Engine,
     images: Images,
 ) -> list[Scored]:
     return [
-        Scored(name, score_kind(one), name == own, _scores(one, data, subjects, engine, images))
+        Scored(name, score_kind(one), name == model, _scores(one, data, subjects, engine, images))
         for name, one in named.items()
     ]
 
@@ -323,9 +323,9 @@ def _training(
     images: Images,
 ) -> Outcome:
     """Return whether the model's own score still rose over the last epochs of its training."""
-    (own,) = [one for one in scored if one.is_own]
+    (of_model,) = [entry for entry in scored if entry.is_own]
     scorer = PairScorer(model, images.of(engine.read_by(model, data)), engine)
-    late, notes = convergence(scorer, subjects, own.published[FAVOURITES])
+    late, notes = convergence(scorer, subjects, of_model.published[FAVOURITES])
     return outcome_of([late], notes=notes)
 
 
@@ -335,6 +335,6 @@ def _judge(
     """Return the statistics of metrics, and of precision and recall of nouns."""
     statistics = metrics_of(sets, metrics, engine)
     return {
-        kind: statistics[kind] | stack_seeds([noun_fractions(one, nouns) for one in judged])
+        kind: statistics[kind] | stack_seeds([noun_fractions(texts, nouns) for texts in judged])
         for kind, judged in sets.items()
     }

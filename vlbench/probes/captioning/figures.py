@@ -85,9 +85,9 @@ def match_scores(board: Board, title: str) -> Figure | None:
     draw = next((draw for draw, fits in DRAWN.items() if any(map(fits, rows.values()))), None)
     if draw is None:
         return None
-    there = {name: row for name, row in sorted(rows.items()) if DRAWN[draw](row)}
-    figure, panels = grid(len(there), (3.0, 2.6))
-    for axes, (name, row) in zip(panels, there.items(), strict=True):
+    by_name = {name: row for name, row in sorted(rows.items()) if DRAWN[draw](row)}
+    figure, panels = grid(len(by_name), (3.0, 2.6))
+    for axes, (name, row) in zip(panels, by_name.items(), strict=True):
         draw(axes, [score for score in row.scores if score.metric == MATCH])
         axes.set_title(fitted(name, 2.4, 9), fontsize=9)
         axes.tick_params(labelsize=8)
@@ -95,7 +95,7 @@ def match_scores(board: Board, title: str) -> Figure | None:
             axes.set_ylabel("mean matching score", fontsize=8)
     entitle(figure, f"{title}: matching scores")
     if draw is _draw_lines:
-        _seat_legend(figure, list(there.values()))
+        _seat_legend(figure, list(by_name.values()))
     return figure
 
 
@@ -117,17 +117,17 @@ def _draw_lines(axes: Axes, scores: Sequence[Score]) -> None:
             key = str(score.at["template"]), str(score.at["nouns"])
             along.setdefault(key, []).append(score)
     names = list(dict.fromkeys(template for template, _ in along))
-    for (template, kind), found in along.items():
-        ordered = sorted(found, key=lambda score: float(score.at["k"]))
+    for (template, kind), group in along.items():
+        ordered = sorted(group, key=lambda score: float(score.at["k"]))
         reach = [_reach(score) for score in ordered]
         axes.errorbar(
             [float(score.at["k"]) for score in ordered],
             [score.value for score in ordered],
-            yerr=[[one[side][0] for one in reach] for side in (0, 1)],
+            yerr=[[pair[side][0] for pair in reach] for side in (0, 1)],
             **_line(names.index(template), LINES.get(kind, ":")),
             capsize=2,
         )
-    ks = sorted({float(score.at["k"]) for found in along.values() for score in found})
+    ks = sorted({float(score.at["k"]) for group in along.values() for score in group})
     axes.set_xticks(ks, [f"{k:g}" for k in ks])
     axes.set_xlabel("nouns", fontsize=8)
 
@@ -192,7 +192,7 @@ def square_figure(title: str, rows: Sequence[Result]) -> Figure:
     axes.spines[:].set_visible(False)
     shades = _shades(values)
     axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    units = {name: one.unit for table in tables.values() for name, one in table.items()}
+    units = {name: score.unit for table in tables.values() for name, score in table.items()}
     labels = [drawn(f"{name}\n({units[name]})") for name in scorers]
     axes.set_xticks(range(len(scorers)), labels, rotation=90)
     axes.set_yticks(range(len(tables)), [drawn(name) for name in tables])
@@ -259,11 +259,11 @@ def words(row: Result, title: str, read_table: ReadTable) -> Figure | None:
 def captions(row: Result, read_table: ReadTable) -> Image | None:
     """Return a sheet of captions of a row; None if it has no examples with images."""
     examples = read_table(row, "examples", EXAMPLES) if "examples" in row.artifacts else []
-    shown = [
+    pictures = [
         CaptionedImage(decode_image(example["image"], f"an example of {row.task}"), _lines(example))
         for example in examples[:MOST_IMAGES]
     ]
-    return image_sheet(shown) if shown else None
+    return image_sheet(pictures) if pictures else None
 
 
 def word_figure(title: str, words: Sequence[Row]) -> Figure:
@@ -272,8 +272,8 @@ def word_figure(title: str, words: Sequence[Row]) -> Figure:
     longest = max(text_width(_cut_word(word), 8) for word in words)
     figure, panels = grid(len(kinds), (2.4 + longest, 2.6))
     for panel, kind in zip(panels, kinds, strict=True):
-        own = sorted((one for one in words if one["captions"] == kind), key=lambda o: o["rank"])
-        _draw_words(panel, own[:MOST_WORDS])
+        ranked = sorted((row for row in words if row["captions"] == kind), key=lambda o: o["rank"])
+        _draw_words(panel, ranked[:MOST_WORDS])
         panel.set_title(drawn(spaced(kind)), fontsize=9)
     entitle(figure, title)
     seen = {_legend_name(word["part_of_speech"]) for word in words}

@@ -13,11 +13,11 @@ from vlbench.metrics.language_model import TextScorer, caption_words
 
 def seen_in_training(rows: Split, texts: Sequence[str]) -> int:
     """Return the number of texts that are captions of these rows, ignoring case and punctuation."""
-    asked = [tuple(caption_words(text)) for text in texts]
-    wanted = set(asked)
+    keys = [tuple(caption_words(text)) for text in texts]
+    distinct = set(keys)
     read = (tuple(caption_words(text)) for captions in rows["captions"] for text in captions)
-    known = {words for words in read if words in wanted}
-    return sum(words in known for words in asked)
+    seen = {words for words in read if words in distinct}
+    return sum(words in seen for words in keys)
 
 
 def match_foils(

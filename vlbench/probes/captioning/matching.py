@@ -64,9 +64,9 @@ def measured_preference(
     floors: Mapping[str, Choice] = {},
 ) -> Measured:
     """Return how often the first of two kinds of captions is preferred; chance is 1/2."""
-    own = Choice(*map(trials, preferred))
+    choice = Choice(*map(trials, preferred))
     options = Options(names, np.zeros(len(examples.ids), np.int64), 0.5)
-    return measure_items(Items(metric, own, examples, options, floors, at, random="seeds"))
+    return measure_items(Items(metric, choice, examples, options, floors, at, random="seeds"))
 
 
 def matching_part(
@@ -101,7 +101,7 @@ def matching_part(
             kind: {MATCH: with_ones(values)}
             for kind, values in published_scores(by_kind, scorer.kind).items()
         }
-        measured += [Measured(one) for one in gains(scores_by_kind, {MATCH: unit}, at)]
+        measured += [Measured(score) for score in gains(scores_by_kind, {MATCH: unit}, at)]
     notes += tie_notes(PREFERS, {}, preferred)
     collapsed = collapse_part(subjects)
     notes += collapsed.notes

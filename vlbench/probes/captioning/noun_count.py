@@ -75,13 +75,13 @@ def noun_count(
     if len(kept) < 2:
         raise TooFewRows(f"{counted(len(kept), 'image')} with {k[-1]} nouns in the references")
     numbers = rows["picture"].rows
-    asked = []
+    texts = []
     for i in kept:
         rng = np.random.default_rng([seed, numbers[i]])
         absent = tagger.draw(k[-1] - k[0], named[i], rng)
-        asked.append({REFERENCE: rows["captions"][i][0], **_fill_templates(named[i], absent, k)})
+        texts.append({REFERENCE: rows["captions"][i][0], **_fill_templates(named[i], absent, k)})
     alone = TextScorer(data.splits[nouns.split]["captions"])
-    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
+    contest = compare_texts(PairScorer(model, rows, engine), alone, texts, kept, seed=seed)
     counts = {"too_few_nouns": len(named) - len(kept), "clusters": len(kept)}
     counts |= count_truncated(model, list(chain(*contest.texts)))
     artifacts = {"texts": contest.table()}
@@ -90,12 +90,12 @@ def noun_count(
 
 def ranked_nouns(tagger: Nouns, references: Sequence[str]) -> list[str]:
     """Return the nouns of references, ordered by number of references, then by first position."""
-    by_text = [[noun for _, noun in own] for own in tagger.of_each(references)]
+    by_text = [[noun for _, noun in tagged] for tagged in tagger.of_each(references)]
     first: dict[str, str] = {}
     for noun in chain(*by_text):
         first.setdefault(tagger.singular(noun), noun)
-    times = Counter(chain(*({tagger.singular(noun) for noun in own} for own in by_text)))
-    return [first[one] for one in sorted(first, key=lambda one: -times[one])]
+    times = Counter(chain(*({tagger.singular(noun) for noun in nouns} for nouns in by_text)))
+    return [first[word] for word in sorted(first, key=lambda word: -times[word])]
 
 
 def _fill_templates(

@@ -68,14 +68,14 @@ class Caption(NamedTuple):
         others = {i: word for i, word in enumerate(words_of(text)) if word and i not in positions}
         return cls(text.split(), positions, others)
 
-    def with_wrong_nouns(self, tagger: Nouns, shown: Iterable[str], rng: Generator) -> str:
-        """Return the caption with nouns that are not forms of nouns in `shown` or in the caption.
+    def with_wrong_nouns(self, tagger: Nouns, refused: Iterable[str], rng: Generator) -> str:
+        """Return the caption with nouns that are not forms of nouns in `refused` or in the caption.
 
         Equal nouns are replaced by the same noun. Raises TooFewRows for too few nouns.
         """
-        own = dict.fromkeys(self.nouns.values())
-        wrong = tagger.draw(len(own), [*shown, *own], rng)
-        by_noun = dict(zip(own, wrong, strict=True))
+        nouns = dict.fromkeys(self.nouns.values())
+        wrong = tagger.draw(len(nouns), [*refused, *nouns], rng)
+        by_noun = dict(zip(nouns, wrong, strict=True))
         return self._with_words({i: by_noun[noun] for i, noun in self.nouns.items()})
 
     def with_other_words(self, tagger: Nouns, rng: Generator) -> str:
@@ -150,18 +150,18 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     drawn = [_draw(split[i], tagger, rows.select([i]), candidates, seed) for i in kept]
     alone, captioned = TextScorer(data.splits[nouns.split]["captions"]), [texts[i] for i in kept]
     wrong = match_foils(alone, captioned, [nouns_of for nouns_of, _ in drawn])
-    asked = [
+    versions = [
         {ORIGINAL: text, "nouns": foil, "others": others}
         for text, foil, (_, others) in zip(captioned, wrong, drawn, strict=True)
     ]
-    contest = compare_texts(PairScorer(model, rows, engine), alone, asked, kept, seed=seed)
-    measured = [one for changed in CHANGED for one in _measure_change(contest, changed)]
+    contest = compare_texts(PairScorer(model, rows, engine), alone, versions, kept, seed=seed)
+    measured = [score for changed in CHANGED for score in _measure_change(contest, changed)]
     without = sum(not caption.nouns for caption in split)
     counts = {"without_nouns": without, "without_other_words": len(split) - without - len(kept)}
     counts["captions_seen_in_training"] = seen_in_training(data.splits[nouns.split], captioned)
     counts |= count_truncated(model, list(chain(*contest.texts)))
-    own = contest.match({"replaced": "none"}, ORIGINAL)
-    return report([own, *measured], "prefers_original", counts, {"texts": contest.table()})
+    matching = contest.match({"replaced": "none"}, ORIGINAL)
+    return report([matching, *measured], "prefers_original", counts, {"texts": contest.table()})
 
 
 def _draw(
@@ -172,10 +172,10 @@ def _draw(
     Words are drawn by the seed and the image's number.
     """
     rng = np.random.default_rng([seed, row["picture"].rows[0]])
-    shown = [noun for tagged_text in tagger.of_each(row["captions"][0]) for _, noun in tagged_text]
-    wrong = caption.with_wrong_nouns(tagger, shown, rng)
+    nouns = [noun for tagged_text in tagger.of_each(row["captions"][0]) for _, noun in tagged_text]
+    wrong = caption.with_wrong_nouns(tagger, nouns, rng)
     others = caption.with_other_words(tagger, rng)
-    more = [caption.with_wrong_nouns(tagger, shown, rng) for _ in range(candidates - 1)]
+    more = [caption.with_wrong_nouns(tagger, nouns, rng) for _ in range(candidates - 1)]
     return [wrong, *more], others
 
 

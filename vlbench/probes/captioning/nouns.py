@@ -105,8 +105,8 @@ class Nouns:
         taken = {self.singular(word) for word in refused}
         for i in rng.permutation(len(self.vocabulary)) if count else ():
             word = self.vocabulary[i]
-            if (one := self.singular(word)) not in taken:
-                drawn.setdefault(one, word)
+            if (singular := self.singular(word)) not in taken:
+                drawn.setdefault(singular, word)
             if len(drawn) == count:
                 break
         if len(drawn) < count:

@@ -73,7 +73,7 @@ class Contest(NamedTuple):
         """Return a share with its floors, its gain from the image, and how often it is tied."""
         of_model = is_log_odds(self.kind)
         own, another, alone = (
-            join_choices([self._choose(scores, one, log_odds) for one in share.contests])
+            join_choices([self._choose(scores, texts, log_odds) for texts in share.contests])
             for scores, log_odds in (
                 (self.own, of_model),
                 (self.another_image, of_model),
@@ -132,8 +132,8 @@ class Contest(NamedTuple):
         """Return the texts chosen in a contest; equal texts share a candidate and its credit."""
         candidates, same = self._distinct(contest)
         places = torch.tensor(self._places(contest))
-        own = scores[:, places]
-        choice = choose_any(own, candidates & same, candidates=candidates, log_odds=log_odds)
+        values = scores[:, places]
+        choice = choose_any(values, candidates & same, candidates=candidates, log_odds=log_odds)
         chosen = places[choice.chosen.clamp(min=0)].masked_fill(choice.chosen < 0, -1)
         return choice._replace(credit=choice.credit / same.sum(1), chosen=chosen)
 
@@ -187,7 +187,7 @@ def report(
     artifacts: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Return the outcome of scores, with notes on the ties of a share and its range by template."""
-    tied = [one.score for one in measured if one.score.metric == f"{share}_tied"]
+    tied = [part.score for part in measured if part.score.metric == f"{share}_tied"]
     ties = sum(round(score.value * score.n) for score in tied)
     choices = sum(score.n for score in tied)
     note = (
@@ -195,7 +195,7 @@ def report(
         "choices share the credit"
     )
     notes = [note] if ties else []
-    notes += _range_notes([one.score for one in measured if one.score.metric == share])
+    notes += _range_notes([part.score for part in measured if part.score.metric == share])
     return outcome_of(measured, {"ties": ties, "choices": choices, **counts}, notes, artifacts)
 
 
@@ -207,7 +207,7 @@ def _range_notes(scores: Sequence[Score]) -> list[str]:
     (least, *_), (*_, most) = by_template, by_template
     assert least.ci95
     assert most.ci95
-    ends = " to ".join(f"{one.value:.1%} ({one.at['template']})" for one in (least, most))
+    ends = " to ".join(f"{score.value:.1%} ({score.at['template']})" for score in (least, most))
     note = (
         f"{least.metric} ranges over templates from {ends}: read each template's score, not their "
         "mean"

@@ -152,7 +152,7 @@ class Pattern(NamedTuple):
     @property
     def name(self) -> str:
         """The pattern in the paper's notation."""
-        group = "+".join([*(f"({one})?" for one in self.before), NOUN_PHRASE])
+        group = "+".join([*(f"({kind})?" for kind in self.before), NOUN_PHRASE])
         return f"{self.prefix_name}+(({group})*)?"
 
     @property
@@ -179,7 +179,7 @@ def mine(captions: Sequence[Tagged]) -> Pattern:
     if not prefix:
         raise ValueError("no caption has a word, so there is no pattern")
     places = [_after(word, prefix) for word in words]
-    rests = [letters(one[k:]) for one, k in zip(words, places, strict=True) if k is not None]
+    rests = [letters(text[k:]) for text, k in zip(words, places, strict=True) if k is not None]
     groups = [some for n in range(len(BEFORE) + 1) for some in combinations(BEFORE, n)]
     described = {some: _count(_group(some), rests) for some in groups}
     enough = ENOUGH * described[groups[-1]]
@@ -195,7 +195,7 @@ def _prefix(words: Sequence[Tagged]) -> tuple[Element, ...]:
     places = dict.fromkeys(range(len(words)), 0)
     while len(prefix) < LONGEST:
         left = [(words[i], place) for i, place in places.items() if place < len(words[i])]
-        word, often = _most_frequent(left, lambda one, place: one[place][0])
+        word, often = _most_frequent(left, lambda text, place: text[place][0])
         element = Element(word, is_word=True)
         if often < SHARED * len(words):
             part, often = _most_frequent(left, _part)
@@ -212,7 +212,7 @@ def _most_frequent(
     left: Sequence[tuple[Tagged, int]], read: Callable[[Tagged, int], str]
 ) -> tuple[str, int]:
     """Return the most frequent element at the places, and its count; ties go to the first name."""
-    counts = Counter(read(one, place) for one, place in left)
+    counts = Counter(read(text, place) for text, place in left)
     return min(counts.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
 
 
@@ -241,7 +241,7 @@ def _after(words: Tagged, prefix: Sequence[Element]) -> int | None:
 
 def _group(before: Sequence[str]) -> str:
     """Return the regular expression of noun phrases with their optional preceding elements."""
-    return "(?:" + "".join(f"{BEFORE[one]}?" for one in before) + "[NI])*"
+    return "(?:" + "".join(f"{BEFORE[kind]}?" for kind in before) + "[NI])*"
 
 
 def _count(group: str, rests: Sequence[str]) -> int:
@@ -257,11 +257,11 @@ Holds = Callable[[Tagged], bool]
 
 def pattern_part(kinds: TaggedKinds, examples: Examples, *, seed: int) -> Outcome:
     """Return the ratios of all prefixes and patterns, and a note of the found patterns."""
-    own, patterns = own_ratios(kinds, examples, seed=seed)
+    ratios, patterns = own_ratios(kinds, examples, seed=seed)
     names = [f"seed {i}: {pattern.name}" for i, pattern in enumerate(patterns)]
     prefix = "the pattern of favourites, found in half of the images, is "
     notes = [prefix + "; ".join(names)] if names else []
-    return outcome_of([*paper_ratios(kinds, examples), *own], notes=notes)
+    return outcome_of([*paper_ratios(kinds, examples), *ratios], notes=notes)
 
 
 def paper_ratios(kinds: TaggedKinds, examples: Examples) -> list[Measured]:
@@ -315,4 +315,4 @@ def _credit(captions: Sequence[Sequence[Tagged]], holds: Sequence[Holds]) -> Flo
     """Apply rules to captions, [seeds, N]; a single rule or set of captions is repeated."""
     seeds = max(len(captions), len(holds))
     pairs = [(captions[s % len(captions)], holds[s % len(holds)]) for s in range(seeds)]
-    return np.array([[rule(one) for one in of_seed] for of_seed, rule in pairs], np.float64)
+    return np.array([[rule(text) for text in of_seed] for of_seed, rule in pairs], np.float64)

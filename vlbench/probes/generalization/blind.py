@@ -28,20 +28,20 @@ def blind_features(splits: Mapping[str, Split], column: str, engine: Engine) -> 
     are a text or several texts. Histograms are stored like features, because all models share them.
     """
     columns = {name: rows[column] for name, rows in splits.items()}
-    if all(one.kind == "image" for one in columns.values()):
+    if all(cells.kind == "image" for cells in columns.values()):
         key = {"what": "colour histograms"}
-        rows_of = [engine.map(colour_histograms, one, key=key) for one in columns.values()]
+        rows_of = [engine.map(colour_histograms, cells, key=key) for cells in columns.values()]
         histograms = torch.stack([row for rows in rows_of for row in rows])
         spread = histograms.std(0)
         whole = (histograms - histograms.mean(0)) / torch.where(spread > 0, spread, 1.0)
-        parts = torch.split(whole, [len(one) for one in columns.values()])
+        parts = torch.split(whole, [len(cells) for cells in columns.values()])
         return dict(zip(columns, parts, strict=True))
     words = {
-        name: [[value] if isinstance(value, str) else value for value in one]
-        for name, one in columns.items()
+        name: [[value] if isinstance(value, str) else value for value in texts]
+        for name, texts in columns.items()
     }
-    known = {word for rows in words.values() for row in rows for word in row}
-    place = {word: i for i, word in enumerate(sorted(known))}
+    vocabulary = {word for rows in words.values() for row in rows for word in row}
+    place = {word: i for i, word in enumerate(sorted(vocabulary))}
     word_vectors = {name: torch.zeros(len(rows), len(place)) for name, rows in words.items()}
     for name, rows in words.items():
         for i, row in enumerate(rows):

@@ -74,11 +74,11 @@ def of_classes(data: Data, names: Sequence[str]) -> Data:
     _require_once(names)
     if len(names) < 2:
         raise ValueError(f"categories {list(names)}: name 2 or more")
-    known = {name: i for i, name in enumerate(data.classes)}
-    absent = [name for name in names if name not in known]
+    numbers = {name: i for i, name in enumerate(data.classes)}
+    absent = [name for name in names if name not in numbers]
     if absent:
-        raise ValueError(f"categories: {unknown('class', absent[0], known)}")
-    places = {known[name]: place for place, name in enumerate(names)}
+        raise ValueError(f"categories: {unknown('class', absent[0], numbers)}")
+    places = {numbers[name]: place for place, name in enumerate(names)}
     splits = {name: _of_labels(split, places) for name, split in data.splits.items()}
     for split, rows in splits.items():
         if not len(rows):
@@ -114,11 +114,11 @@ def class_items(
     A single choice may be deterministic: its interval is over the images.
     """
     options = class_options(classes, labels(rows))
-    examples, known = rows["image"].examples(), floors or {}
+    examples, by_rule = rows["image"].examples(), floors or {}
     if len(choices) == 1:
-        return Items(metric, choices[0], examples, options, known, at or {})
+        return Items(metric, choices[0], examples, options, by_rule, at or {})
     joined = Choice(*(torch.stack(parts) for parts in zip(*choices, strict=True)))
-    return Items(metric, joined, examples, options, known, at or {}, "seeds")
+    return Items(metric, joined, examples, options, by_rule, at or {}, "seeds")
 
 
 def five_guesses(credit: Tensor, rows: Split, classes: Sequence[str]) -> list[Items]:

@@ -81,7 +81,7 @@ def pair_classes(model: Classifier, data: Data, logits: Tensor) -> Pairs:
     return _make_pairs(outputs, names, classes, "by name")
 
 
-def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> list[str]:
+def names_of_classes(names: Sequence[str] | Mapping[str, str], data: Data) -> list[str]:
     """Return the names that a task gives to the classes of the data, in the order of the classes.
 
     A mapping has new names by old names. A list is paired by name, or by value if both sides are
@@ -90,25 +90,25 @@ def names_of_classes(given: Sequence[str] | Mapping[str, str], data: Data) -> li
     number of names; UnknownNameError for an unknown class in a mapping.
     """
     classes = list(data.classes)
-    if isinstance(given, Mapping):
-        require_known("class", given, classes)
-        return [given.get(name, name) for name in classes]
-    if len(given) != len(classes):
-        raise ValueError(f"{len(given)} class names for the {len(classes)} classes of the data")
-    by_value, numbers = _numbers(classes), _numbers(given)
-    if by_value and data.class_order == OUTPUT_NUMBERS and sorted(by_value) == [*range(len(given))]:
-        return [given[number] for number in by_value]
+    if isinstance(names, Mapping):
+        require_known("class", names, classes)
+        return [names.get(name, name) for name in classes]
+    if len(names) != len(classes):
+        raise ValueError(f"{len(names)} class names for the {len(classes)} classes of the data")
+    by_value, numbers = _numbers(classes), _numbers(names)
+    if by_value and data.class_order == OUTPUT_NUMBERS and sorted(by_value) == [*range(len(names))]:
+        return [names[number] for number in by_value]
     if by_value and sorted(by_value) == sorted(numbers):
-        return [given[numbers.index(number)] for number in by_value]
-    places = pair_names(given, classes)
+        return [names[numbers.index(number)] for number in by_value]
+    places = pair_names(names, classes)
     if len(places) == len(classes):
-        return [given[places[i]] for i in range(len(classes))]
+        return [names[places[i]] for i in range(len(classes))]
     if data.class_order and data.class_order != OUTPUT_NUMBERS:
-        return list(given)
+        return list(names)
     raise ValueError(
-        f"class_names {_quote(given)} are not the names of the data's classes {_quote(classes)}, "
+        f"class_names {_quote(names)} are not the names of the data's classes {_quote(classes)}, "
         "which are sorted only as texts; give the name of each class, such as class_names: "
-        f"{{{classes[0]}: {given[0]}}}"
+        f"{{{classes[0]}: {names[0]}}}"
     )
 
 
@@ -131,7 +131,7 @@ def _pairs(outputs: Sequence[Sequence[str]], classes: Sequence[Sequence[str]]) -
     of_output, of_class = _owners(outputs), _owners(classes)
     edges = {(of_class[form], of_output[form]) for form in of_class.keys() & of_output.keys()}
     seen = [Counter(edge[side] for edge in edges) for side in (0, 1)]
-    return {one: other for one, other in edges if seen[0][one] == 1 and seen[1][other] == 1}
+    return {name: other for name, other in edges if seen[0][name] == 1 and seen[1][other] == 1}
 
 
 def _owners(side: Sequence[Sequence[str]]) -> Mapping[str, int]:

@@ -46,8 +46,8 @@ def classification(
     pairs = pair_classes(model, data, logits)
     logits = pairs.of_classes(logits)
     right = torch.from_numpy(labels(test))
-    own = class_items("accuracy", [choose(logits, right, log_odds=True)], test, names)
+    items = class_items("accuracy", [choose(logits, right, log_odds=True)], test, names)
     five = credit_among(logits, right, GUESSES, log_odds=True)
-    each = class_scores(own) if len(names) <= MOST_CLASSES else []
-    metrics = [own, *five_guesses(five, test, names)]
+    each = class_scores(items) if len(names) <= MOST_CLASSES else []
+    metrics = [items, *five_guesses(five, test, names)]
     return Outcome(metrics=metrics, scores=each, notes=[pairs.note] if pairs.note else [])

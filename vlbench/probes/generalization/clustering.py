@@ -157,7 +157,7 @@ def clustering(
         key |= {"what": "clusters of halves", "halves": torch.from_numpy(halves)}
         again = engine.once(key, lambda: cluster_halves(features, halves, k, seed)).numpy()
         parts = zip(again, label[halves], strict=True)
-        by_half = np.stack([values_of(own, truth, k) for own, truth in parts])
+        by_half = np.stack([values_of(drawing, truth, k) for drawing, truth in parts])
     scores = _scores(clusters, by_half, label, k, seed)
     counts = {"n": len(label), "ties": 0}
     return outcome_of(_measured(test, data.classes, clusters, scores), counts, notes)
@@ -304,9 +304,9 @@ def adjusted_rand(table: Numbers) -> float:
     If both labellings put all items into one cluster, or each item into a separate cluster, it is
     1.
     """
-    both, one, other = (_pairs(x) for x in (table, table.sum(0), table.sum(1)))
-    expected = one * other / max(_pairs(table.sum()), 1.0)
-    most = (one + other) / 2
+    both, rows, columns = (_pairs(x) for x in (table, table.sum(0), table.sum(1)))
+    expected = rows * columns / max(_pairs(table.sum()), 1.0)
+    most = (rows + columns) / 2
     return 1.0 if most == expected else (both - expected) / (most - expected)
 
 
@@ -318,9 +318,9 @@ def normalised_information(table: Numbers) -> float:
     """
     joint = table / table.sum()
     alone = np.outer(joint.sum(1), joint.sum(0))
-    told = float((joint[joint > 0] * np.log(joint[joint > 0] / alone[joint > 0])).sum())
+    mutual = float((joint[joint > 0] * np.log(joint[joint > 0] / alone[joint > 0])).sum())
     entropies = [_entropy(joint.sum(axis)) for axis in (0, 1)]
-    return max(told, 0.0) / (sum(entropies) / 2) if any(entropies) else 1.0
+    return max(mutual, 0.0) / (sum(entropies) / 2) if any(entropies) else 1.0
 
 
 def _pairs(counts: Numbers) -> float:
@@ -333,7 +333,7 @@ def _entropy(fractions: Floats) -> float:
 
 
 def _scores(
-    found: Numbers | None, by_half: Floats, label: Numbers, k: int, seed: int
+    labelling: Numbers | None, by_half: Floats, label: Numbers, k: int, seed: int
 ) -> list[Score]:
     """Return the scores of a labelling; None gets chance scores.
 
@@ -341,22 +341,22 @@ def _scores(
     """
     rng, n = np.random.default_rng(seed), len(label)
     random = [rng.integers(k, size=n) for _ in range(LABELLINGS)]
-    chance = np.mean([values_of(one, label, k) for one in random], axis=0)
+    chance = np.mean([values_of(labelled, label, k) for labelled in random], axis=0)
     chance[METRICS.index("adjusted_rand")] = 0.0
     values, shuffled = chance, chance
-    if found is not None:
-        values = values_of(found, label, k)
-        permuted = [rng.permutation(found) for _ in range(LABELLINGS)]
-        shuffled = np.mean([values_of(one, label, k) for one in permuted], axis=0)
+    if labelling is not None:
+        values = values_of(labelling, label, k)
+        permuted = [rng.permutation(labelling) for _ in range(LABELLINGS)]
+        shuffled = np.mean([values_of(labelled, label, k) for labelled in permuted], axis=0)
     majority = float(np.bincount(label).max()) / n
-    columns = (one.tolist() for one in (values, chance, shuffled, by_half.T))
+    columns = (table.tolist() for table in (values, chance, shuffled, by_half.T))
     scores = []
     for metric, value, guessed, mixed, drawn in zip(METRICS, *columns, strict=True):
-        known: dict[str, Any] = {"unit": "index", "range": RANGES.get(metric)}
+        fields: dict[str, Any] = {"unit": "index", "range": RANGES.get(metric)}
         if metric in RULES:
-            known = {"floors": {"majority_class": majority, "shuffled_labels": mixed}}
-        known |= {"value": value} | _interval(metric, value, drawn, n)
-        scores.append(Score(metric=metric, n=n, chance=guessed, halves=drawn, **known))
+            fields = {"floors": {"majority_class": majority, "shuffled_labels": mixed}}
+        fields |= {"value": value} | _interval(metric, value, drawn, n)
+        scores.append(Score(metric=metric, n=n, chance=guessed, halves=drawn, **fields))
     return scores
 
 

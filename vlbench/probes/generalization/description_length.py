@@ -135,7 +135,7 @@ def description_length(
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
 
     require_classes(data)
-    seeds = [one.seed for one in each_seed(coding)]
+    seeds = [plan.seed for plan in each_seed(coding)]
     label, right = train_and_test_labels(data)
     ends = _ends(len(label), coding.percent, len(data.classes))
     train, test = (
@@ -147,11 +147,11 @@ def description_length(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         measured = _measure(problem, data, ends, types, seeds)
-    ties = [one for one in measured if one.score.metric == "accuracy"]
+    ties = [part for part in measured if part.score.metric == "accuracy"]
     tied = sum(int((np.asarray(tie.answers.chosen) < 0).sum()) for tie in ties if tie.answers)
     counts = {"ties": tied, "choices": sum(np.asarray(tie.credit).size for tie in ties)}
     notes = [EQUAL_FEATURES_NOTE] if all_equal(test) else []
-    slow = sum(issubclass(one.category, ConvergenceWarning) for one in caught)
+    slow = sum(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     if slow:
         notes.append(f"{counted(slow, 'probe')} had not converged after {ITERATIONS} iterations")
     return outcome_of(measured, counts, notes)
@@ -210,7 +210,7 @@ def _measure(
     sent = [_send(problem, ends, np.random.default_rng(seed)) for seed in seeds]
     # The probe trained on all images does not depend on the order.
     whole = problem.fit(problem.train, problem.label)
-    by_end = [*zip(*(one.choices for one in sent), strict=True)]
+    by_end = [*zip(*(code.choices for code in sent), strict=True)]
     by_end.append((problem.answer(whole, problem.right),))
     return [
         *_code_lengths(sent, problem.classes, data, _clusters(problem, data, types)),
@@ -232,9 +232,9 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Co
     order = torch.tensor([*chain(*drawn)])
     x, y = problem.train[order], problem.label[order]
     probes = {end: problem.fit(x[:end], y[:end]) for end in ends[:-1]}
-    code = online_code(x, y, classes, lambda _, known: probes[len(known)], ends)
+    code = online_code(x, y, classes, lambda _, labels: probes[len(labels)], ends)
     shuffled = online_code(x, y[rng.permutation(n)], classes, problem.fit, ends)
-    without = online_code(x, y, classes, lambda _, known: class_frequencies(known, classes), ends)
+    without = online_code(x, y, classes, lambda _, labels: class_frequencies(labels, classes), ends)
     bits = torch.empty(n, dtype=torch.float64)
     bits[order] = code.examples
     choices = [problem.answer(probe, problem.right) for probe in probes.values()]
@@ -244,7 +244,7 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Co
 def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
     """Return the cluster of each train image: its type, or the image that it is a copy of."""
     if types is not None:
-        return [str(one) for one in data.splits["train"][types]]
+        return [str(kind) for kind in data.splits["train"][types]]
     number = {row: str(i) for i, rows in enumerate(problem.images) for row in rows}
     return [number[row] for row in range(len(number))]
 
@@ -252,7 +252,7 @@ def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
 def _code_lengths(
     sent: Sequence[CodeLengths], classes: int, data: Data, clusters: Sequence[str]
 ) -> list[Measured]:
-    bits = torch.stack([one.bits for one in sent]).numpy()
+    bits = torch.stack([code.bits for code in sent]).numpy()
     n, uniform, mean = bits.shape[1], math.log2(classes), bits.mean(0)
     by_seed, ones = bits.mean(1), np.ones(len(mean))
     both = np.stack([uniform * ones, mean], 1)
@@ -262,8 +262,8 @@ def _code_lengths(
         return np.stack([np.bincount(places, column) for column in statistics.T], 1)
 
     floors = {
-        "shuffled_labels": float(np.mean([one.shuffled for one in sent])) / n,
-        "class_frequencies": float(np.mean([one.frequencies for one in sent])) / n,
+        "shuffled_labels": float(np.mean([code.shuffled for code in sent])) / n,
+        "class_frequencies": float(np.mean([code.frequencies for code in sent])) / n,
     }
     compression = Score(
         "compression",
@@ -324,7 +324,7 @@ def _selectivity(
         probe = problem.fit(problem.train, control[:n])
         controls.append(problem.answer(probe, control[n:]).credit[seen])
     gain = (task - torch.stack(controls).mean(0)).numpy()
-    by_seed = [selectivity(float(task.mean()), float(one.mean())) for one in controls]
+    by_seed = [selectivity(float(task.mean()), float(other.mean())) for other in controls]
     sums = np.stack([np.bincount(tested, gain), np.bincount(tested).astype(float)], 1)
     score = Score(
         "selectivity",

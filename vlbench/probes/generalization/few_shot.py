@@ -81,9 +81,9 @@ def few_shot(
         name: _metrics(blind_features(splits, column, engine), examples, shots, data)
         for name, column in (floors or {}).items()
     }
-    for i, one in enumerate(metrics):
-        own = {name: of_rule[i].choice for name, of_rule in blind.items()}
-        metrics[i] = one._replace(floors=own)
+    for i, items in enumerate(metrics):
+        choices = {name: of_rule[i].choice for name, of_rule in blind.items()}
+        metrics[i] = items._replace(floors=choices)
     return Outcome(metrics=metrics)
 
 
@@ -101,7 +101,7 @@ def _metrics(
     metrics = []
     for n in shots:
         means = (support[rows[:, :n]].mean(1) for rows in examples)
-        trials = [_classify(queries, lengths, one, right) for one in means]
+        trials = [_classify(queries, lengths, part, right) for part in means]
         for rule, choices in zip(RULES, zip(*trials, strict=True), strict=True):
             choice = Choice(*(torch.stack(parts) for parts in zip(*choices, strict=True)))
             metrics.append(Items(rule, choice, tested, options, at={"shots": n}, random="trials"))

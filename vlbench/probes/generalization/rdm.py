@@ -171,8 +171,8 @@ def _by_dimension(means: Tensor, errors: Tensor) -> Tensor:
         rows = min(max(1, size // rest), rest)
         sums, (part, gaps, scales) = means.new_zeros(rows, rest), torch.zeros(3, rows, rest)
         columns = [moment[:, first:] for moment in moments]
-        own = [column[:, :rows, None] for column in columns]
-        for i, (mean, error, own_mean, own_error) in enumerate(zip(*columns, *own, strict=True)):
+        parts = [column[:, :rows, None] for column in columns]
+        for i, (mean, error, own_mean, own_error) in enumerate(zip(*columns, *parts, strict=True)):
             torch.sub(mean, own_mean, out=gaps).square_()
             torch.add(error, own_error, out=scales)
             if i % DIMENSIONS:

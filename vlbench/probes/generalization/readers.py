@@ -89,7 +89,7 @@ class Chosen(NamedTuple):
 def readers(weight_decay: float) -> list[Reader]:
     """Return the readers that are tried: linear and nonlinear, with two weight decays each."""
     kinds: tuple[Literal["linear", "nonlinear"], ...] = ("linear", "nonlinear")
-    return [Reader(*one) for one in product(kinds, (weight_decay, STRONGER * weight_decay))]
+    return [Reader(*pair) for pair in product(kinds, (weight_decay, STRONGER * weight_decay))]
 
 
 def hold_out_rows(data: Data, seed: int) -> HeldOut:
@@ -103,9 +103,9 @@ def hold_out_rows(data: Data, seed: int) -> HeldOut:
         require_classes(trial)
         rest = trial.splits["train"]
         some = rest.select(draw_rows(rest, min(len(rest), MOST), seed))
-        own = replace(trial, splits={**trial.splits, "train": some})
-        train_and_test_labels(own)
-        return HeldOut(own, {name: [*own.splits[name][PLACE].rows] for name in SPLITS})
+        sampled = replace(trial, splits={**trial.splits, "train": some})
+        train_and_test_labels(sampled)
+        return HeldOut(sampled, {name: [*sampled.splits[name][PLACE].rows] for name in SPLITS})
 
     train = data.splits["train"]
     places = [*range(len(train))]
@@ -120,9 +120,9 @@ def choose_reader(
     features: Features, held_out: HeldOut, tried: Sequence[Reader], engine: Engine
 ) -> Chosen:
     """Return the reader that is most accurate on held-out rows."""
-    own = held_out.select(features)
-    credit = {one: read(own, held_out.data, one, engine).choice.credit for one in tried}
-    best = max(tried, key=lambda one: float(credit[one].mean()))
+    selected = held_out.select(features)
+    credit = {one: read(selected, held_out.data, one, engine).choice.credit for one in tried}
+    best = max(tried, key=lambda reader: float(credit[reader].mean()))
     return Chosen(best, credit[best])
 
 
@@ -166,7 +166,7 @@ def _network_scores(
             warnings.simplefilter("ignore", ConvergenceWarning)
             network.fit(train.numpy(), label.numpy())
             weights, biases = (
-                [torch.from_numpy(one).double() for one in part]
+                [torch.from_numpy(column).double() for column in part]
                 for part in (network.coefs_, network.intercepts_)
             )
             hidden = (test.double() @ weights[0] + biases[0]).relu()

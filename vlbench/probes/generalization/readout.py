@@ -220,15 +220,15 @@ class Conditional(NamedTuple):
 
 def read_conditionally(setting: Setting, network: Network, over: OverDraws) -> Conditional:
     """Return what is read at the layer that is chosen on held-out rows, and at random networks'."""
-    of_scores, own = setting.choose(setting.scores), setting.choose_by_layer(network)
+    of_scores, by_layer = setting.choose(setting.scores), setting.choose_by_layer(network)
     drawn = over(lambda _, other: setting.choose_by_layer(other))
-    layer = best_layer(own, drawn)
+    layer = best_layer(by_layer, drawn)
 
     def read_random(draw: int, other: Network) -> Tensor:
         features = setting.beside_scores(other, layer)
         return setting.read(features, drawn[draw][layer].reader).choice.credit
 
-    chosen = {layer: own[layer].reader, SCORES: of_scores.reader}
+    chosen = {layer: by_layer[layer].reader, SCORES: of_scores.reader}
     readings = {
         layer: setting.read(setting.beside_scores(network, layer), chosen[layer]),
         SCORES: setting.read(setting.scores, chosen[SCORES]),
@@ -236,14 +236,14 @@ def read_conditionally(setting: Setting, network: Network, over: OverDraws) -> C
     return Conditional(layer, chosen, readings, torch.stack(over(read_random)))
 
 
-def best_layer(own: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chosen]]) -> str:
+def best_layer(by_layer: Mapping[str, Chosen], drawn: Sequence[Mapping[str, Chosen]]) -> str:
     """Return the layer with the largest gap beyond random weights on held-out rows."""
 
     def beyond(layer: str) -> float:
-        random = torch.stack([one[layer].credit.mean() for one in drawn])
-        return float(own[layer].credit.mean() - random.mean())
+        random = torch.stack([other[layer].credit.mean() for other in drawn])
+        return float(by_layer[layer].credit.mean() - random.mean())
 
-    return max(own, key=beyond)
+    return max(by_layer, key=beyond)
 
 
 def is_finding(gap: Score, beyond: Score) -> bool:
@@ -294,8 +294,8 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     ask = partial(class_scores, prompts=prompts, class_names=class_names, question=question)
     scores = {split: ask(model, data, split, engine) for split in SPLITS}
     splits = {split: with_scores(data.splits[split], scores[split].scores) for split in SPLITS}
-    known = replace(data, splits=splits)
-    setting = Setting(known, hold_out_rows(known, seed), readers(weight_decay), engine)
+    extended = replace(data, splits=splits)
+    setting = Setting(extended, hold_out_rows(extended, seed), readers(weight_decay), engine)
     network = Network(model, _engines(model, engine, layers))
     over = partial(_over_draws, setting, network)
     conditional = read_conditionally(setting, network, partial(over, random_draws))
@@ -322,7 +322,7 @@ def readout(  # noqa: PLR0913 - tasks fill them by name
     return replace(
         outcome,
         scores=[*outcome.scores, *near.scores],
-        items=join_items([own.items for own in (outcome, near) if own.items is not None]),
+        items=join_items([part.items for part in (outcome, near) if part.items is not None]),
         notes=[
             _note_of_verdict(gap.score, beyond.score, conditional.layer),
             *_notes(conditional, by_layer, setting),
@@ -374,10 +374,10 @@ def _read_parts(
             drawn = draw_rows(train, len(train) // part, seed)
             some = train.select(drawn)
             if len(set(labels(some))) == classes:
-                known = replace(data, splits={**data.splits, "train": some})
-                own = {**features, "train": features["train"][drawn]}
+                subset = replace(data, splits={**data.splits, "train": some})
+                vectors = {**features, "train": features["train"][drawn]}
                 reader = conditional.readers[stage]
-                rows.append((stage, len(drawn), read(own, known, reader, setting.engine)))
+                rows.append((stage, len(drawn), read(vectors, subset, reader, setting.engine)))
         rows.append((stage, len(train), reading))
     columns = {
         "stage": [stage for stage, _, _ in rows],
@@ -399,9 +399,9 @@ def _measure(
     test = data.splits["test"]
 
     def measure(
-        metric: str, choice: Choice, own: Mapping[str, float] | None = None, **at: str
+        metric: str, choice: Choice, floor: Mapping[str, float] | None = None, **at: str
     ) -> Measured:
-        return measure_items(class_items(metric, [choice], test, data.classes, at=at, floors=own))
+        return measure_items(class_items(metric, [choice], test, data.classes, at=at, floors=floor))
 
     return [
         measure("said", said),
@@ -411,7 +411,7 @@ def _measure(
             measure(
                 "read",
                 choice,
-                {name: float(own.mean()) for name, own in floors[layer].items()},
+                {name: float(credit.mean()) for name, credit in floors[layer].items()},
                 layer=layer,
             )
             for layer, choice in read_at.items()
@@ -426,12 +426,12 @@ def with_scores(rows: Split, scores: Tensor) -> Split:
     return Split({**rows.columns, SCORES: column})
 
 
-def _engines(model: ImageEncoder, engine: Engine, asked: list[str] | str) -> dict[str, Engine]:
+def _engines(model: ImageEncoder, engine: Engine, option: list[str] | str) -> dict[str, Engine]:
     """Return an engine for each layer, in order of depth, that returns its features."""
-    wanted = [asked] if isinstance(asked, str) else asked
-    if IMAGES.methods(model) is None and wanted in ([ALL], [OUTPUT]):
+    layer_names = [option] if isinstance(option, str) else option
+    if IMAGES.methods(model) is None and layer_names in ([ALL], [OUTPUT]):
         return {OUTPUT: engine}
-    names = layers_of(model, engine.name_of(model), wanted)
+    names = layers_of(model, engine.name_of(model), layer_names)
     layers = Layers(model, engine, names)
     return {name: layers.engine_at(name) for name in names}
 
@@ -440,12 +440,12 @@ def _raw_pixels(data: Data, engine: Engine) -> dict[str, Tensor]:
     """Return the pixels of small copies of the images of both splits, float32 [N, D]."""
     key = {"what": "raw pixels"}
     columns = {split: data.splits[split]["image"] for split in SPLITS}
-    return {s: torch.stack(engine.map(_pixels, one, key=key)) for s, one in columns.items()}
+    return {s: torch.stack(engine.map(_pixels, column, key=key)) for s, column in columns.items()}
 
 
 def _pixels(images: Sequence[Image]) -> list[Tensor]:
     small = (image.convert("RGB").resize((PIXELS, PIXELS), Resampling.BILINEAR) for image in images)
-    return [torch.from_numpy(np.asarray(one, np.float32).copy()).flatten() for one in small]
+    return [torch.from_numpy(np.asarray(pixels, np.float32).copy()).flatten() for pixels in small]
 
 
 def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
@@ -460,8 +460,8 @@ def _said_where(said: Measured, is_read: Tensor) -> list[Measured]:
             credit = right[places]
             estimate = wilson(float(credit.sum()), len(places))._asdict()
             score = Score(name, n=len(places), unit="fraction", no_chance=NO_CHANCE, **estimate)
-            own = said.examples.select(places), credit, said.answers.select(places)
-            measured.append(Measured(score, *own))
+            parts = said.examples.select(places), credit, said.answers.select(places)
+            measured.append(Measured(score, *parts))
     return measured
 
 
@@ -498,7 +498,7 @@ def _read_knn(model: ImageEncoder, data: Data, network: Network, k: int) -> Iter
 def _with_verdict(gap: Measured, beyond: Measured) -> list[Measured]:
     """Return a gap and the gap beyond random weights with the verdict, which both decide."""
     verdict = "finding" if is_finding(gap.score, beyond.score) else "no finding"
-    return [one._replace(score=replace(one.score, verdict=verdict)) for one in (gap, beyond)]
+    return [part._replace(score=replace(part.score, verdict=verdict)) for part in (gap, beyond)]
 
 
 def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
@@ -507,7 +507,7 @@ def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
     if is_finding(gap, beyond):
         return f"finding: at {layer}, more is read than from the scores, and than from {random}"
     failed = {"the gap": gap, f"the gap beyond {random}": beyond}
-    names = [name for name, one in failed.items() if one.ci95 is None or one.ci95[0] <= 0]
+    names = [name for name, score in failed.items() if score.ci95 is None or score.ci95[0] <= 0]
     return f"no finding: {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not above 0"
 
 
@@ -515,7 +515,7 @@ def _notes(
     conditional: Conditional, by_layer: Mapping[str, Reading], setting: Setting
 ) -> list[str]:
     """Return notes on the chosen layer and readers, and on how they were chosen."""
-    widths = {at: one.width for at, one in by_layer.items()}
+    widths = {at: reading.width for at, reading in by_layer.items()}
     widths[SCORES] = conditional.readings[SCORES].width
     numbers = ", ".join(f"{stage} {width}" for stage, width in widths.items())
     held_out = len(setting.held_out.places["test"])

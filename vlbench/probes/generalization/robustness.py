@@ -126,17 +126,17 @@ def robustness(  # noqa: PLR0913 - the YAML fills all but three
             f"the model classifies none of {len(test)} images correctly, so there is nothing to "
             "attack"
         )
-    predictions |= {one: run.predictions(one) for one in attacks if one.epsilon}
-    own = Choice(clean.right, clean.tied, clean.chosen)
-    scores = [measure_items(class_items("clean_accuracy", [own], test, data.classes))]
-    for one in attacks:
-        after = predictions[one if one.epsilon else None]
-        scores += _successes(one, after, clean, test, data.classes)
+    predictions |= {attempt: run.predictions(attempt) for attempt in attacks if attempt.epsilon}
+    choice = Choice(clean.right, clean.tied, clean.chosen)
+    scores = [measure_items(class_items("clean_accuracy", [choice], test, data.classes))]
+    for attempt in attacks:
+        after = predictions[attempt if attempt.epsilon else None]
+        scores += _successes(attempt, after, clean, test, data.classes)
     notes = victim.notes + ([] if has_gradient else [BLIND_NOTE.format(len(first))])
     tied = [prediction.tied for prediction in predictions.values()]
     counts = {
         "n": len(test),
-        "ties": sum(int(one.sum()) for one in tied),
+        "ties": sum(int(is_tied.sum()) for is_tied in tied),
         "choices": sum(map(len, tied)),
     }
     return outcome_of(scores, counts, notes)
@@ -178,9 +178,9 @@ def _successes(
     chance = 1 - 1 / classes if untargeted else 1 / classes
     everywhere = _success(metric, attack, success, torch.ones_like(success), chance)
     of_correct = chance if attack.epsilon else None
-    given = _success(f"{metric}_given_correct", attack, success, clean.right, of_correct)
+    conditional = _success(f"{metric}_given_correct", attack, success, clean.right, of_correct)
     parts = torch.stack([success * clean.right, clean.right], 1).double().numpy()
-    of_right = measured_images(given, success * clean.right, after.chosen, test, names)
+    of_right = measured_images(conditional, success * clean.right, after.chosen, test, names)
     return [
         measured_images(everywhere, success, after.chosen, test, names),
         of_right._replace(statistics=parts),
@@ -218,8 +218,8 @@ def _refuse_attacks(
         raise ValueError(f"no epsilons; give some under {' or '.join(ATTACKS)}")
     steps, rel_stepsize, batch_size, _ = descent
     if min(batch_size, steps) < 1 or not 0 < rel_stepsize < np.inf:
-        given = f"batch_size {batch_size}, steps {steps}, rel_stepsize {rel_stepsize}"
-        raise ValueError(f"{given}: the first two must be 1 or more, the last above 0")
+        text = f"batch_size {batch_size}, steps {steps}, rel_stepsize {rel_stepsize}"
+        raise ValueError(f"{text}: the first two must be 1 or more, the last above 0")
 
 
 def _refuse_model(model: Classifier | ImageEncoder) -> None:

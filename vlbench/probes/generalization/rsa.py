@@ -86,7 +86,7 @@ def rsa(
     _require_classes(data)
     rows = _rows(labels(test), same_images(test), names, 4 if rdm == "per_dimension" else 2)
     features = engine.features(model.encode_images, test["image"])
-    whole = rdm_of_classes(features, [_join(own) for own in rows], names, rdm)
+    whole = rdm_of_classes(features, [_join(row) for row in rows], names, rdm)
     rng = np.random.default_rng(seed)
     halves = [
         [rdm_of_classes(features, half, names, rdm) for half in _halves(rows, rng)]
@@ -125,15 +125,15 @@ def rsa_text(  # noqa: PLR0913 - the YAML fills all but three
         layers: names of layers of the text encoder to score, or `all`; None scores the output.
     """
     _require_classes(data)
-    for one in (prompt, other_prompt):
-        if one.count("{}") != 1:
-            raise ValueError(f"prompt '{one}' must have one {{}} for the class's name")
+    for template in (prompt, other_prompt):
+        if template.count("{}") != 1:
+            raise ValueError(f"prompt '{template}' must have one {{}} for the class's name")
     spoken = spoken_names(data.classes)
     names = [", ".join(name.split(", ")[:synonyms]).lower() for name in spoken]
     refusal = "the model has no vector for"
     vectors = [
-        class_vectors(engine, model, names, one, tokens=tokens, refusal=refusal)
-        for one in (prompt, other_prompt)
+        class_vectors(engine, model, names, template, tokens=tokens, refusal=refusal)
+        for template in (prompt, other_prompt)
     ]
     pair = [rdm_of_vectors(v, data.classes, rdm) for v in vectors]
     score = _reliability("prompt_reliability", [pair], data, seed)
@@ -161,7 +161,7 @@ def _rows(
     for rows in images:
         for number in sorted({int(label[row]) for row in rows}):
             by_class[number].append([row for row in rows if label[row] == number])
-    counts = np.array([len(own) for own in by_class])
+    counts = np.array([len(group) for group in by_class])
     scarce = int(counts.argmin())
     if counts[scarce] < least:
         present = f"class '{names[scarce]}' has {counted(counts[scarce], 'image')}"
@@ -171,8 +171,8 @@ def _rows(
 
 def _halves(rows: Sequence[list[list[int]]], rng: np.random.Generator) -> list[list[Tensor]]:
     """Return the rows of the first halves of the images of all classes, and of the second."""
-    shuffled = [[own[i] for i in rng.permutation(len(own))] for own in rows]
-    parts = [(own[: len(own) // 2], own[len(own) // 2 :]) for own in shuffled]
+    shuffled = [[row[i] for i in rng.permutation(len(row))] for row in rows]
+    parts = [(order[: len(order) // 2], order[len(order) // 2 :]) for order in shuffled]
     return [[_join(half) for half in halves] for halves in zip(*parts, strict=True)]
 
 
@@ -220,7 +220,7 @@ def _outcome(score: Score, matrix: Tensor, data: Data, counts: dict[str, int]) -
     ]
     constant = not standardised([matrix.numpy()], 1).any()
     return Outcome(
-        scores=[score, *(replace(one, no_chance=why) for one in others)],
+        scores=[score, *(replace(other, no_chance=why) for other in others)],
         counts=counts,
         artifacts={
             "rdm": matrix.float(),

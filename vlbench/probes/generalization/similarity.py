@@ -189,7 +189,7 @@ def _rdm_correlation(x: Tensor, y: Tensor, blocks: int, seed: int) -> Score:
     """Return the correlation of the distances between some images in [N, D1] and in [N, D2]."""
     rows, block = _draw(len(x), blocks, seed)
     names = [str(row) for row in rows]
-    matrices = (rdm_of_vectors(one[torch.from_numpy(rows)], names, "euclidean") for one in (x, y))
+    matrices = (rdm_of_vectors(side[torch.from_numpy(rows)], names, "euclidean") for side in (x, y))
     table = standardised((matrix.numpy() for matrix in matrices), 2)
     whole = correlations(table)[:1]
     around = jackknife(whole, next(left_out(table, block))[:, :1])

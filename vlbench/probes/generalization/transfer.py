@@ -145,14 +145,14 @@ def transfer(
     images = data.splits["train"]["image"]
     train = None if augment else engine.large_features(model.encode_images, images)
 
-    def fit(one: LinearTraining, label: Tensor) -> LinearProbe:
+    def fit(plan: LinearTraining, label: Tensor) -> LinearProbe:
         """Return the probe of one seed, trained on these labels."""
         if equal:
             return zero_probe(*size)
         if train is not None:
-            return train_linear_probe_once(engine, train, label, size, one)
-        epochs = augmented_features(model, images, engine, epochs=one.epochs, seed=one.seed)
-        return train_linear_probe(epochs, label, size, one, engine.device)
+            return train_linear_probe_once(engine, train, label, size, plan)
+        epochs = augmented_features(model, images, engine, epochs=plan.epochs, seed=plan.seed)
+        return train_linear_probe(epochs, label, size, plan, engine.device)
 
     seeds = each_seed(training)
     probes = [fit(seed, train_label) for seed in seeds]
@@ -170,15 +170,15 @@ def transfer(
         orders = [np.random.default_rng(seed.seed).permutation(len(train_label)) for seed in seeds]
         shuffled = [train_label[order] for order in orders]
         remembered = [
-            classify(fit(one, label), train, label).credit.mean()
-            for one, label in zip(seeds, shuffled, strict=True)
+            classify(fit(plan, label), train, label).credit.mean()
+            for plan, label in zip(seeds, shuffled, strict=True)
         ]
         memory = {"shuffled_labels": float(torch.stack(remembered).mean())}
-        own = class_items("train_accuracy", fitted, splits["train"], classes, floors=memory)
-        metrics.append(own._replace(options=own.options._replace(chance=None)))
-    one = not equal and training.seeds == 1 and training.optimizer == "adam"
+        trained = class_items("train_accuracy", fitted, splits["train"], classes, floors=memory)
+        metrics.append(trained._replace(options=trained.options._replace(chance=None)))
+    single = not equal and training.seeds == 1 and training.optimizer == "adam"
     short = not all(probe.get("converged", True) for probe in probes)
-    notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, one), (NOT_CONVERGED, short)]
+    notes = [(EQUAL_FEATURES_NOTE, equal), (ONE_TRAINING, single), (NOT_CONVERGED, short)]
     counts = {"choices": len(choices) * len(test_label)}
     return Outcome(metrics=metrics, counts=counts, notes=[note for note, holds in notes if holds])
 
@@ -202,5 +202,5 @@ def _refuse_training(training: LinearTraining, *, augment: bool) -> None:
     if training.optimizer == "lbfgs" and (augment or training.seeds > 1):
         raise ValueError("lbfgs sees the same images in every pass and ignores the seed")
     if min(training.epochs, training.batch_size) < 1:
-        given = f"epochs {training.epochs} and batch_size {training.batch_size}"
-        raise ValueError(f"{given}: both must be 1 or more")
+        text = f"epochs {training.epochs} and batch_size {training.batch_size}"
+        raise ValueError(f"{text}: both must be 1 or more")

@@ -58,8 +58,8 @@ def visual_words(
     words = sorted(set(word) - {""})
     if len(words) < 2:
         raise TooFewRows(f"the images have {len(words)} visual words; 2 or more are needed")
-    named = torch.tensor([bool(one) for one in word])
-    right = torch.from_numpy(np.searchsorted(words, [one for one in word if one]))
+    named = torch.tensor([bool(name) for name in word])
+    right = torch.from_numpy(np.searchsorted(words, [name for name in word if name]))
     # PCA of equal features would fit their rounding errors.
     equal = all_equal(features)
     unit = torch.zeros_like(features)

@@ -44,8 +44,8 @@ class Answers(NamedTuple):
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The two word pairs of each question."""
-        several = (*self.correct, *self.incorrect)
-        return [(f"{one[0]} {one[1]}", f"{one[2]} {one[3]}") for one in several]
+        questions = (*self.correct, *self.incorrect)
+        return [(f"{words[0]} {words[1]}", f"{words[2]} {words[3]}") for words in questions]
 
     @property
     def estimate(self) -> Estimate:
@@ -62,11 +62,11 @@ class Answers(NamedTuple):
     def measured(self, score: Score) -> Measured:
         """Return the accuracy with its questions; repeated questions are numbered."""
         questions = [" ".join(words) for words in (*self.correct, *self.incorrect)]
-        asked: Counter[str] = Counter()
+        times: Counter[str] = Counter()
         ids = []
         for question in questions:
-            asked[question] += 1
-            ids.append(f"{question} #{asked[question]}" if asked[question] > 1 else question)
+            times[question] += 1
+            ids.append(f"{question} #{times[question]}" if times[question] > 1 else question)
         names = sorted(self.wanted)
         answers = [names.index(question.split()[-1]) for question in questions]
         predicted = [*answers[: self.right], *(-1 for _ in self.incorrect)]
@@ -119,6 +119,6 @@ def similarity(vectors: Any, pairs: Path) -> Agreement:
         return Agreement(None, None, len(judged))
     alike = np.array([float(vectors.similarity(a, b)) for a, b, _ in judged])
     human = np.array([score for *_, score in judged])
-    words = np.unique([one[:2] for one in judged], return_inverse=True)[1].reshape(-1, 2)
+    words = np.unique([row[:2] for row in judged], return_inverse=True)[1].reshape(-1, 2)
     by_value, by_rank = (agreement(alike, human, words, rule) for rule in (pearson, spearman))
     return Agreement(by_value, by_rank, len(judged))

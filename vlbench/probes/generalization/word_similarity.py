@@ -79,8 +79,8 @@ def word_similarity(
     if len(test) < FEWEST_PAIRS:
         raise TooFewRows(f"{len(test)} word pairs", FEWEST_PAIRS)
     words, pairs = _number_words(test)
-    vectors, known = _unit_vectors(model, engine, words)
-    kept = known[pairs].all(1)
+    vectors, has_vector = _unit_vectors(model, engine, words)
+    kept = has_vector[pairs].all(1)
     left_out, pairs = int((~kept).sum()), pairs[kept]
     human = np.array(list(test["score"]), np.float64)[kept]
     if len(pairs) < FEWEST_PAIRS:
@@ -99,7 +99,7 @@ def word_similarity(
     if left_out:
         notes.append(f"{left_out} of {len(test)} pairs are left out: a word has no vector")
     counts = {"n": len(pairs), "pairs_left_out": left_out, "words": len(words)}
-    counts["words_without_vector"] = int((~known).sum())
+    counts["words_without_vector"] = int((~has_vector).sum())
     return Outcome(scores=[score], counts=counts, notes=notes)
 
 
@@ -120,8 +120,8 @@ def pearson(first: Floats, second: Floats) -> float:
     if is_constant(first) or is_constant(second):
         return 0.0
     centred = (values - values.mean() for values in (first, second))
-    one, other = (values / np.linalg.norm(values) for values in centred)
-    return float(np.clip(one @ other, -1, 1))
+    unit, other = (values / np.linalg.norm(values) for values in centred)
+    return float(np.clip(unit @ other, -1, 1))
 
 
 def is_constant(values: Floats) -> bool:
@@ -192,12 +192,12 @@ def _unit_vectors(
 
         vectors = engine.map(of_words, texts)
     width = max(map(len, vectors))
-    known = np.array([len(vector) > 0 for vector in vectors])
+    has_vector = np.array([len(vector) > 0 for vector in vectors])
     filled = [vector if len(vector) else torch.zeros(width) for vector in vectors]
-    return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), known
+    return torch.nn.functional.normalize(torch.stack(filled).double(), dim=1), has_vector
 
 
 def covers(spans: Sequence[tuple[int, int]], word: str) -> bool:
     """Return whether there is a token, and tokens cover all letters and digits of a word."""
     inside = {i for start, stop in spans for i in range(start, stop)}
-    return bool(spans) and all(i in inside for i, one in enumerate(word) if one.isalnum())
+    return bool(spans) and all(i in inside for i, letter in enumerate(word) if letter.isalnum())

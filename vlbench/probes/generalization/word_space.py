@@ -104,13 +104,13 @@ def word_space(  # noqa: PLR0913 - the YAML fills all but three
     shuffled = nearest_words_of_shuffled_labels(visual, seed)
     options = class_options(visual.words, visual.right)
     options = options._replace(majority={"majority_word": options.majority["majority_class"]})
-    named = test["image"].select([i for i, one in enumerate(word) if one]).examples()
+    named = test["image"].select([i for i, name in enumerate(word) if name]).examples()
     floors = {"shuffled_labels": shuffled}
-    own = Items("visual_word_accuracy", choice, named, options, floors)
-    measured += [*without, measure_items(own)]
+    items = Items("visual_word_accuracy", choice, named, options, floors)
+    measured += [*without, measure_items(items)]
     sizes = _sizes(read, visual) | {
         "classes_without_word": len(
-            {y for y, one in zip(label.tolist(), word, strict=True) if not one}
+            {y for y, name in zip(label.tolist(), word, strict=True) if not name}
         ),
         "ties": int(choice.tied.sum()),
         "choices": len(choice.tied),
@@ -134,9 +134,9 @@ class _WordTests(NamedTuple):
 def _refuse(settings: SkipGram, vocabulary: int, fraction: float) -> None:
     size, epochs = settings.vector_size, settings.epochs
     if min(size, vocabulary, epochs) < 1 or not 0 < fraction <= 1:
-        given = f"vector_size {size}, vocabulary {vocabulary}, epochs {epochs}"
-        wanted = f"all must be 1 or more; corpus_fraction {fraction}: above 0, up to 1"
-        raise ValueError(f"{given}: {wanted}")
+        sizes = f"vector_size {size}, vocabulary {vocabulary}, epochs {epochs}"
+        rule = f"all must be 1 or more; corpus_fraction {fraction}: above 0, up to 1"
+        raise ValueError(f"{sizes}: {rule}")
 
 
 def _word_tests(data: Data) -> _WordTests:
@@ -146,13 +146,13 @@ def _word_tests(data: Data) -> _WordTests:
     return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
 
 
-def _sizes(found: Vocabulary, visual: VisualWords) -> dict[str, int]:
+def _sizes(corpus: Vocabulary, visual: VisualWords) -> dict[str, int]:
     """Return the sizes of the corpus and of the vocabulary, for a row's counts."""
-    count = dict(zip(found.words, found.counts, strict=True))
+    count = dict(zip(corpus.words, corpus.counts, strict=True))
     return {
-        "documents": found.documents,
-        "tokens": found.tokens,
-        "vocabulary": len(found.words),
+        "documents": corpus.documents,
+        "tokens": corpus.tokens,
+        "vocabulary": len(corpus.words),
         "visual_words": len(visual.words),
         "visual_words_in_corpus": sum(count[word] > 0 for word in visual.words),
     }
@@ -162,13 +162,13 @@ def _kind(section: str) -> str:
     return "morphology" if section.startswith("gram") else "semantic"
 
 
-def _counts(found: Vocabulary, visual: Sequence[str], size: int, counts: str) -> list[int]:
+def _counts(corpus: Vocabulary, visual: Sequence[str], size: int, counts: str) -> list[int]:
     """Return the count of each word in training; a word that never occurs counts at least once."""
     if counts == "true":
-        return [max(n, 1) for n in found.counts]
-    frequent = {word for word, n in zip(found.words[:size], found.counts, strict=False) if n}
+        return [max(n, 1) for n in corpus.counts]
+    frequent = {word for word, n in zip(corpus.words[:size], corpus.counts, strict=False) if n}
     twice = frequent.intersection(visual)
-    return [1 + (word in twice) for word in found.words]
+    return [1 + (word in twice) for word in corpus.words]
 
 
 def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measured], list[str]]:
@@ -176,7 +176,7 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     measured, notes = [], []
     answers = analogies(vectors, tests.file)
     for kind, total in tests.questions.items():
-        parts = [found for section, found in answers.items() if _kind(section) == kind]
+        parts = [counted for section, counted in answers.items() if _kind(section) == kind]
         correct = [question for part in parts for question in part.correct]
         pooled = Answers(correct, [question for part in parts for question in part.incorrect])
         pairs = len({pair for both in pooled.pairs for pair in both})
@@ -197,25 +197,25 @@ def _few(what: str, n: int, *, has_score: bool) -> list[str]:
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
 
 
-def _analogy(found: Answers, words: int, suffix: str, kind: str) -> Score:
+def _analogy(answers: Answers, words: int, suffix: str, kind: str) -> Score:
     # The three given words of a question are not candidates.
     return Score(
         metric=f"analogy_accuracy{suffix}",
         at={"section": kind},
-        n=found.total,
+        n=answers.total,
         chance=1 / (words - 3),
-        floors={"majority_answer": max(found.wanted.values()) / found.total},
-        **found.estimate._asdict(),
+        floors={"majority_answer": max(answers.wanted.values()) / answers.total},
+        **answers.estimate._asdict(),
     )
 
 
-def _agreement(found: Agreement, suffix: str, pairs: str) -> list[Score]:
-    estimates = {"pearson": found.pearson, "spearman": found.spearman}
+def _agreement(agreement: Agreement, suffix: str, pairs: str) -> list[Score]:
+    estimates = {"pearson": agreement.pearson, "spearman": agreement.spearman}
     return [
         Score(
             metric=f"word_pair_{name}{suffix}",
             at={"pairs": pairs},
-            n=found.pairs,
+            n=agreement.pairs,
             chance=0.0,
             unit="correlation",
             **estimate._asdict(),

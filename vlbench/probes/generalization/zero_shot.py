@@ -163,9 +163,9 @@ def _text_notes(names: Sequence[str], prompts: list[str] | str) -> list[str]:
 
 def _count_repeated(names: Sequence[str], prompts: list[str] | str) -> dict[str, int]:
     """Return how many names of classes, and given prompts, equal an earlier one, if any do."""
-    given = prompts if isinstance(prompts, list) else []
-    several = {"repeated_class_names": names, "repeated_prompts": given}
-    counts = {what: len(own) - len({*map(normal_form, own)}) for what, own in several.items()}
+    templates = prompts if isinstance(prompts, list) else []
+    texts = {"repeated_class_names": names, "repeated_prompts": templates}
+    counts = {what: len(group) - len({*map(normal_form, group)}) for what, group in texts.items()}
     return {what: count for what, count in counts.items() if count}
 
 
@@ -203,25 +203,25 @@ def _ask(
     chooser = Chooser(model, test, engine, way)
     templates = _prompts(prompts) if way == "likelihood" else ["{}"]
     options = [prompt.replace("{}", name) for name in names for prompt in templates]
-    asked = Question(question, options)
+    item = Question(question, options)
 
     def replies(rows: Sequence[int | None]) -> list[list[Reply]]:
-        said = chooser.replies(rows, [asked] * len(rows))
-        return [[_of_classes(one, len(templates)) for one in own] for own in said]
+        answers = chooser.replies(rows, [item] * len(rows))
+        return [[_of_classes(reply, len(templates)) for reply in group] for group in answers]
 
     of_images = replies(range(len(test)))
-    shown = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
+    views = {"": of_images, ANOTHER: [of_images[i] for i in other_images(test, 0)]}
     if chooser.reads_text_alone:
-        shown[ALONE] = replies([None]) * len(test)
+        views[ALONE] = replies([None]) * len(test)
     true = [[label] for label in labels(test).tolist()]
     judged = {
-        name: judge(said, [names] * len(test), true, chooser.labels) for name, said in shown.items()
+        name: judge(said, [names] * len(test), true, chooser.labels) for name, said in views.items()
     }
-    own = judged.pop("")
-    notes = chooser.notes_on(own) + chooser.notes + _text_notes(names, prompts)
-    floors = {name: one.choice for name, one in judged.items()}
-    counts = {"unparsed": own.unparsed} | _count_repeated(names, prompts)
-    items = class_items("accuracy", [own.choice], test, names, floors=floors)
+    with_image = judged.pop("")
+    notes = chooser.notes_on(with_image) + chooser.notes + _text_notes(names, prompts)
+    floors = {name: judgement.choice for name, judgement in judged.items()}
+    counts = {"unparsed": with_image.unparsed} | _count_repeated(names, prompts)
+    items = class_items("accuracy", [with_image.choice], test, names, floors=floors)
     outcome = outcome_of(gains(items), counts, notes)
     return replace(outcome, metrics=[items], asked_by=way)
 
@@ -329,10 +329,10 @@ def _first_equal(classes: Tensor) -> Tensor:
     return (gaps <= TIED * torch.maximum(largest[:, None], largest)).int().argmax(1)
 
 
-def _prompts(given: list[str] | str) -> list[str]:
-    prompts = [given] if isinstance(given, str) else given
-    if isinstance(given, str) and given in PROMPT_SETS:
-        prompts = _from_open_clip(PROMPT_SETS[given])
+def _prompts(templates: list[str] | str) -> list[str]:
+    prompts = [templates] if isinstance(templates, str) else templates
+    if isinstance(templates, str) and templates in PROMPT_SETS:
+        prompts = _from_open_clip(PROMPT_SETS[templates])
     wrong = [prompt for prompt in prompts if "{}" not in prompt]
     if wrong or not prompts:
         what = f"prompt '{wrong[0]}' has no {{}} for the class's name" if wrong else "no prompts"
@@ -340,17 +340,17 @@ def _prompts(given: list[str] | str) -> list[str]:
     return [*dict.fromkeys(one_spelling(prompts))]
 
 
-def _class_names(given: list[str] | dict[str, str] | str | None, data: Data) -> list[str]:
-    if isinstance(given, str) and given not in NAME_SETS:
-        raise unknown("set of class names", given, NAME_SETS)
-    if isinstance(given, str) and data.class_order != "imagenet":
+def _class_names(source: list[str] | dict[str, str] | str | None, data: Data) -> list[str]:
+    if isinstance(source, str) and source not in NAME_SETS:
+        raise unknown("set of class names", source, NAME_SETS)
+    if isinstance(source, str) and data.class_order != "imagenet":
         raise ValueError(
-            f"{given} names ImageNet's classes in their order; the data do not have this order"
+            f"{source} names ImageNet's classes in their order; the data do not have this order"
         )
-    if not isinstance(given, str):
-        named = names_of_classes({} if given is None else given, data)
+    if not isinstance(source, str):
+        named = names_of_classes({} if source is None else source, data)
         return spoken_names([*map(normal_form, named)])
-    names = _from_open_clip(NAME_SETS[given])
+    names = _from_open_clip(NAME_SETS[source])
     if len(names) != len(data.classes):
         raise ValueError(
             f"{len(names)} class names for the {len(data.classes)} classes of the data"

@@ -134,8 +134,8 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
         seed: seed that draws the classes, and the seeds of each trial's training and floor.
     """
     if min(trials, training.epochs, training.batch_size) < 1:
-        given = f"trials {trials}, epochs {training.epochs}, batch_size {training.batch_size}"
-        raise ValueError(f"{given}: all must be 1 or more")
+        text = f"trials {trials}, epochs {training.epochs}, batch_size {training.batch_size}"
+        raise ValueError(f"{text}: all must be 1 or more")
     drawn = _draw(len(data.classes), seen_fraction, trials, seed)
     names = [name.lower() for name in spoken_names(data.classes)]
     vectors = class_vectors(engine, words, names, prompt)
@@ -152,13 +152,13 @@ def zero_shot_projection(  # noqa: PLR0913 - the YAML fills all but three
     _, floor = _choose(engine, features, shuffled, drawn, training)
     repeated = len(vectors) - len(np.unique(vectors.numpy(), axis=0))
     score = _score(credit, floor, features["test"].label, drawn)
-    asked = ~credit.isnan()
+    valid = ~credit.isnan()
     return outcome_of(
         [measured_images(score, credit, chosen, data.splits["test"], data.classes)],
         {
             "n": score.n,
-            "ties": int((chosen[asked] < 0).sum()),
-            "choices": int(asked.sum()),
+            "ties": int((chosen[valid] < 0).sum()),
+            "choices": int(valid.sum()),
             "classes_without_own_vector": repeated,
         },
         [EQUAL_FEATURES_NOTE] if all_equal(features["test"].features) else [],
@@ -177,12 +177,12 @@ def _choose(
     A tie is -1, and the credit of an image of a class trained on is NaN.
     """
     key: dict[str, Any] = {"what": "choices of a zero-shot projection"}
-    key |= {name: own._asdict() for name, own in features.items()}
+    key |= {name: part._asdict() for name, part in features.items()}
     key |= {"device": engine.device.type} | training._asdict()
 
-    def projections(trials: Sequence[Trial], several: Sequence[Tensor]) -> list[list[Tensor]]:
-        pairs = zip(trials, several, strict=True)
-        return [_trial(features, own, trial, training, engine.device) for trial, own in pairs]
+    def projections(trials: Sequence[Trial], of_trials: Sequence[Tensor]) -> list[list[Tensor]]:
+        pairs = zip(trials, of_trials, strict=True)
+        return [_trial(features, part, trial, training, engine.device) for trial, part in pairs]
 
     engine.trained = True
     # A training is small, so that it is not split over processes.

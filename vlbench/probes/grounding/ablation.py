@@ -222,7 +222,7 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
     def largest(sets: Sequence[Heads]) -> float:
         return max(float((whole.credit - credit[Cut(some)]).double().mean()) for some in sets)
 
-    ranked = [Ranked(cut, largest(own), [*map(largest, drawn)]) for cut, own, drawn in tests]
+    ranked = [Ranked(cut, largest(drop), [*map(largest, drawn)]) for cut, drop, drawn in tests]
     p_values = _p_scores(ranked, examples)
     of_parts = _with_verdicts(of_parts, ranked)
     drops = [part.score for part in of_parts]
@@ -232,14 +232,14 @@ def ablation(  # noqa: PLR0913 - tasks fill them by name
         of_parts = [part for part in of_parts if "layer" not in part.score.at]
     outcome = outcome_of(
         [measure_items(_accuracy(whole, asks)), *of_parts],
-        counts | count_truncated(model, [*chain(*(one.options for one in asks.asked))]),
-        [CAVEAT, cost, *_named(best), *verdicts(ranked), *_curves(drops)],
+        counts | count_truncated(model, [*chain(*(question.options for question in asks.asked))]),
+        [CAVEAT, cost, *_best_note(best), *verdicts(ranked), *_curves(drops)],
         {"drops": _table([*drops, *p_values])},
     )
     return replace(outcome, scores=[*outcome.scores, *p_values], asked_by=way)
 
 
-def _named(best: Sequence[Head]) -> list[str]:
+def _best_note(best: Sequence[Head]) -> list[str]:
     return [BEST.format(", ".join("{}-{}".format(*head) for head in best))] if best else []
 
 
@@ -328,7 +328,7 @@ def best_grounding(model: Any, rows: Split, engine: Engine, count: int) -> list[
 
 def _each(layers: Sequence[Heads], kinds: Sequence[str]) -> list[Part]:
     """Return each layer, then each head, as far as they are among the kinds."""
-    whole = [Part({"cut": "layer", "layer": i}, Cut(own)) for i, own in enumerate(layers)]
+    whole = [Part({"cut": "layer", "layer": i}, Cut(heads)) for i, heads in enumerate(layers)]
     single = [
         Part({"cut": "head", "layer": i, "head": j}, Cut(((i, j),)))
         for i, j in chain.from_iterable(layers)
@@ -344,10 +344,10 @@ def layers_test(layers: Sequence[Heads], draws: int, seed: int) -> RankTest:
 
     def divide(rng: Random) -> tuple[Heads, ...]:
         shuffled = iter(rng.permutation(len(every)).tolist())
-        return tuple(sorted(tuple(sorted(every[next(shuffled)] for _ in own)) for own in layers))
+        return tuple(sorted(tuple(sorted(every[next(shuffled)] for _ in part)) for part in layers))
 
-    own = tuple(sorted(layers))
-    return RankTest("largest layer", own, other_draws(own, divide, population, draws, seed))
+    actual = tuple(sorted(layers))
+    return RankTest("largest layer", actual, other_draws(actual, divide, population, draws, seed))
 
 
 def best_heads_test(best: Sequence[Head], heads: Sequence[int], draws: int, seed: int) -> RankTest:
@@ -359,16 +359,16 @@ def best_heads_test(best: Sequence[Head], heads: Sequence[int], draws: int, seed
         drawn = [(i, rng.choice(heads[i], size, replace=False).tolist()) for i, size in sizes]
         return tuple((layer, head) for layer, some in drawn for head in sorted(some))
 
-    own = tuple(sorted(best))
-    random = other_draws(own, draw, population, draws, seed)
-    return RankTest("best heads", [own], [[some] for some in random])
+    actual = tuple(sorted(best))
+    random = other_draws(actual, draw, population, draws, seed)
+    return RankTest("best heads", [actual], [[some] for some in random])
 
 
 def other_draws(
-    own: Drawn, draw: Callable[[Random], Drawn], population: int, draws: int, seed: int
+    actual: Drawn, draw: Callable[[Random], Drawn], population: int, draws: int, seed: int
 ) -> list[Drawn]:
-    """Return distinct draws other than `own`; all others of a population with no more of them."""
-    rng, drawn = np.random.default_rng(seed), {own: None}
+    """Return distinct draws besides `actual`; all others of a population with no more of them."""
+    rng, drawn = np.random.default_rng(seed), {actual: None}
     while len(drawn) < min(draws + 1, population):
         drawn[draw(rng)] = None
     return [*drawn][1:]
@@ -376,48 +376,48 @@ def other_draws(
 
 def adjusted(ranked: Sequence[Ranked]) -> list[float]:
     """Return p of each test, by Holm's rule over the tests with enough draws."""
-    enough = [one for one in ranked if one.enough]
-    by_cut = dict(zip([one.cut for one in enough], holm([one.p for one in enough]), strict=True))
-    return [by_cut.get(one.cut, one.p) for one in ranked]
+    enough = [test for test in ranked if test.enough]
+    by_cut = dict(zip([test.cut for test in enough], holm([one.p for one in enough]), strict=True))
+    return [by_cut.get(test.cut, test.p) for test in ranked]
 
 
 def verdicts_by_cut(ranked: Sequence[Ranked]) -> dict[str, str]:
     """Return the verdict of each test: finding, no finding or no verdict."""
-    family, named = sum(one.enough for one in ranked), dict[str, str]()
-    for one, p in zip(ranked, adjusted(ranked), strict=True):
-        is_open = one.least_p * (family if one.enough else 1) > LEVEL
-        named[one.cut] = "no verdict" if is_open else "finding" if p <= LEVEL else "no finding"
+    family, named = sum(test.enough for test in ranked), dict[str, str]()
+    for test, p in zip(ranked, adjusted(ranked), strict=True):
+        is_open = test.least_p * (family if test.enough else 1) > LEVEL
+        named[test.cut] = "no verdict" if is_open else "finding" if p <= LEVEL else "no finding"
     return named
 
 
 def _with_verdicts(drops: Sequence[Measured], ranked: Sequence[Ranked]) -> list[Measured]:
     """Return drops without a direction, and with the verdict and p of the test of their part."""
-    named, told = verdicts_by_cut(ranked), dict[Any, str]()
-    for one, p in zip(ranked, adjusted(ranked), strict=True):
-        told[one.cut] = f"{named[one.cut]}, p {p:.3f}" if one.random else named[one.cut]
+    named, texts = verdicts_by_cut(ranked), dict[Any, str]()
+    for test, p in zip(ranked, adjusted(ranked), strict=True):
+        texts[test.cut] = f"{named[test.cut]}, p {p:.3f}" if test.random else named[test.cut]
 
     def tell(score: Score) -> Score:
-        return replace(score, higher_is_better=None, verdict=told.get(score.at["cut"], ""))
+        return replace(score, higher_is_better=None, verdict=texts.get(score.at["cut"], ""))
 
     return [drop._replace(score=tell(drop.score)) for drop in drops]
 
 
 def verdicts(ranked: Sequence[Ranked]) -> list[str]:
     """Return a note of each test: the drop, the drops of random draws, p, and the verdict."""
-    family, notes = sum(one.enough for one in ranked), []
-    for one, p in zip(ranked, adjusted(ranked), strict=True):
-        if not one.random:
-            notes.append(f"{one.cut}: compared with no random heads, so that there is no verdict")
+    family, notes = sum(test.enough for test in ranked), []
+    for test, p in zip(ranked, adjusted(ranked), strict=True):
+        if not test.random:
+            notes.append(f"{test.cut}: compared with no random heads, so that there is no verdict")
             continue
-        tests = family if one.enough else 1
+        tests = family if test.enough else 1
         verdict = "more than random heads" if p <= LEVEL else "not more than random heads"
-        if one.least_p * tests > LEVEL:
-            verdict = f"no verdict, since p cannot be below {one.least_p * tests:.3f}"
+        if test.least_p * tests > LEVEL:
+            verdict = f"no verdict, since p cannot be below {test.least_p * tests:.3f}"
         rule = f" by Holm's rule over {tests} tests" if tests > 1 else ""
         notes.append(
-            f"{one.cut}: drop of {100 * one.drop:.1f} points; random heads, "
-            f"{counted(len(one.random), 'draw')}: mean {100 * np.mean(one.random):.1f}, largest "
-            f"{100 * max(one.random):.1f}; p = {p:.3f}{rule}: {verdict}"
+            f"{test.cut}: drop of {100 * test.drop:.1f} points; random heads, "
+            f"{counted(len(test.random), 'draw')}: mean {100 * np.mean(test.random):.1f}, largest "
+            f"{100 * max(test.random):.1f}; p = {p:.3f}{rule}: {verdict}"
         )
     return notes
 
@@ -426,15 +426,15 @@ def _curves(drops: Sequence[Score]) -> list[str]:
     """Return a note of the drops of each kind of layer or window, and what they do not show."""
     notes = []
     for cut in dict.fromkeys(drop.at["cut"] for drop in drops if "layer" in drop.at):
-        own = [drop for drop in drops if drop.at["cut"] == cut and "head" not in drop.at]
-        told = [
-            f"{one.at['layer']}: {100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, "
-            f"{100 * one.ci95[1]:.1f}]"
-            for one in own
-            if one.ci95
+        curve = [drop for drop in drops if drop.at["cut"] == cut and "head" not in drop.at]
+        lines = [
+            f"{point.at['layer']}: {100 * point.value:.1f} [{100 * point.ci95[0]:.1f}, "
+            f"{100 * point.ci95[1]:.1f}]"
+            for point in curve
+            if point.ci95
         ]
         notes += (
-            [f"{cut}, drop in points by (first) layer from 0: {', '.join(told)}"] if told else []
+            [f"{cut}, drop in points by (first) layer from 0: {', '.join(lines)}"] if lines else []
         )
     return [*notes, CURVE] if any("layer" in drop.at for drop in drops) else []
 
@@ -447,14 +447,14 @@ def _p_scores(ranked: Sequence[Ranked], examples: Examples) -> list[Score]:
             "p_of_drop",
             p,
             len(examples.ids),
-            {"cut": one.cut},
+            {"cut": test.cut},
             unit="probability",
             higher_is_better=None,
             no_chance="a p-value: a drop with p <= 0.05 is a finding",
-            verdict=named[one.cut],
+            verdict=named[test.cut],
         )
-        for one, p in zip(ranked, adjusted(ranked), strict=True)
-        if one.random
+        for test, p in zip(ranked, adjusted(ranked), strict=True)
+        if test.random
     ]
 
 
@@ -471,8 +471,8 @@ def _windows(source: str, width: int, layers: int) -> list[Part]:
 
 
 def _accuracy(choice: Choice, items: QuestionItems) -> Items:
-    options, first = [one.options for one in items.asked], [one[0] for one in items.right]
-    guessed = [len(own) / len(of) for own, of in zip(items.right, options, strict=True)]
+    options, first = [item.options for item in items.asked], [right[0] for right in items.right]
+    guessed = [len(right) / len(of) for right, of in zip(items.right, options, strict=True)]
     chosen, named = options_among(options, choice, first, guessed)
     return Items("accuracy", chosen, items.examples, named)
 

@@ -30,12 +30,12 @@ RING: Any = {"s": 26, "facecolors": "white", "edgecolors": "black", "linewidths"
 def drops(row: Result, title: str, read_table: ReadTable, look: Look) -> dict[str, Figure]:
     """Return a heat map of single heads and a panel per kind of window; empty without a table."""
     table = read_table(row, "drops", COLUMNS) if "drops" in row.artifacts else []
-    heads = [one for one in table if one["cut"] == "head"]
-    layers = [one for one in table if one["layer"] is not None and one["cut"] != "head"]
-    told = any(one["cut"] == "largest layer" and one["value"] <= LEVEL for one in table)
+    heads = [drop for drop in table if drop["cut"] == "head"]
+    layers = [drop for drop in table if drop["layer"] is not None and drop["cut"] != "head"]
+    marked = any(drop["cut"] == "largest layer" and drop["value"] <= LEVEL for drop in table)
     named = f"{title}: {row.model}"
     figures = {"heads": _heat_map(heads, named)} if heads else {}
-    return figures | ({"layers": _curves(layers, named, look, told=told)} if layers else {})
+    return figures | ({"layers": _curves(layers, named, look, marked=marked)} if layers else {})
 
 
 def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
@@ -60,10 +60,10 @@ def _heat_map(drops: Sequence[Drop], title: str) -> Figure:
     return figure
 
 
-def _curves(drops: Sequence[Drop], title: str, look: Look, *, told: bool) -> Figure:
+def _curves(drops: Sequence[Drop], title: str, look: Look, *, marked: bool) -> Figure:
     """Return the drop by the first ablated layer, with a panel per kind of part.
 
-    If `told`, the layer with the largest drop has a ring.
+    If `marked`, the layer with the largest drop has a ring.
     """
     kinds = list(dict.fromkeys(drop["cut"] for drop in drops))
     figure, panels = grid(len(kinds), (3.6, 2.6))
@@ -71,13 +71,13 @@ def _curves(drops: Sequence[Drop], title: str, look: Look, *, told: bool) -> Fig
     for panel, kind in zip(panels, kinds, strict=True):
         if panel is not panels[0]:
             panel.sharey(panels[0])
-        own = [drop for drop in drops if drop["cut"] == kind]
-        places, values = ([one[name] for one in own] for name in ("layer", "value"))
+        of_kind = [drop for drop in drops if drop["cut"] == kind]
+        places, values = ([drop[name] for drop in of_kind] for name in ("layer", "value"))
         panel.plot(places, values, label="drop, with its 95 % interval", lw=1.2, **style(look))
-        low, high = ([one[end] for one in own] for end in ("low", "high"))
+        low, high = ([drop[end] for drop in of_kind] for end in ("low", "high"))
         panel.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-        if told and kind == "layer":
-            largest = max(own, key=lambda one: one["value"])
+        if marked and kind == "layer":
+            largest = max(of_kind, key=lambda drop: drop["value"])
             panel.scatter(largest["layer"], largest["value"], label=TOLD, zorder=3, **RING)
         panel.axhline(0, **CHANCE)
         panel.set_title(kind, fontsize=9)

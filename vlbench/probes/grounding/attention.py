@@ -128,11 +128,11 @@ class AttentionReader:
                     regions = pictures[i].regions
                     assert regions
                     gold = queries[i]["targets"], queries[i].get("things")
-                    geometries[i] = known = geometry(regions, attention.boxes, *gold)
-                    boxes[i] = (regions.boxes if known.own_patches else attention.boxes).cpu()
+                    geometries[i] = placed = geometry(regions, attention.boxes, *gold)
+                    boxes[i] = (regions.boxes if placed.own_patches else attention.boxes).cpu()
                 whole[i] = attention.whole
-                asked = queries[i]["queries"][j]
-                part, read = query_attention(attention, geometries[i], asked)
+                words = queries[i]["queries"][j]
+                part, read = query_attention(attention, geometries[i], words)
                 parts.append(part)
                 numbers += [first[i][j] + k for k in read]
             sums = measure(parts)
@@ -142,9 +142,9 @@ class AttentionReader:
             was_read[numbers] = True
         rows = []
         for i, one in enumerate(queries):
-            own = slice(first[i][0], first[i + 1][0])
+            span = slice(first[i][0], first[i + 1][0])
             row = self._row(
-                one, geometries.get(i), was_read[own], None if measured is None else measured[own]
+                one, geometries.get(i), was_read[span], None if measured is None else measured[span]
             )
             rows.append({**row, "whole": whole.get(i), "boxes": boxes.get(i)})
         return rows
@@ -156,8 +156,8 @@ class AttentionReader:
         has_regions = [bool(p.regions is not None and len(p.regions.boxes)) for p in pictures]
         pairs = [
             (i, j)
-            for i, one in enumerate(queries)
-            for j, of_caption in enumerate(one["queries"])
+            for i, of_image in enumerate(queries)
+            for j, of_caption in enumerate(of_image["queries"])
             if of_caption and has_regions[i]
         ]
         size = len(pictures)
@@ -166,20 +166,20 @@ class AttentionReader:
     def _row(
         self,
         queries: ImageQueries,
-        known: Geometry | None,
+        placed: Geometry | None,
         was_read: Tensor,
         measured: Tensor | None,
     ) -> dict[str, Any]:
         """Return the sums over the queries of an image, whether or not they were read."""
-        asked = [Query(*query) for of_text in queries["queries"] for query in of_text]
-        groups = torch.tensor([query.group for query in asked], dtype=torch.int64)
-        counted = {"n": torch.ones(len(asked)), "read": was_read}
-        counted["without_regions"] = torch.full((len(asked),), known is None)
-        stats = torch.zeros(len(asked), len(COUNTED) + len(STATS), dtype=torch.float64)
+        image_queries = [Query(*query) for of_text in queries["queries"] for query in of_text]
+        groups = torch.tensor([query.group for query in image_queries], dtype=torch.int64)
+        counted = {"n": torch.ones(len(image_queries)), "read": was_read}
+        counted["without_regions"] = torch.full((len(image_queries),), placed is None)
+        stats = torch.zeros(len(image_queries), len(COUNTED) + len(STATS), dtype=torch.float64)
         stats[:, : len(COUNTED)] = torch.stack([counted[name].double() for name in COUNTED], 1)
-        if known:
-            stats[:, len(COUNTED) :] = known.stats[[query.target for query in asked]]
-        read = measured if known else None
+        if placed:
+            stats[:, len(COUNTED) :] = placed.stats[[query.target for query in image_queries]]
+        read = measured if placed else None
         chosen = None
         if read is not None:
             chosen = read[..., READ.index("chosen")].long()
@@ -190,8 +190,8 @@ class AttentionReader:
             "heads": None if read is None else _group_sums(read, groups, self.groups).float(),
             "queries": None if read is None else read[..., : len(JUDGED)].float(),
             "stats": _group_sums(stats, groups, self.groups),
-            "own_patches": known.own_patches if known else None,
-            "has_scores": known.has_scores if known else None,
+            "own_patches": placed.own_patches if placed else None,
+            "has_scores": placed.has_scores if placed else None,
         }
 
 

@@ -91,7 +91,7 @@ def image_queries(
         "texts": texts,
         "targets": [[gold[box] for box in boxes] for boxes in targets],
         "queries": [
-            [Query(one.group, *spans[j][one.word], number[one.boxes]) for one in caption]
+            [Query(word.group, *spans[j][word.word], number[word.boxes]) for word in caption]
             for j, caption in enumerate(words)
         ],
         **({"things": gold} if among_things else {}),
@@ -133,15 +133,15 @@ def geometry(
     of the attention to each patch times the fraction of the patch that the region covers, and
     `gold` is the largest fraction of a patch that a gold box covers.
     """
-    columns, given = columns.detach().cpu(), regions.boxes.cpu()
+    columns, proposed = columns.detach().cpu(), regions.boxes.cpu()
     scores = None if regions.scores is None else regions.scores.cpu()
     boxes = torch.tensor([box for target in targets for box in target]).view(-1, 4)
     owner = torch.tensor([k for k, target in enumerate(targets) for _ in target])
     member = owner[None] == torch.arange(len(targets))[:, None]
-    among = _right(given, boxes, member)
+    among = _right(proposed, boxes, member)
     inside = (member[:, None] & centres_inside(columns, boxes)).any(-1)
-    coverage = column_coverage(columns, given)
-    candidates = of_things(given, things)
+    coverage = column_coverage(columns, proposed)
+    candidates = of_things(proposed, things)
     if coverage is None:
         right = _right(columns, boxes, member)
         gold = right.double()
@@ -152,7 +152,7 @@ def geometry(
         chosen, pointed = candidates, of_things(columns, None)
     stats = [
         right[:, chosen].double().mean(1),
-        _credit(areas(given), among, candidates),
+        _credit(areas(proposed), among, candidates),
         _credit(scores, among, candidates),
         right.any(1).double(),
         inside[:, pointed].double().mean(1),
@@ -228,16 +228,16 @@ def query_attention(
     weights = attention.weights[:, :, rows.to(attention.weights.device)].permute(2, 0, 1, 3)
     targets = [named[k].target for k in read]
     scores = weights if place.coverage is None else weights @ place.coverage.to(weights)
-    known = [part[targets] for part in (place.right, place.inside, place.gold)]
-    known += [part.expand(len(read), -1) for part in (place.regions, place.columns)]
-    return QueryAttention(weights, scores, *(part.to(weights.device) for part in known)), read
+    parts = [part[targets] for part in (place.right, place.inside, place.gold)]
+    parts += [part.expand(len(read), -1) for part in (place.regions, place.columns)]
+    return QueryAttention(weights, scores, *(part.to(weights.device) for part in parts)), read
 
 
 def measure(parts: Sequence[QueryAttention]) -> Tensor:
     """Return the measures of each head, float64 [Q, layers, heads, READ], on the CPU."""
     # Padding is not a candidate.
     weights, scores, *others = (_join(of_part) for of_part in zip(*parts, strict=True))
-    right, inside, gold, regions, columns = (one[:, None, None] for one in others)
+    right, inside, gold, regions, columns = (part[:, None, None] for part in others)
     chosen = choose_any(scores, right, candidates=regions)
     total = weights.sum(-1)
     # A head without attention to the regions counts as attending to all regions equally.
@@ -262,10 +262,10 @@ def require_attention(attention: JointAttention, text: str) -> None:
     ROUNDING_OF_SUM.
     """
     shape = list(attention.weights.shape)
-    wanted = [len(attention.spans), len(attention.boxes)]
+    sizes = [len(attention.spans), len(attention.boxes)]
     what = f"the attention for {text!r:.80}"
-    if len(shape) != 4 or shape[2:] != wanted:
-        raise DataError(f"{what} has shape {shape}; it must be [layers, heads, *{wanted}]")
+    if len(shape) != 4 or shape[2:] != sizes:
+        raise DataError(f"{what} has shape {shape}; it must be [layers, heads, *{sizes}]")
     if not attention.weights.numel():
         return
     least, most = attention.weights.min().item(), attention.weights.sum(3).max().item()

@@ -51,8 +51,8 @@ class ExampleReader:
         patches of attention times the covered fraction.
         """
         detector = self.reader.detector
-        given = with_proposals(pictures, detector.detect if detector else None)
-        return [self._read(*pair) for pair in zip(given, examples, strict=True)]
+        inputs = with_proposals(pictures, detector.detect if detector else None)
+        return [self._read(*pair) for pair in zip(inputs, examples, strict=True)]
 
     def _read(self, picture: Picture, example: Mapping[str, Any]) -> dict[str, Tensor] | None:
         if picture.regions is None or not len(picture.regions.boxes):
@@ -89,11 +89,11 @@ def example_picture(
     chosen = choose_examples(queries, groups, examples)
     if not chosen:
         return {}
-    shown = pictures.select([example["image"] for example in chosen])
-    attention = engine.map(ExampleReader(reader).read, shown, value_column(chosen))
+    images = pictures.select([example["image"] for example in chosen])
+    attention = engine.map(ExampleReader(reader).read, images, value_column(chosen))
     if not engine.is_main:
         return {}
-    return {"examples": draw(list(shown), chosen, attention)}
+    return {"examples": draw(list(images), chosen, attention)}
 
 
 def choose_examples(
@@ -105,20 +105,20 @@ def choose_examples(
         group = groups[k % len(groups)]
         images = np.flatnonzero(group.sizes)
         image = int(images[k * len(images) // examples])
-        one = queries[image]
+        of_image = queries[image]
         j, query = next(
             (j, Query(*query))
-            for j, of_caption in enumerate(one["queries"])
+            for j, of_caption in enumerate(of_image["queries"])
             for query in of_caption
             if query[0] == group.number
         )
         chosen.append(
             {
                 "image": image,
-                "text": one["texts"][j],
+                "text": of_image["texts"][j],
                 "span": [query.start, query.stop],
-                "gold": one["targets"][query.target],
-                "things": one.get("things"),
+                "gold": of_image["targets"][query.target],
+                "things": of_image.get("things"),
                 "head": group.best,
                 "title": " ".join([*group.at.values(), f"head {group.named(group.best)}"]),
             }
@@ -144,10 +144,10 @@ def draw(
     for panel in panels:
         panel.axis("off")
     # The last row may have unused panels.
-    for panel, picture, example, one in zip(
+    for panel, picture, example, weights in zip(
         figure.axes, pictures, examples, attention, strict=False
     ):
-        _panel(panel, picture, example, one)
+        _panel(panel, picture, example, weights)
     return save_figure(figure)
 
 

@@ -27,36 +27,36 @@ def with_queries(
     The target of a query is its word and gold boxes; its prediction is the box that the head chose.
     """
     images = pictures.examples()
-    known: dict[tuple[str, str], Any] = {}
+    items: dict[tuple[str, str], Any] = {}
     for group in groups:
-        asked = _collect(queries, group.number)
-        pairs, targets = [pair for pair, _ in asked], [target for _, target in asked]
+        words = _collect(queries, group.number)
+        pairs, targets = [pair for pair, _ in words], [target for _, target in words]
         examples = Examples(
             [f"{images.ids[i]}/{k}" for i, k in pairs],
             [images.digests[i] for i, _ in pairs],
             [images.ids[i] for i, _ in pairs],
         )
         for metric, (measure, heads) in _judges(group).items():
-            own = [_credit(sums.queries[i], k, measure, heads[i]) for i, k in pairs]
-            said = [_choice(sums.chosen[i], sums.boxes[i], k, heads[i]) for i, k in pairs]
+            earned = [_credit(sums.queries[i], k, measure, heads[i]) for i, k in pairs]
+            choices = [_choice(sums.chosen[i], sums.boxes[i], k, heads[i]) for i, k in pairs]
             # Attention on gold and pointing do not choose a region.
-            answers = _answers(said if measure == 0 else [""] * len(said), targets)
-            known[metric, at_text(group.at)] = examples, own, answers
-    return [Measured(score, *known.get((score.metric, at_text(score.at)), ())) for score in scores]
+            answers = _answers(choices if measure == 0 else [""] * len(choices), targets)
+            items[metric, at_text(group.at)] = examples, earned, answers
+    return [Measured(score, *items.get((score.metric, at_text(score.at)), ())) for score in scores]
 
 
 def _collect(queries: Column, group: int) -> list[tuple[tuple[int, int], str]]:
     """Return each query of a group: its image and number within the image, and its target."""
     collected = []
-    for i, one in enumerate(queries):
-        asked = [
+    for i, of_image in enumerate(queries):
+        words = [
             (Query(*query), text)
-            for text, of_text in zip(one["texts"], one["queries"], strict=True)
+            for text, of_text in zip(of_image["texts"], of_image["queries"], strict=True)
             for query in of_text
         ]
-        for k, (query, text) in enumerate(asked):
+        for k, (query, text) in enumerate(words):
             if query.group == group:
-                gold = " or ".join(map(_box, one["targets"][query.target]))
+                gold = " or ".join(map(_box, of_image["targets"][query.target]))
                 collected.append(((i, k), f"{text[query.start : query.stop]}: {gold}"))
     return collected
 

@@ -210,9 +210,9 @@ def _layers(group: Group) -> Iterable[Score]:
 
 
 def _heads(group: Group) -> Iterable[Score]:
-    for i, found in enumerate(group.accuracies):
+    for i, accuracy in enumerate(group.accuracies):
         layer, head = divmod(i, group.shape[1])
-        yield _score(group, "head_accuracy", found, layer=layer, head=head)
+        yield _score(group, "head_accuracy", accuracy, layer=layer, head=head)
 
 
 def _score(
@@ -234,15 +234,15 @@ def _score(
 def _rows(group: Group) -> Iterable[dict[str, Any]]:
     columns = {name: group.measures[name].sum(0) / group.sizes.sum() for name in JUDGED}
     attention, active = group.attention, group.active
-    for i, found in enumerate(group.accuracies):
+    for i, accuracy in enumerate(group.accuracies):
         layer, head = divmod(i, group.shape[1])
         yield {
             **group.at,
             "layer": layer,
             "head": head,
             **{name: float(values[i]) for name, values in columns.items()},
-            "ci95_low": found.ci95[0],
-            "ci95_high": found.ci95[1],
+            "ci95_low": accuracy.ci95[0],
+            "ci95_high": accuracy.ci95[1],
             "attention": float(attention[i]),
             "active": None if active is None else bool(active[i]),
             "n": group.n,

@@ -42,7 +42,7 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     """
     if labelled is None:
         return Biased(items)
-    said = _said(items.examples, labelled)
+    said = _codes(items.examples, labelled)
     bias = bias_of_items(said)
     left_out = int(np.isnan(bias).sum())
     if not left_out:
@@ -50,28 +50,28 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
         items = items._replace(floors={**items.floors, FLOOR: floor})
     counts = {"items_without_response_bias": left_out} if left_out else {}
     of_items, tests = np.array(items.examples.categories), max(len(categories), 1)
-    own = {name: response_bias(said.select(of_items == name), tests=tests) for name in categories}
-    found = {name: one for name, one in own.items() if one}
-    adjusted = dict(zip(found, holm([one.p for one in found.values()]), strict=True))
+    tried = {name: response_bias(said.select(of_items == name), tests=tests) for name in categories}
+    by_name = {name: part for name, part in tried.items() if part}
+    adjusted = dict(zip(by_name, holm([part.p for part in by_name.values()]), strict=True))
     whole, scores = response_bias(said), list[Score]()
     if whole:
-        of_whole = whole if not found else whole._replace(kappa=None, balanced=None)
+        of_whole = whole if not by_name else whole._replace(kappa=None, balanced=None)
         scores += _scores(items.metric, "", {}, of_whole, whole.p)
-    if found:
+    if by_name:
         is_scored = np.isin(of_items, categories)
         macro = response_bias(said.select(is_scored), macro=True)
         scores += _scores(items.metric, "_macro", {}, macro, macro.p) if macro else []
-        scores.append(_above(adjusted, found))
-    for name, one in found.items() if len(categories) <= MOST_CATEGORIES else ():
-        scores += _scores(items.metric, "", {"category": name}, one, adjusted[name])
+        scores.append(_above(adjusted, by_name))
+    for name, of_category in by_name.items() if len(categories) <= MOST_CATEGORIES else ():
+        scores += _scores(items.metric, "", {"category": name}, of_category, adjusted[name])
     artifacts = {
-        "response_bias": _table(items.metric, whole, found, adjusted),
+        "response_bias": _table(items.metric, whole, by_name, adjusted),
         "replies": _replies(items.examples, labelled),
     }
     return Biased(items, scores, counts, artifacts)
 
 
-def _said(examples: Examples, labelled: Labelled) -> Said:
+def _codes(examples: Examples, labelled: Labelled) -> Said:
     n = len(examples.ids)
     category, cluster = (
         np.unique(names, return_inverse=True)[1] if names else np.zeros(n, np.intp)
@@ -88,49 +88,49 @@ def _said(examples: Examples, labelled: Labelled) -> Said:
     )
 
 
-def _scores(metric: str, kind: str, at: At, found: Bias, p: float) -> list[Score]:
+def _scores(metric: str, kind: str, at: At, bias: Bias, p: float) -> list[Score]:
     """Return the gain over the bias with its verdict, kappa and the balanced accuracy."""
     verdict = f"{'finding' if p <= LEVEL else 'no finding'}, p {p:.3f}"
-    both: dict[str, Any] = {"at": at, "n": found.n, "range": (-1.0, 1.0), "chance": 0.0}
+    both: dict[str, Any] = {"at": at, "n": bias.n, "range": (-1.0, 1.0), "chance": 0.0}
     gain = f"{metric}{kind}_gain_over_response_bias"
-    scores = [Score(gain, unit="fraction", verdict=verdict, **both, **found.gain._asdict())]
-    if found.kappa:
-        kappa = found.kappa._asdict()
+    scores = [Score(gain, unit="fraction", verdict=verdict, **both, **bias.gain._asdict())]
+    if bias.kappa:
+        kappa = bias.kappa._asdict()
         scores.append(Score(f"cohen_kappa{kind}", unit="number", **both, **kappa))
-    if found.balanced:
-        own: Estimate = found.balanced
-        name, chance = f"balanced_accuracy{kind}", found.chance
-        scores.append(Score(name, at=at, n=found.n, chance=chance, **own._asdict()))
+    if bias.balanced:
+        estimate: Estimate = bias.balanced
+        name, chance = f"balanced_accuracy{kind}", bias.chance
+        scores.append(Score(name, at=at, n=bias.n, chance=chance, **estimate._asdict()))
     return scores
 
 
-def _above(adjusted: Mapping[str, float], found: Mapping[str, Bias]) -> Score:
-    above = [name for name, p in adjusted.items() if p <= LEVEL and found[name].gain.value > 0]
-    name, n = "categories_above_response_bias", len(found)
+def _above(adjusted: Mapping[str, float], by_name: Mapping[str, Bias]) -> Score:
+    above = [name for name, p in adjusted.items() if p <= LEVEL and by_name[name].gain.value > 0]
+    name, n = "categories_above_response_bias", len(by_name)
     return Score(name, len(above), n, unit="categories", range=(0, n), no_chance=OF_EACH)
 
 
 def _table(
-    metric: str, whole: Bias | None, found: Mapping[str, Bias], adjusted: Mapping[str, float]
+    metric: str, whole: Bias | None, by_name: Mapping[str, Bias], adjusted: Mapping[str, float]
 ) -> Artifact:
     """Return the bias, the gain and its p over all items, under "", and in each category."""
     rows = []
-    for name, one in (({"": whole} if whole else {}) | dict(found)).items():
-        low, high = one.gain.ci95
+    for name, bias in (({"": whole} if whole else {}) | dict(by_name)).items():
+        low, high = bias.gain.ci95
         rows.append(
             {
                 "metric": metric,
                 "category": name,
-                "n": one.n,
-                "response_bias": one.bias,
-                "gain": one.gain.value,
+                "n": bias.n,
+                "response_bias": bias.bias,
+                "gain": bias.gain.value,
                 "low": low,
                 "high": high,
-                "p": one.p,
-                "p_holm": adjusted.get(name, one.p),
-                "p_by": one.p_by,
-                "kappa": one.kappa.value if one.kappa else None,
-                "balanced_accuracy": one.balanced.value if one.balanced else None,
+                "p": bias.p,
+                "p_holm": adjusted.get(name, bias.p),
+                "p_by": bias.p_by,
+                "kappa": bias.kappa.value if bias.kappa else None,
+                "balanced_accuracy": bias.balanced.value if bias.balanced else None,
             }
         )
     return pa.Table.from_pylist(rows)

@@ -115,13 +115,13 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         seed: seed that draws an image, and a caption, of another cluster for each item.
     """
     whole = _without(data.splits["test"], omitted)
-    way, known = way_of(model, asked, by_scores=True), LookedUp(whole)
+    way, lookup = way_of(model, asked, by_scores=True), LookedUp(whole)
     if way in {"letter", "recorded"}:
         if "foils" not in whole.columns or len(image_suffixes(whole)) > 1:
             raise CannotDo("a model asked in words can choose only among texts for one image")
-        known = look_up(model, whole, ask_for_captions(whole), [[0]] * len(whole))
-    rows, counts = known.rows, dict[str, int](known.counts)
-    chooser = Chooser(model, rows, engine, way, recorded=known.replies)
+        lookup = look_up(model, whole, ask_for_captions(whole), [[0]] * len(whole))
+    rows, counts = lookup.rows, dict[str, int](lookup.counts)
+    chooser = Chooser(model, rows, engine, way, recorded=lookup.replies)
     rules = _text_rules(data, language_model)
     candidates = Candidates(rows, chooser, rules, question, floors or {}, seed)
     asks = candidates.items()
@@ -137,7 +137,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
     same = candidates.same_words
     read = Read(judged, candidates.rules, table=candidates.said)
     outcome = report(asks, rows, least, sets, more, read, whole=whole, same_words=same)
-    notes = [*outcome.notes, *known.notes, *chooser.notes, *candidates.notes]
+    notes = [*outcome.notes, *lookup.notes, *chooser.notes, *candidates.notes]
     return replace(outcome, counts={**outcome.counts, **counts}, notes=notes, asked_by=way)
 
 
@@ -202,24 +202,24 @@ class Candidates:
 
     def items(self) -> list[Items]:
         """Return the items of each metric."""
-        several = len(image_suffixes(self._rows)) > 1
-        if self._seconds and several:
+        has_others = len(image_suffixes(self._rows)) > 1
+        if self._seconds and has_others:
             return self._twins()
         texts = [self._choose_texts()] if self._foils else []
-        return [*texts, self._choose_images()] if several else texts
+        return [*texts, self._choose_images()] if has_others else texts
 
     def _choose_texts(self) -> Items:
         """Ask for the caption of an image among its foils."""
-        asked = ask_for_captions(self._rows, self._question)
-        texts, right = [one.options for one in asked], [[0]] * len(asked)
+        questions = ask_for_captions(self._rows, self._question)
+        texts, right = [question.options for question in questions], [[0]] * len(questions)
         every, sizes = [*chain(*texts)], [*map(len, texts)]
-        replies = self._chooser.replies(range(len(texts)), asked)
-        self.rules = self._chooser.by_rules(replies, asked, right)
-        judged = self.rules.get("one_label") or self._chooser.judge(replies, asked, right)
+        replies = self._chooser.replies(range(len(texts)), questions)
+        self.rules = self._chooser.by_rules(replies, questions, right)
+        judged = self.rules.get("one_label") or self._chooser.judge(replies, questions, right)
         # If no reply names an option, the floors need not be asked.
         self.judged, self.notes = judged, self._chooser.notes_on(judged)
         self.notes += first_case_notes("captions and foils", texts)
-        self.said = self._chooser.reply_table(replies, asked, right, judged, self._examples.ids)
+        self.said = self._chooser.reply_table(replies, questions, right, judged, self._examples.ids)
         self.repeated = sum(map(len, self._foils)) + len(texts) - len(every)
         tables = {name: rule(every) for name, rule in self._rules.items()}
         tables |= {name: _bag(self._rows[column], texts) for name, column in self._seen.items()}
@@ -227,8 +227,8 @@ class Candidates:
             name: choose_first(table, sizes, log_odds=name == TRIGRAM)
             for name, table in tables.items()
         }
-        floors |= self._chooser.without_image(self._others, asked, right)
-        self.same_words["text_accuracy"] = [len({*map(_bag_key, own)}) == 1 for own in texts]
+        floors |= self._chooser.without_image(self._others, questions, right)
+        self.same_words["text_accuracy"] = [len({*map(_bag_key, group)}) == 1 for group in texts]
         chances, choice = [1 / size for size in sizes], judged.choice
         return _items(
             "text_accuracy", choice, texts, chances, self._examples, floors, {*self._rules, ALONE}
@@ -252,11 +252,11 @@ class Candidates:
         """Ask for the captions of two images, and for the images of two captions."""
         pairs = [list(pair) for pair in zip(self._captions, self._seconds, strict=True)]
         refuse_equal(pairs)
-        shown: dict[str, Sequence[int | None]] = {"": range(len(pairs)), ANOTHER: self._others}
-        shown |= {ALONE: [None] * len(pairs)} if self._chooser.reads_text_alone else {}
+        views: dict[str, Sequence[int | None]] = {"": range(len(pairs)), ANOTHER: self._others}
+        views |= {ALONE: [None] * len(pairs)} if self._chooser.reads_text_alone else {}
         tables = {
             name: self._chooser.table(rows, pairs, self._question)[:, :2]
-            for name, rows in shown.items()
+            for name, rows in views.items()
         }
         for name, rule in self._rules.items():
             by_text = torch.stack([rule([*of_side]) for of_side in zip(*pairs, strict=True)], 1)
@@ -265,22 +265,22 @@ class Candidates:
             sides = [self._rows[column + suffix] for suffix in ("", "_2")]
             bags = [_bag(words, pairs).view(-1, 2) for words in sides]
             tables[name] = torch.stack(bags, 1)
-        of_log = {TRIGRAM} | ({*shown} if self._chooser.log_odds else set())
+        of_log = {TRIGRAM} | ({*views} if self._chooser.log_odds else set())
         choices = {
             name: twin_choices(table, log_odds=name in of_log) for name, table in tables.items()
         }
-        own, examples = choices.pop(""), self._examples
+        of_model, examples = choices.pop(""), self._examples
         digests = [self._rows[name].examples().digests for name in ("image", "image_2")]
         of_both = _of_both(examples)._replace(images=[*chain(*zip(*digests, strict=True))])
         candidates = {"text_accuracy": pairs, "image_accuracy": image_names(self._rows)}
-        asked = []
-        same = [len({*map(_bag_key, one)}) == 1 for one in pairs]
-        self.same_words = dict.fromkeys(own, same)
-        for metric, choice_of_model in own.items():
+        items = []
+        same = [len({*map(_bag_key, texts)}) == 1 for texts in pairs]
+        self.same_words = dict.fromkeys(of_model, same)
+        for metric, choice_of_model in of_model.items():
             of_sides = metric in candidates
-            texts = [one for one in candidates[metric] for _ in range(2)] if of_sides else []
+            texts = [text for text in candidates[metric] for _ in range(2)] if of_sides else []
             chance = {"group_score": 1 / 6}.get(metric, 0.5 if of_sides else 0.25)
-            asked.append(
+            items.append(
                 _items(
                     metric,
                     choice_of_model,
@@ -292,7 +292,7 @@ class Candidates:
                     [0, 1] * len(pairs),
                 )
             )
-        return asked
+        return items
 
     def _named_examples(self) -> Examples:
         """Return examples that identify each item by its image and row number.
@@ -308,7 +308,7 @@ class Candidates:
         columns = [
             self._rows[name].examples().digests for name in names if name in self._rows.columns
         ]
-        return examples._replace(clusters=["/".join(own) for own in zip(*columns, strict=True)])
+        return examples._replace(clusters=["/".join(parts) for parts in zip(*columns, strict=True)])
 
 
 def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
@@ -318,7 +318,7 @@ def twin_choices(table: Tensor, *, log_odds: bool = False) -> dict[str, Choice]:
     """
     right = torch.eye(2, dtype=torch.bool).expand(table.shape)
     texts, images = (
-        choose_any(one, right, log_odds=log_odds) for one in (table, table.transpose(1, 2))
+        choose_any(scores, right, log_odds=log_odds) for scores in (table, table.transpose(1, 2))
     )
     return {
         "text_accuracy": Choice(*(part.flatten() for part in texts)),
@@ -336,10 +336,10 @@ def _both(choices: Choice) -> Choice:
 
 def _of_both(examples: Examples) -> Examples:
     """Return the examples of both sides of twins; both sides are in one cluster."""
-    ids = [f"{one}/{side}" for one in examples.ids for side in (1, 2)]
+    ids = [f"{name}/{side}" for name in examples.ids for side in (1, 2)]
     digests = [digest for digest in examples.digests for _ in range(2)]
     clusters, categories = (
-        [one for one in column for _ in range(2)]
+        [value for value in column for _ in range(2)]
         for column in (examples.clusters, examples.categories)
     )
     return Examples(ids, digests, clusters, categories=categories)
@@ -347,7 +347,7 @@ def _of_both(examples: Examples) -> Examples:
 
 def _items(
     metric: str,
-    own: Choice,
+    chosen: Choice,
     candidates: Sequence[Sequence[str]],
     chance: Sequence[float],
     examples: Examples,
@@ -360,20 +360,20 @@ def _items(
     Floors in `blind` use no image. Without candidates, choices have no answers.
     """
     if not candidates:
-        return Items(metric, own, examples, Options((), (), chance), floors)
+        return Items(metric, chosen, examples, Options((), (), chance), floors)
     places = right or [0] * len(candidates)
-    own, options = options_among(candidates, own, places, chance)
+    chosen, options = options_among(candidates, chosen, places, chance)
     are_blind = tuple(name for name in floors if name in blind)
-    return Items(metric, own, examples, options, floors, blind=are_blind)
+    return Items(metric, chosen, examples, options, floors, blind=are_blind)
 
 
 def _bag(words: Column, texts: Sequence[Sequence[str]]) -> Tensor:
     """Return the number of true words of each text minus the number of its other words."""
     scores = []
-    for true, own in zip(words, texts, strict=True):
-        known = {word for one in true for word in caption_words(one)}
-        for text in own:
-            are_true = [word in known for word in caption_words(text)]
+    for true, candidates in zip(words, texts, strict=True):
+        vocabulary = {word for one in true for word in caption_words(one)}
+        for text in candidates:
+            are_true = [word in vocabulary for word in caption_words(text)]
             scores.append(2.0 * sum(are_true) - len(are_true))
     return torch.tensor(scores, dtype=torch.float64)
 

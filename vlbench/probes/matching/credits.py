@@ -85,56 +85,54 @@ def group_choice(table: Tensor, *, log_odds: bool = False) -> Choice:
     return Choice(credit, tied, torch.full(tied.shape, -1))
 
 
-def all_right(asked: Items, metric: str, names: Sequence[str]) -> Items:
+def all_right(items: Items, metric: str, names: Sequence[str]) -> Items:
     """Return whether all items of a set are right; `names` has the set of each item.
 
     Credit, floors and chance are products over the items, because tied candidates of each item are
     in random order. A set is in the cluster of its first item.
     """
-    several, firsts, places = np.unique([*names], return_index=True, return_inverse=True)
-    of_items, index = asked.examples, torch.from_numpy(places)
+    sets, firsts, places = np.unique([*names], return_index=True, return_inverse=True)
+    of_items, index = items.examples, torch.from_numpy(places)
 
     def product(credit: Tensor) -> Tensor:
-        return torch.ones(len(several), dtype=torch.float64).scatter_reduce(
-            0, index, credit, "prod"
-        )
+        return torch.ones(len(sets), dtype=torch.float64).scatter_reduce(0, index, credit, "prod")
 
     digests = [
         digest([of_items.digests[i] for i in np.flatnonzero(places == place).tolist()])
-        for place in range(len(several))
+        for place in range(len(sets))
     ]
     of_firsts = of_items.select(firsts.tolist())
-    short = [one.removeprefix("sha256:")[:DIGITS] for one in digests]
-    tied = product((~asked.choice.tied).double()) == 0
-    chance = torch.from_numpy(np.asarray(asked.options.chance, np.float64))
-    return asked._replace(
+    short = [text.removeprefix("sha256:")[:DIGITS] for text in digests]
+    tied = product((~items.choice.tied).double()) == 0
+    chance = torch.from_numpy(np.asarray(items.options.chance, np.float64))
+    return items._replace(
         metric=metric,
-        choice=Choice(product(asked.choice.credit), tied, torch.full(tied.shape, -1)),
+        choice=Choice(product(items.choice.credit), tied, torch.full(tied.shape, -1)),
         floors={
             name: without_answer(product(floor.credit))
-            for name, floor in asked.floors.items()
+            for name, floor in items.floors.items()
             if isinstance(floor, Choice)
         },
         options=Options((), (), product(chance).numpy()),
-        examples=of_firsts._replace(ids=several.tolist(), digests=short),
+        examples=of_firsts._replace(ids=sets.tolist(), digests=short),
     )
 
 
 def whole_sets(
-    asked: Items, metric: str, names: Iterable[Any], known: Iterable[Any]
+    items: Items, metric: str, names: Iterable[Any], of_data: Iterable[Any]
 ) -> tuple[Items, list[str]]:
     """Return `all_right` of whole sets, and notes on the other sets.
 
-    `names` has the set of each row, and `known` the set of each row of the data. Sets with fewer
+    `names` has the set of each row, and `of_data` the set of each row of the data. Sets with fewer
     items than most sets have are left out; so are sets that lack an answer, whose note states the
     score with lacking answers as wrong and as right.
     """
-    of_rows, sizes = [*map(str, names)], Counter(map(str, known))
+    of_rows, sizes = [*map(str, names)], Counter(map(str, of_data))
     (usual, _), *_ = Counter(sizes.values()).most_common(1)
     small = [name for name, size in sizes.items() if size < usual]
     answered = Counter(of_rows)
     lacking = {name for name in answered if answered[name] < sizes[name]} - {*small}
-    sets = all_right(asked, metric, of_rows)
+    sets = all_right(items, metric, of_rows)
     is_whole = [name not in lacking and sizes[name] >= usual for name in sets.examples.ids]
     notes = []
     if small:
@@ -160,7 +158,7 @@ def _bounds(metric: str, credit: Tensor, absent: int, partly: Tensor | None = No
 
 
 def report(
-    asked: Sequence[Items],
+    of_metrics: Sequence[Items],
     rows: Split,
     least: int,
     sets: Mapping[str, str] | None,
@@ -183,21 +181,21 @@ def report(
     if sizes and not scored:
         raise TooFewRows(f"no category has {counted(least, 'item')}")
     judged = read.judged
-    biased = above_bias(asked[0], judged and judged.labelled, scored)
-    asked, artifacts = [biased.items, *asked[1:]], {**biased.artifacts}
-    measured, table, first = list[Measured](), list[Measured](), asked[0]
+    biased = above_bias(of_metrics[0], judged and judged.labelled, scored)
+    of_metrics, artifacts = [biased.items, *of_metrics[1:]], {**biased.artifacts}
+    measured, table, first = list[Measured](), list[Measured](), of_metrics[0]
     of_floors, counts_by_rule = list[str](), {**biased.counts}
-    for one in asked:
-        by_name = by_category(one, scored)
-        measured.append(measure_items(one))
+    for items in of_metrics:
+        by_name = by_category(items, scored)
+        measured.append(measure_items(items))
         (measured if len(scored) <= MOST_CATEGORIES else table).extend(map(measure_items, by_name))
-        if one is first and scored:
-            measured.append(measure_items(macro(one, scored)))
-        measured += map(measure_items, _of_same_words(one, same_words.get(one.metric, ())))
-        beside, by_rule = _where_blind_fails(one)
+        if items is first and scored:
+            measured.append(measure_items(macro(items, scored)))
+        measured += map(measure_items, _of_same_words(items, same_words.get(items.metric, ())))
+        beside, by_rule = _where_blind_fails(items)
         measured += map(measure_items, beside)
         counts_by_rule |= by_rule
-        of_floors += [note for part in (one, *by_name) for note in _notes(part)]
+        of_floors += [note for part in (items, *by_name) for note in _notes(part)]
     lacks = _bounds(first.metric, first.choice.credit, len(whole) - len(rows))
     for metric, column in (sets or {}).items():
         in_sets, lack = whole_sets(first, metric, rows[column], whole[column])
@@ -212,7 +210,7 @@ def report(
         "small_categories": len(sizes) - len(scored),
         **counts_by_rule,
     }
-    artifacts |= {"categories": _by_category([one.score for one in table])} if table else {}
+    artifacts |= {"categories": _by_category([entry.score for entry in table])} if table else {}
     artifacts |= {ANSWERS: read.table} if read.table is not None else {}
     by_rules, apart = _by_rules(first, read, scored)
     measured += by_rules
@@ -236,7 +234,7 @@ def _by_rules(
     if not (read.judged and read.judged.labelled):
         return [], []
     base = first.metric.removesuffix(f"_{read.rule}")
-    several = [
+    of_rules = [
         first._replace(
             metric=base if rule == "one_label" else f"{base}_{rule}",
             choice=judged.choice,
@@ -246,13 +244,13 @@ def _by_rules(
         for rule, judged in read.rules.items()
         if rule != read.rule
     ]
-    parts = [macro(one, categories) for one in several] if categories else several
+    parts = [macro(items, categories) for items in of_rules] if categories else of_rules
     labelled = read.judged.labelled
     replies = np.bincount(labelled.item)
     unread = np.bincount(labelled.item, labelled.label < 0) / replies
     share = mean_credit("unread_share", {}, unread, first.examples, None)
     share = share._replace(score=replace(share.score, **NOT_RATED))
-    values = {rule: float(one.choice.credit.mean()) for rule, one in read.rules.items()}
+    values = {rule: float(judgement.choice.credit.mean()) for rule, judgement in read.rules.items()}
     notes = []
     if values and max(values.values()) - min(values.values()) > APART:
         each = ", ".join(f"{rule} {value:.1%}" for rule, value in values.items())
@@ -261,17 +259,17 @@ def _by_rules(
     return [*(Measured(score_of(part)) for part in parts), share._replace(examples=None)], notes
 
 
-def _of_same_words(asked: Items, same: Sequence[bool]) -> list[Items]:
+def _of_same_words(items: Items, same: Sequence[bool]) -> list[Items]:
     """Return the items of the rows whose candidates have the same words, unless none or all do.
 
     A row of twins has two items of some metrics.
     """
-    kept = np.repeat(np.array(same, bool), len(asked.examples.ids) // max(len(same), 1))
+    kept = np.repeat(np.array(same, bool), len(items.examples.ids) // max(len(same), 1))
     is_part = 0 < kept.sum() < len(kept)
-    return [subset(asked, np.flatnonzero(kept).tolist(), words="same")] if is_part else []
+    return [subset(items, np.flatnonzero(kept).tolist(), words="same")] if is_part else []
 
 
-def _where_blind_fails(asked: Items) -> tuple[list[Items], dict[str, int]]:
+def _where_blind_fails(items: Items) -> tuple[list[Items], dict[str, int]]:
     """Return the items that the hardest blind floor gets wrong, and the numbers of items.
 
     The hardest floor is the floor that is right most often. There are none unless the interval of
@@ -279,57 +277,57 @@ def _where_blind_fails(asked: Items) -> tuple[list[Items], dict[str, int]]:
     by accident. The score has no chance level: the items were selected by a blind rule's errors, so
     that the opposite rule is right on them.
     """
-    if not asked.blind:
+    if not items.blind:
         return [], {}
-    name = max(asked.blind, key=lambda one: float(_floor(asked, one).mean()))
-    solved = (_floor(asked, name) == 1).numpy()
+    name = max(items.blind, key=lambda rule: float(_floor(items, rule).mean()))
+    solved = (_floor(items, name) == 1).numpy()
     counts = {f"told_by_{name}": int(solved.sum())}
-    if solved.all() or not solved.any() or not _beats_chance(asked, name):
+    if solved.all() or not solved.any() or not _beats_chance(items, name):
         return [], counts
-    rest = subset(asked, np.flatnonzero(~solved).tolist())
+    rest = subset(items, np.flatnonzero(~solved).tolist())
     return [
         rest._replace(
-            metric=f"{asked.metric}_where_blind_fails",
+            metric=f"{items.metric}_where_blind_fails",
             options=rest.options._replace(chance=None),
             no_chance=BEYOND_CHANCE,
         )
     ], counts
 
 
-def _floor(asked: Items, name: str) -> Tensor:
+def _floor(items: Items, name: str) -> Tensor:
     """Return the credit [N] of a floor, which is a rule's choices here."""
-    floor = asked.floors[name]
+    floor = items.floors[name]
     assert isinstance(floor, Choice)
     return floor.credit
 
 
-def _chances(asked: Items) -> Floats:
-    return np.asarray(asked.options.chance, np.float64)
+def _chances(items: Items) -> Floats:
+    return np.asarray(items.options.chance, np.float64)
 
 
-def _beats_chance(asked: Items, floor: str) -> bool:
+def _beats_chance(items: Items, floor: str) -> bool:
     """Return whether the 95 % interval of a floor's gain over chance is above 0."""
-    interval = gain(floor, _floor(asked, floor), _chances(asked), asked.examples).score.ci95
+    interval = gain(floor, _floor(items, floor), _chances(items), items.examples).score.ci95
     return interval is not None and interval[0] > 0
 
 
-def _notes(asked: Items) -> list[str]:
+def _notes(items: Items) -> list[str]:
     """Return a note for each blind floor that is nearer to 1 than to chance."""
-    notes, chance = [], float(_chances(asked).mean())
-    category = asked.at.get("category", "")
-    for name in asked.blind:
-        value = float(_floor(asked, name).mean())
+    notes, chance = [], float(_chances(items).mean())
+    category = items.at.get("category", "")
+    for name in items.blind:
+        value = float(_floor(items, name).mean())
         if value - chance > TOLD * (1 - chance):
             of = f" of {category}" if category else ""
             notes.append(
-                f"{asked.metric}{of}: {name.replace('_', ' ')}, as the only rule, is "
+                f"{items.metric}{of}: {name.replace('_', ' ')}, as the only rule, is "
                 f"right in {value:.1%}"
             )
     return notes
 
 
 def _orders(
-    asked: Items, judged: Judged, categories: Sequence[str]
+    items: Items, judged: Judged, categories: Sequence[str]
 ) -> tuple[list[Measured], pa.Table]:
     """Return the score with the right option at each of K places, over all and by category.
 
@@ -340,16 +338,16 @@ def _orders(
     """
     measured, lines = list[Measured](), list[dict[str, Any]]()
     credit, read = np.array(judged.by_place), np.array(judged.read) > 0
-    of_items = np.array(asked.examples.categories)
-    metric, places = asked.metric, credit.shape[1]
+    of_items = np.array(items.examples.categories)
+    metric, places = items.metric, credit.shape[1]
     for category in ("", *categories):
         at: At = {"category": category} if category else {}
         kept = of_items == category if category else np.ones(len(credit), bool)
         own = credit[kept]
-        examples = asked.examples.select(np.flatnonzero(kept).tolist())
+        examples = items.examples.select(np.flatnonzero(kept).tolist())
         # Rules make the same choice in each order.
-        rules = {name: _floor(asked, name).numpy() for name in asked.blind if name != ALONE}
-        floors = {name: float(one[kept].mean()) for name, one in rules.items()}
+        rules = {name: _floor(items, name).numpy() for name in items.blind if name != ALONE}
+        floors = {name: float(earned[kept].mean()) for name, earned in rules.items()}
         for place in range(places):
             where: At = {**at, "right_option": place + 1}
             measured.append(mean_credit(metric, where, own[:, place], examples, 1 / places, floors))
@@ -362,7 +360,7 @@ def _orders(
             p = sign_flip_p(np.bincount(cluster, own[:, 0] - own[:, 1]).astype(np.float64))
             low, high = effect.score.ci95 or (None, None)
             means = {"first": own[:, 0].mean(), "second": own[:, 1].mean()}
-            told = {"effect": effect.score.value, "low": low, "high": high, "p": p}
+            estimate = {"effect": effect.score.value, "low": low, "high": high, "p": p}
             both = read[kept].all(1)
             unread = (~read[kept]).sum(0).tolist()
             of_read = {
@@ -373,7 +371,7 @@ def _orders(
                 if both.any()
                 else None,
             }
-            lines.append({"category": category, "n": len(own), **means, **told, **of_read})
+            lines.append({"category": category, "n": len(own), **means, **estimate, **of_read})
     return measured, pa.Table.from_pylist(lines)
 
 

@@ -66,9 +66,9 @@ def above_response_bias(board: Board, title: str, looks: Mapping[str, Look]) -> 
 
 def _primary_and_gain(row: Result, metric: str) -> tuple[Score, Score] | None:
     """Return a row's primary score and its gain over the response bias; None without them."""
-    own = {score.metric: score for score in row.scores if not score.at}
-    gain = own.get(f"{metric}_gain_over_response_bias")
-    score = own.get(metric)
+    by_metric = {score.metric: score for score in row.scores if not score.at}
+    gain = by_metric.get(f"{metric}_gain_over_response_bias")
+    score = by_metric.get(metric)
     if row.status != "ok" or gain is None or score is None or FLOOR not in score.floors:
         return None
     return score, gain
@@ -83,14 +83,14 @@ def replies(row: Result, title: str, look: Look, read_table: ReadTable) -> Figur
     if "replies" not in row.artifacts:
         return None
     counts: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
-    for one in read_table(row, "replies", REPLIES):
-        size = one["options"] + 1
-        both = counts.setdefault((one["category"], one["options"]), np.zeros((2, size)))
-        both[0, one["said"] - 1] += one["replies"]
-        both[1, one["right"] - 1] += one["replies"]
-    shown = sorted(counts)[:MOST_CATEGORIES]
-    figure, panels = grid(len(shown), (1.9, 1.5))
-    for panel, (category, options) in zip(panels, shown, strict=True):
+    for line in read_table(row, "replies", REPLIES):
+        size = line["options"] + 1
+        both = counts.setdefault((line["category"], line["options"]), np.zeros((2, size)))
+        both[0, line["said"] - 1] += line["replies"]
+        both[1, line["right"] - 1] += line["replies"]
+    pairs = sorted(counts)[:MOST_CATEGORIES]
+    figure, panels = grid(len(pairs), (1.9, 1.5))
+    for panel, (category, options) in zip(panels, pairs, strict=True):
         said, right = counts[category, options] / counts[category, options][0].sum()
         places = np.arange(options + 1)
         panel.bar(places, said, width=0.75, color=look.colour, alpha=0.75)

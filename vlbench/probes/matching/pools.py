@@ -40,15 +40,15 @@ class Captions(NamedTuple):
         images = self.images.tolist()
         firsts = (self.sizes.cumsum(0) - self.sizes).tolist()
         names, digests = self.examples.ids, self.examples.digests
-        own = [(row, images[row]) for row in rows]
+        pairs = [(row, images[row]) for row in rows]
         return Examples(
-            [f"{names[image]}/{row - firsts[image]}" for row, image in own],
+            [f"{names[image]}/{row - firsts[image]}" for row, image in pairs],
             [
                 digest([digests[image], self.captions[row]]).removeprefix("sha256:")[:DIGITS]
-                for row, image in own
+                for row, image in pairs
             ],
-            [names[image] for _, image in own],
-            [digests[image] for _, image in own],
+            [names[image] for _, image in pairs],
+            [digests[image] for _, image in pairs],
         )
 
 
@@ -58,12 +58,12 @@ def captions_of(split: Split, most: int | None, prompt: str) -> Captions:
     Captions that are equal but for outer blanks and their Unicode form are one text. Raises
     DataError for an image without captions.
     """
-    shown = split["image"] if "image" in split.columns else split["picture"]
-    several, examples = [list(own[:most]) for own in split["captions"]], shown.examples()
-    if [] in several:
-        raise DataError(f"image {examples.ids[several.index([])]} has no caption; leave it out")
-    sizes = torch.tensor([len(own) for own in several])
-    captions = [*chain(*several)]
+    images = split["image"] if "image" in split.columns else split["picture"]
+    groups, examples = [list(group[:most]) for group in split["captions"]], images.examples()
+    if [] in groups:
+        raise DataError(f"image {examples.ids[groups.index([])]} has no caption; leave it out")
+    sizes = torch.tensor([len(group) for group in groups])
+    captions = [*chain(*groups)]
     texts = [prompt.replace("{}", caption) for caption in one_spelling(captions)]
     return Captions(texts, captions, sizes, examples)
 
@@ -108,10 +108,10 @@ def draw_pools(sizes: Tensor, pool: int | None, seed: int) -> list[Pool]:
     pools = []
     size = pool or count
     for images in torch.split(order[: count - count % size], size):
-        own = sizes[images]
-        shift = firsts[images] - (own.cumsum(0) - own)
-        captions = torch.arange(int(own.sum())) + shift.repeat_interleave(own)
-        pools.append(Pool(images, captions, own))
+        counts = sizes[images]
+        shift = firsts[images] - (counts.cumsum(0) - counts)
+        captions = torch.arange(int(counts.sum())) + shift.repeat_interleave(counts)
+        pools.append(Pool(images, captions, counts))
     return pools
 
 

@@ -89,35 +89,35 @@ def questions(  # noqa: PLR0913 - tasks fill them by name
     if positive and way == "letter":
         raise SpecError("`positive` needs answers by likelihood or in words, not by letter")
     items = read_questions(whole)
-    known = look_up(model, whole, items.asked, items.right)
-    if known.replies:
-        items = read_questions(known.rows)
-    rows, categories = known.rows, categories_of(known.rows)
+    match = look_up(model, whole, items.asked, items.right)
+    if match.replies:
+        items = read_questions(match.rows)
+    rows, categories = match.rows, categories_of(match.rows)
     others = rows_of_other_clusters(items.examples.clusters, seed)
     chooser = Chooser(
-        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=known.replies
+        model, rows, engine, way, instruction=instruction, per_byte=per_byte, recorded=match.replies
     )
-    options = [one.options for one in items.asked]
+    options = [question.options for question in items.asked]
     replies = chooser.replies(range(len(rows)), items.asked)
     rules = chooser.by_rules(replies, items.asked, items.right)
     rule: Rule = read_by if read_by in rules else "one_label"
-    own = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
-    notes = [*items.notes, *known.notes, *chooser.notes_on(own), *chooser.notes]
+    judged = rules.get(rule) or chooser.judge(replies, items.asked, items.right, rule)
+    notes = [*items.notes, *match.notes, *chooser.notes_on(judged), *chooser.notes]
     floors = chooser.without_image(others, items.asked, items.right) | {FREQUENT: _frequent(items)}
     chance = [len(r) / len(o) for r, o in zip(items.right, options, strict=True)]
-    first = [one[0] for one in items.right]
-    chosen, named = options_among(options, own.choice, first, chance)
+    first = [numbers[0] for numbers in items.right]
+    chosen, named = options_among(options, judged.choice, first, chance)
     examples = items.examples._replace(categories=categories)
     blind = [name for name in (ALONE, FREQUENT) if name in floors]
     metric = "accuracy" if rule == "one_label" else f"accuracy_{rule}"
     asks = Items(metric, chosen, examples, named, floors, blind=blind)
     more = gains(asks)
     if positive:
-        more += _of_positive(own.choice, items, categories, replies, positive)
-    table = chooser.reply_table(replies, *items[:2], own, items.examples.ids)
-    read = Read(own, rules, rule, table)
+        more += _of_positive(judged.choice, items, categories, replies, positive)
+    table = chooser.reply_table(replies, *items[:2], judged, items.examples.ids)
+    read = Read(judged, rules, rule, table)
     outcome = report([asks], rows, least, sets, more, read, whole=whole)
-    counts = {"unparsed": own.unparsed, "replies": sum(map(len, replies)), **known.counts}
+    counts = {"unparsed": judged.unparsed, "replies": sum(map(len, replies)), **match.counts}
     counts, notes = {**outcome.counts, **counts}, [*outcome.notes, *notes]
     return replace(outcome, counts=counts, notes=notes, asked_by=way)
 
@@ -129,37 +129,37 @@ def _frequent(items: QuestionItems) -> Choice:
     an option: without that cluster, the most frequent option of balanced data would be wrong.
     """
     of_clusters: dict[str, Counter[str]] = {}
-    for one, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
-        own = of_clusters.setdefault(cluster, Counter())
-        own.update(one.options[number] for number in right)
+    for item, right, cluster in zip(items.asked, items.right, items.examples.clusters, strict=True):
+        counts = of_clusters.setdefault(cluster, Counter())
+        counts.update(item.options[number] for number in right)
     total = sum(of_clusters.values(), Counter[str]())
     replies = []
-    for one, cluster in zip(items.asked, items.examples.clusters, strict=True):
-        here = [of_clusters[cluster][option] for option in one.options]
-        others = [total[option] - n for option, n in zip(one.options, here, strict=True)]
+    for item, cluster in zip(items.asked, items.examples.clusters, strict=True):
+        here = [of_clusters[cluster][option] for option in item.options]
+        others = [total[option] - n for option, n in zip(item.options, here, strict=True)]
         most = max(others) - max(here)
         replies.append([Reply(tuple(range(len(here))), [float(min(n, most)) for n in others])])
-    options = [one.options for one in items.asked]
+    options = [item.options for item in items.asked]
     return judge(replies, options, items.right, letters).choice
 
 
 def _of_positive(
-    own: Choice,
+    choice: Choice,
     items: QuestionItems,
     categories: Sequence[str],
     replies: Sequence[Sequence[Reply]],
     positive: str,
 ) -> list[Measured]:
     """Return the F1 of a positive answer and its frequency, over all items and by category."""
-    places = [place_of(one.options, positive) for one in items.asked]
+    places = [place_of(question.options, positive) for question in items.asked]
     truth = np.array([at in right for at, right in zip(places, items.right, strict=True)], float)
-    chosen, credit = own.chosen.numpy(), own.credit.numpy()
+    chosen, credit = choice.chosen.numpy(), choice.credit.numpy()
     # Tied likelihoods count as half of each answer; a text that names no option counts as neither.
-    tied = own.tied.numpy()
+    tied = choice.tied.numpy()
     says = np.where(tied, 0.5, chosen == np.array(places)).astype(float)
     read = {"": (says, credit)}
     if isinstance(replies[0][0].said, str | NoAnswer):
-        texts = [own[0].said if isinstance(own[0].said, str) else None for own in replies]
+        texts = [group[0].said if isinstance(group[0].said, str) else None for group in replies]
         yes = np.array([text is not None and _says_yes(text) for text in texts], float)
         is_text = np.array([text is not None for text in texts])
         read["_published_rule"] = yes, ((yes == truth) & is_text).astype(float)
@@ -169,8 +169,8 @@ def _of_positive(
     for category, rows in kept.items():
         at = {"category": category} if category else {}
         examples = items.examples.select(np.flatnonzero(rows).tolist())
-        for rule, (said, earned) in read.items():
-            measured += _rates(rule, at, examples, said[rows], truth[rows])
+        for rule, (positives, earned) in read.items():
+            measured += _rates(rule, at, examples, positives[rows], truth[rows])
             if rule:
                 measured.append(mean_credit(f"accuracy{rule}", at, earned[rows], examples, 0.5))
     return measured
@@ -186,7 +186,7 @@ def _rates(
     rule: str,
     at: Mapping[str, str],
     examples: Examples,
-    said: NDArray[np.float64],
+    says: NDArray[np.float64],
     truth: NDArray[np.float64],
 ) -> list[Measured]:
     """Return the F1 of the positive answer, and its frequency; each image is a cluster.
@@ -196,13 +196,13 @@ def _rates(
     """
     _, places = np.unique(examples.clusters, return_inverse=True)
     measured = []
-    if truth.sum() + said.sum() > 0:
-        hits, both = np.bincount(places, 2 * said * truth), np.bincount(places, said + truth)
+    if truth.sum() + says.sum() > 0:
+        hits, both = np.bincount(places, 2 * says * truth), np.bincount(places, says + truth)
         estimate = fraction_of_sums(hits, both)
         share = float(truth.mean())
         always = {"always_positive": 2 * share / (1 + share)}
         f1 = Score(f"f1{rule}", at=at, n=len(truth), floors=always, **estimate._asdict())
         measured.append(Measured(f1))
-    positive = mean_credit(f"positive_share{rule}", at, said, examples, None)
+    positive = mean_credit(f"positive_share{rule}", at, says, examples, None)
     score = replace(positive.score, no_chance=NO_DIRECTION)
     return [*measured, positive._replace(score=score)]

@@ -109,12 +109,12 @@ def retrieval(  # noqa: PLR0913 - tasks fill them by name
     pools = draw_pools(all_captions.sizes, pool, seed)
     texts, of_each = _distinct(all_captions.texts)
     vectors = engine.features(model.encode_images, test["image"])
-    shown = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
+    image_vectors = as_vectors(vectors.to(engine.device), torch.arange(len(vectors)))
     vectors = engine.features(model.encode_texts, value_column(texts, "text"))
     caption_vectors = as_vectors(vectors[of_each].to(engine.device), of_each)
-    ranks = [rank_by_vectors(model, shown, caption_vectors, one) for one in pools]
-    equal = {"images": shown, "texts": caption_vectors}
-    notes = [_EQUAL.format(what) for what, own in equal.items() if not own.first.any()]
+    ranks = [rank_by_vectors(model, image_vectors, caption_vectors, part) for part in pools]
+    equal = {"images": image_vectors, "texts": caption_vectors}
+    notes = [_EQUAL.format(what) for what, side in equal.items() if not side.first.any()]
     return _outcome(model, all_captions, pools, ranks, k, pool, notes)
 
 
@@ -149,13 +149,13 @@ def retrieval_in_pools(  # noqa: PLR0913 - tasks fill them by name
     all_captions = captions_of(test, captions, prompt)
     pools = draw_pools(all_captions.sizes, pool, seed)
     scorer, ranks = PairScorer(model, test, engine), []
-    for one in engine.watched("pools", pools, len(pools)):
-        texts = [all_captions.texts[i] for i in one.captions.tolist()]
-        rows = one.images.repeat_interleave(len(texts)).tolist()
-        scores = scorer(rows, texts * len(one.images)).view(len(one.images), len(texts))
+    for drawn in engine.watched("pools", pools, len(pools)):
+        texts = [all_captions.texts[i] for i in drawn.captions.tolist()]
+        rows = drawn.images.repeat_interleave(len(texts)).tolist()
+        scores = scorer(rows, texts * len(drawn.images)).view(len(drawn.images), len(texts))
         by_image, by_caption = (
             right_ranks(table, right, log_odds=scorer.log_odds)
-            for table, right in ((scores, one.right_captions), (scores.T, one.right_images))
+            for table, right in ((scores, drawn.right_captions), (scores.T, drawn.right_images))
         )
         ranks.append(Ranks(by_image, by_caption))
     return _outcome(model, all_captions, pools, ranks, k, pool, [])
@@ -250,7 +250,7 @@ def _rank(
         return x
 
     blocks = zip(torch.split(queries, size), torch.split(right, size), strict=True)
-    return join_ranks([right_ranks(tied(scored(some)), own) for some, own in blocks])
+    return join_ranks([right_ranks(tied(scored(some)), true) for some, true in blocks])
 
 
 class Queries(NamedTuple):
@@ -353,7 +353,7 @@ def by_image_and_by_caption(
     numbers = torch.tensor([[len(pool.images), len(pool.captions)] for pool in pools])
     ids, digests = captions.examples[:2]
     of_images, of_captions = (join_ranks(parts) for parts in zip(*ranks, strict=True))
-    shown = Examples([ids[i] for i in images], [digests[i] for i in images])
+    examples = Examples([ids[i] for i in images], [digests[i] for i in images])
     return [
         Queries(
             TEXT,
@@ -361,7 +361,7 @@ def by_image_and_by_caption(
             numbers[:, 1].repeat_interleave(numbers[:, 0]),
             sizes,
             images,
-            shown,
+            examples,
             _answers(
                 captions.captions, [pool.captions for pool in pools], numbers[:, 0], of_images
             ),
@@ -379,7 +379,7 @@ def by_image_and_by_caption(
 
 
 def _answers(
-    names: Sequence[str], pools: Sequence[Tensor], queries: Tensor, found: RightRanks
+    names: Sequence[str], pools: Sequence[Tensor], queries: Tensor, ranks: RightRanks
 ) -> Answers:
     """Return what ranks first for the queries of each pool; `pools` has rows of `names`.
 
@@ -390,9 +390,9 @@ def _answers(
     starts = (sizes.cumsum(0) - sizes).repeat_interleave(queries)
     distinct, place = _distinct(names)
     chosen, right = (
-        place[candidates[starts + one.clamp(min=0)]] for one in (found.first, found.first_right)
+        place[candidates[starts + rank.clamp(min=0)]] for rank in (ranks.first, ranks.first_right)
     )
-    return Answers(distinct, chosen.masked_fill(found.first < 0, -1).numpy(), right.numpy())
+    return Answers(distinct, chosen.masked_fill(ranks.first < 0, -1).numpy(), right.numpy())
 
 
 def _outcome(
@@ -410,7 +410,7 @@ def _outcome(
     counts = {
         "captions": caption_queries,
         "clusters": image_queries,
-        "ties": sum(int((one.found.tied > one.found.right_tied)[:, 0].sum()) for one in queries),
+        "ties": sum(int((side.found.tied > side.found.right_tied)[:, 0].sum()) for side in queries),
         "choices": image_queries + caption_queries,
         "repeated_captions": count_repeated(all_captions, pools),
         "left_out": len(all_captions.sizes) - image_queries,

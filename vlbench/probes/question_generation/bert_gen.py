@@ -201,9 +201,9 @@ class BertGen(nn.Module):
         n, device = prefix.valid.shape[1], prefix.valid.device
         lengths = torch.tensor([len(example.question) for example in examples], device=device)
         most = int(lengths.max())
-        given = [torch.tensor(example.question[:-1], dtype=torch.int64) for example in examples]
+        questions = [torch.tensor(example.question[:-1], dtype=torch.int64) for example in examples]
         tokens = torch.full((len(examples), 2 * most - 1), self.marks.mask, device=device)
-        tokens[:, : most - 1] = pad_sequence(given, True, self.marks.mask).to(device)
+        tokens[:, : most - 1] = pad_sequence(questions, True, self.marks.mask).to(device)
         embedded = torch.cat([prefix.embedded, self.module.get_input_embeddings()(tokens)], 1)
         steps = torch.arange(most, device=device)
         positions = self.positions(prefix, torch.cat([steps[:-1], steps]))
@@ -214,11 +214,11 @@ class BertGen(nn.Module):
     def positions(self, prefix: Prefix, steps: Tensor) -> Tensor:
         """Return the positions of X and of tokens `steps` [T] steps after it, [B, n + T]."""
         rows, n = prefix.valid.shape
-        own = torch.arange(n, device=steps.device).expand(rows, n)
+        places = torch.arange(n, device=steps.device).expand(rows, n)
         # Padding has no position; 0 is a valid index of any table of positions.
-        own = own.where(prefix.valid, 0)
+        places = places.where(prefix.valid, 0)
         after = prefix.valid.sum(1, keepdim=True) + steps
-        return self.first_position + torch.cat([own, after], 1)
+        return self.first_position + torch.cat([places, after], 1)
 
     def run(self, inputs: Inputs, chosen: Any, **options: Any) -> Any:
         """Return the output of the module, with logits only of the `chosen` tokens.
@@ -296,19 +296,19 @@ class _Passes:
         self._sees = left_to_right(self._prefix.valid, longest)
         self._kept: Any = DynamicCache() if keep_keys else None
 
-    def __call__(self, said: Sequence[Tensor]) -> Tensor:
-        """Return the logits [B, V] of the next token; `said` has one more token than before."""
+    def __call__(self, words: Sequence[Tensor]) -> Tensor:
+        """Return the logits [B, V] of the next token; `words` has one more token than before."""
         mask = torch.full_like(self._prefix.valid[:, 0], True).long() * self._network.marks.mask
-        tokens = torch.stack([*said, mask], 1)
+        tokens = torch.stack([*words, mask], 1)
         embed = self._network.module.get_input_embeddings()
         length = self._prefix.valid.shape[1] + tokens.shape[1]
-        if said and self._kept is not None:
-            embedded, own = embed(tokens[:, -2:]), slice(length - 2, length)
+        if words and self._kept is not None:
+            embedded, span = embed(tokens[:, -2:]), slice(length - 2, length)
         else:
             embedded = torch.cat([self._prefix.embedded, embed(tokens)], 1)
-            own = slice(0, length)
-        sees = self._sees[:, own, :length]
-        inputs = Inputs(embedded, self._positions[:, own], sees)
+            span = slice(0, length)
+        sees = self._sees[:, span, :length]
+        inputs = Inputs(embedded, self._positions[:, span], sees)
         options = {} if self._kept is None else {cache_argument(): self._kept}
         logits: Tensor = self._network.run(inputs, (slice(None), -1), **options).logits
         self._keep(length)

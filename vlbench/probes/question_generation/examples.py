@@ -47,7 +47,7 @@ class AttentionReader:
         or the number of a region. Attention to [CLS], [SEP] and the question is left out.
         """
         self.asker.network.module.set_attn_implementation("eager")
-        return [self._look(*one) for one in zip(regions, names, captions, strict=True)]
+        return [self._look(*inputs) for inputs in zip(regions, names, captions, strict=True)]
 
     def _look(self, regions: Any, name: str, caption: str) -> dict[str, Any]:
         asker = self.asker
@@ -121,9 +121,9 @@ def draw_similarity(rows: Iterable[Mapping[str, Any]]) -> Path:
     of_step: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         of_step.setdefault(row["step"], []).append(row)
-    for k, (step, own) in enumerate(of_step.items()):
-        layers = [row["layer"] for row in own]
-        of_caption, of_another = ([row[c] for row in own] for c in ("caption", "another_caption"))
+    for k, (step, group) in enumerate(of_step.items()):
+        layers = [row["layer"] for row in group]
+        of_caption, of_another = ([row[c] for row in group] for c in ("caption", "another_caption"))
         panel.plot(layers, of_caption, color=f"C{k}", marker="o", ms=4, label=f"step {step}")
         panel.plot(layers, of_another, color=f"C{k}", linestyle="--", lw=1)
         panel.set_xticks(layers)
@@ -205,20 +205,20 @@ def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) 
     rows = [k * len(test.captions) // count for k in range(count)]
     if not rows:
         return {}
-    shown = QuestionInputs.of(test).select(rows)
+    inputs = QuestionInputs.of(test).select(rows)
     looks = {}
     for step in STEPS:
         if step.name in DRAWN:
             reader = AttentionReader(trainings.asker(step))
-            regions = shown.regions if step.images else value_column([None] * count)
+            regions = inputs.regions if step.images else value_column([None] * count)
             looks[step.name] = trainings.engine.map(
-                reader.looks, regions, shown.names, shown.captions
+                reader.looks, regions, inputs.names, inputs.captions
             )
     table = pa.Table.from_pylist(
         [
             line
             for step, of_step in looks.items()
-            for name, look in zip(shown.names, of_step, strict=True)
+            for name, look in zip(inputs.names, of_step, strict=True)
             for line in look_rows(name, step, look)
         ]
     )
@@ -226,4 +226,4 @@ def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) 
         return {"attention": table}
     images = test.split.columns.get("image")
     seen = [None] * count if images is None else list(images.select(rows))
-    return {"attention": table, "examples": draw_looks(seen, list(shown.regions), looks)}
+    return {"attention": table, "examples": draw_looks(seen, list(inputs.regions), looks)}

@@ -85,8 +85,8 @@ def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
     """
     names = shown_names(split, things) or [frozenset()] * len(split)
     questions = [
-        [text for text in texts if not things or names_a_thing(text, shown)]
-        for texts, shown in zip(split["questions"], names, strict=True)
+        [text for text in texts if not things or names_a_thing(text, objects)]
+        for texts, objects in zip(split["questions"], names, strict=True)
     ]
     rows = [row for row, texts in enumerate(questions) if texts]
     if len(rows) < 2:
@@ -104,17 +104,17 @@ def select_asked(split: Split, things: Sequence[str]) -> AskedImages:
     return images
 
 
-def objects_of(regions: Regions | None, wanted: int | None) -> Tensor:
+def objects_of(regions: Regions | None, count: int | None) -> Tensor:
     """Return the vector of each region with its box as fractions, float32 [R, D + 4].
 
-    Raises DataError for no regions, another number than `wanted`, no vectors, an invalid size or
+    Raises DataError for no regions, another number than `count`, no vectors, an invalid size or
     vector, and a box that is empty or extends beyond the image.
     """
     if regions is None or not len(regions.boxes):
         raise DataError("has no regions")
     boxes, vectors = regions.boxes.float(), regions.vectors
-    if wanted is not None and len(boxes) != wanted:
-        raise DataError(f"has {len(boxes)} regions, not {wanted}")
+    if count is not None and len(boxes) != count:
+        raise DataError(f"has {len(boxes)} regions, not {count}")
     if vectors is None or len(vectors) != len(boxes) or not vectors.isfinite().all():
         raise DataError("has regions without a vector of finite numbers")
     size = torch.tensor(regions.size, dtype=torch.float32)
@@ -179,18 +179,18 @@ class Texts(NamedTuple):
     def captions(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of captions. Raises DataError for a caption without tokens."""
         tokens = self._tokens(texts)
-        for text, own in zip(texts, tokens, strict=True):
-            if not own:
+        for text, numbers in zip(texts, tokens, strict=True):
+            if not numbers:
                 raise DataError(f"the caption {text!r} has no token")
         return tokens
 
     def questions(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of questions; a cut question has no end token."""
-        return [[*own, self.end][: self.most] for own in self._tokens(texts)]
+        return [[*numbers, self.end][: self.most] for numbers in self._tokens(texts)]
 
     def cut(self, texts: Sequence[str]) -> int:
         """Return the number of cut questions."""
-        return sum(len(own) + 1 > self.most for own in self._tokens(texts))
+        return sum(len(numbers) + 1 > self.most for numbers in self._tokens(texts))
 
     def question(self, tokens: Sequence[int]) -> str:
         """Return the text of a question."""
@@ -214,19 +214,19 @@ class Pair(NamedTuple):
     question: list[int]
 
 
-def pairs_of(found: AskedImages, texts: Texts) -> list[Pair]:
+def pairs_of(images: AskedImages, texts: Texts) -> list[Pair]:
     """Return each question with a caption: question j with caption j modulo their number."""
     caption_tokens = texts.captions(
-        [caption for captions in found.captions for caption in captions]
+        [caption for captions in images.captions for caption in captions]
     )
-    captions = _group(caption_tokens, found.captions)
+    captions = _group(caption_tokens, images.captions)
     question_tokens = texts.questions(
-        [question for questions in found.questions for question in questions]
+        [question for questions in images.questions for question in questions]
     )
-    questions = _group(question_tokens, found.questions)
+    questions = _group(question_tokens, images.questions)
     return [
-        Pair(image, own[j % len(own)], question)
-        for image, (own, of_image) in enumerate(zip(captions, questions, strict=True))
+        Pair(image, of_captions[j % len(of_captions)], question)
+        for image, (of_captions, of_image) in enumerate(zip(captions, questions, strict=True))
         for j, question in enumerate(of_image)
     ]
 
@@ -255,15 +255,15 @@ class Examples(Sequence[Example]):
         return Example(Source(objects, caption if self.captioned else None), question)
 
 
-def object_sizes(found: AskedImages, reader: ObjectReader, engine: Engine) -> list[list[int]]:
+def object_sizes(images: AskedImages, reader: ObjectReader, engine: Engine) -> list[list[int]]:
     """Return the number and width of the objects of each image, after checks.
 
     Raises DataError, naming the image, for regions that `objects_of` refuses, or of different
     widths.
     """
-    ids = found.ids
+    ids = images.ids
     key = {"what": "objects of BERT-gen", "wanted": reader.wanted}
-    sizes = engine.map(reader.count, found.split["regions"], value_column(ids, "text"), key=key)
+    sizes = engine.map(reader.count, images.split["regions"], value_column(ids, "text"), key=key)
     for name, (_, width) in zip(ids, sizes, strict=True):
         if width != sizes[0][1]:
             raise DataError(f"image {name} has vectors of another width than image {ids[0]}")
@@ -277,7 +277,7 @@ def require_room(
 
     `sizes` has the number of objects of each caption's image.
     """
-    longest = max(2 + n + len(own) for n, own in zip(sizes, captions, strict=True))
+    longest = max(2 + n + len(caption) for n, caption in zip(sizes, captions, strict=True))
     if longest + most > network.limit:
         raise CannotDo(
             f"an image and its caption have {longest} tokens, and a question {most}; the model "

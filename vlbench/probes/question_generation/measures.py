@@ -46,8 +46,8 @@ class QuestionMetrics:
     def __init__(self, names: Sequence[str] = QUESTION_METRICS) -> None:
         unknown = sorted(set(names) - set(QUESTION_METRICS))
         if unknown or not names:
-            known = ", ".join(QUESTION_METRICS)
-            raise SpecError(f"metrics of questions: unknown {unknown}; there are {known}")
+            metrics = ", ".join(QUESTION_METRICS)
+            raise SpecError(f"metrics of questions: unknown {unknown}; there are {metrics}")
         self._names = list(names)
         # A single object for both tokenisations, because METEOR's process takes 1.2 GB.
         kinds = dict.fromkeys(name.removesuffix(TREEBANK) for name in names)
@@ -170,7 +170,7 @@ class Measures:
             self._of_seed(questions, self._test.questions) for questions in system.questions
         ]
         return MeasuredSystem(
-            system, {m: np.stack([one[m] for one in statistics]) for m in statistics[0]}
+            system, {m: np.stack([by_name[m] for by_name in statistics]) for m in statistics[0]}
         )
 
     def against_people(self, systems: Sequence[System]) -> list[MeasuredSystem]:
@@ -187,19 +187,19 @@ class Measures:
         own_questions = [self._test.questions[i] for i in rows]
         names = [self._test.names[i] for i in rows]
         turns = range(max(len(texts) for texts in own_questions))
-        asked = [[texts[j % len(texts)] for texts in own_questions] for j in turns]
+        of_people = [[texts[j % len(texts)] for texts in own_questions] for j in turns]
         others = [[_without(texts, j % len(texts)) for texts in own_questions] for j in turns]
         people: dict[str, Floats] = {
-            LEAVE_ONE_OUT: np.stack([self._cider(asked[j], others[j]) for j in turns])
+            LEAVE_ONE_OUT: np.stack([self._cider(of_people[j], others[j]) for j in turns])
         }
-        plain = [self._plain([simplify(text) for text in turn], names) for turn in asked]
+        plain = [self._plain([simplify(text) for text in turn], names) for turn in of_people]
         # Whether a human question occurs in training is not a property of people.
         kept = [metric for metric in plain[0] if metric != SEEN]
         people |= {m: np.array([turn[m] for turn in plain], np.float64)[..., None] for m in kept}
-        measured = [MeasuredSystem(System("people", "", asked), people)]
+        measured = [MeasuredSystem(System("people", "", of_people), people)]
         for system in systems:
-            own = [[questions[i] for i in rows] for questions in system.questions]
-            ciders = [np.mean([self._cider(one, left) for left in others], 0) for one in own]
+            of_seeds = [[questions[i] for i in rows] for questions in system.questions]
+            ciders = [np.mean([self._cider(seed, left) for left in others], 0) for seed in of_seeds]
             measured.append(MeasuredSystem(system, {LEAVE_ONE_OUT: np.stack(ciders)}))
         return measured
 

@@ -119,11 +119,11 @@ def question_generation(  # noqa: PLR0913 - the YAML fills all but three
         raise ValueError(f"max_question {longest}, seeds {list(seeds)}: must be 1 or more")
     tokenizer, _ = model.masked_lm()
     texts = Texts(tokenizer, marks_of(tokenizer).end, longest)
-    given = [data.splits["train"], _first_rows(data.splits["test"], images)]
-    all_images = sum(map(len, given))
+    splits = [data.splits["train"], _first_rows(data.splits["test"], images)]
+    all_images = sum(map(len, splits))
     if encoder:
-        given = [engine.encode_regions(encoder, split) for split in given]
-    train, test = (select_asked(split, things) for split in given)
+        splits = [engine.encode_regions(encoder, split) for split in splits]
+    train, test = (select_asked(split, things) for split in splits)
     reader = ObjectReader(regions)
     material, sizes = _material(engine, train, test, texts, reader)
     trainings = [Trainings(model, engine, material, training, texts, seed=seed) for seed in seeds]
@@ -149,13 +149,13 @@ def _first_rows(split: Split, images: int | None) -> Split:
 
 def _counts(train: AskedImages, test: AskedImages, texts: Texts) -> dict[str, int]:
     """Return the sizes of the data, and the number of test questions that occur in training."""
-    every, asked = ([one for those in part.questions for one in those] for part in (train, test))
-    known = set(every)
+    every, of_test = ([one for those in part.questions for one in those] for part in (train, test))
+    trained = set(every)
     return {
         "train_images": len(train.captions),
         "truncated_texts": texts.cut(every),
-        "test_questions": len(asked),
-        "test_questions_seen_in_training": sum(one in known for one in asked),
+        "test_questions": len(of_test),
+        "test_questions_seen_in_training": sum(question in trained for question in of_test),
     }
 
 
@@ -163,15 +163,15 @@ def _material(
     engine: Engine, train: AskedImages, test: AskedImages, texts: Texts, reader: ObjectReader
 ) -> tuple[TrainingData, tuple[list[int], list[int]]]:
     """Return the training data, and the number of regions of each train and test image."""
-    shapes = [object_sizes(found, reader, engine) for found in (train, test)]
-    widths = [own[0][1] for own in shapes]
+    shapes = [object_sizes(split, reader, engine) for split in (train, test)]
+    widths = [shape[0][1] for shape in shapes]
     if widths[0] != widths[1]:
         raise DataError(f"region vectors of train and test differ in width: {widths}")
     column, pairs = train.split["regions"], pairs_of(train, texts)
     content = [column.key, list(column.rows), [list(pair) for pair in pairs]]
     objects = Objects(column, train.ids, reader)
     material = TrainingData(pairs, objects, digest(content), widths[0] - BOX)
-    sizes = [[count for count, _ in own] for own in shapes]
+    sizes = [[count for count, _ in shape] for shape in shapes]
     return material, (sizes[0], sizes[1])
 
 
@@ -184,7 +184,7 @@ def _require(
 ) -> None:
     """Raise CannotDo, before any training, for a model that cannot generate questions."""
     of_train = [sizes[0][pair.image] for pair in material.pairs]
-    captions = texts.captions([own[0] for own in test.captions])
+    captions = texts.captions([group[0] for group in test.captions])
     every = [*(pair.caption for pair in material.pairs), *captions]
     require_room(network, [*of_train, *sizes[1]], every, texts.most)
     network.require_left_to_right()
@@ -193,23 +193,23 @@ def _require(
 def _without_model(engine: Engine, train: AskedImages, test: AskedImages) -> list[System]:
     """Return the floors of all steps, which need no model."""
     frequent = [most_frequent_question(train.questions)] * len(test.captions)
-    captions = [own[0] for own in test.captions]
+    captions = [group[0] for group in test.captions]
     nearest = questions_of_nearest_captions(train, captions, engine)
     return [System("", FREQUENT, [frequent]), System("", NEAREST, [nearest])]
 
 
-def _of_steps(trainings: Sequence[Trainings], shown: QuestionInputs) -> list[System]:
+def _of_steps(trainings: Sequence[Trainings], inputs: QuestionInputs) -> list[System]:
     """Return the questions of each step, and of its floors."""
     systems = []
     for step in STEPS:
-        ways = {"": (step, shown)}
+        ways = {"": (step, inputs)}
         if step.images:
-            ways[ANOTHER] = (step, shown.with_other_images())
+            ways[ANOTHER] = (step, inputs.with_other_images())
         else:
-            ways[ANOTHER_CAPTION] = (step, shown.with_other_captions())
+            ways[ANOTHER_CAPTION] = (step, inputs.with_other_captions())
         if step.name == "2":
             # After step 1, W has its initial values.
-            ways[UNTRAINED] = (STEPS[0], shown)
+            ways[UNTRAINED] = (STEPS[0], inputs)
         for floor, (after, what) in ways.items():
             asked_by_seed = [seed.questions(step, after, what) for seed in trainings]
             systems.append(System(step.name, floor, asked_by_seed))

@@ -89,26 +89,26 @@ def find_form(metric: str) -> MetricForm:
 
 def scores_of(measured: Sequence[MeasuredSystem]) -> list[Score]:
     """Return the scores of each step, with the floors of all steps and of the step."""
-    common = {one.system.floor: one for one in measured if not one.system.step}
+    common = {entry.system.floor: entry for entry in measured if not entry.system.step}
     scores: list[Score] = []
-    for one in measured:
-        step, floor, _ = one.system
+    for entry in measured:
+        step, floor, _ = entry.system
         if step and not floor:
             own = {o.system.floor: o for o in measured if o.system.step == step and o.system.floor}
             floors = {} if step == "people" else common | own
-            scores += [_score(one, metric, floors) for metric in one.statistics]
-            scores += [gain(one, floor) for floor in _floors_of_gains(one, measured)]
+            scores += [_score(entry, metric, floors) for metric in entry.statistics]
+            scores += [gain(entry, floor) for floor in _floors_of_gains(entry, measured)]
     return scores
 
 
 def _floors_of_gains(
-    one: MeasuredSystem, measured: Sequence[MeasuredSystem]
+    entry: MeasuredSystem, measured: Sequence[MeasuredSystem]
 ) -> list[MeasuredSystem]:
     """Return the floors with which the CIDEr of a step is compared on the same images."""
-    if "cider" not in one.statistics:
+    if "cider" not in entry.statistics:
         return []
-    own = [o for o in measured if o.system.step in {"", one.system.step}]
-    return [other for name in GAINS for other in own if other.system.floor == name]
+    candidates = [o for o in measured if o.system.step in {"", entry.system.step}]
+    return [other for name in GAINS for other in candidates if other.system.floor == name]
 
 
 def items_of(
@@ -117,26 +117,26 @@ def items_of(
     """Return the items of all scores of steps, with the questions and their references."""
     right = [" / ".join(texts) for texts in references]
     tables = []
-    for one in measured:
-        if one.system.step and not one.system.floor:
-            at = {"step": one.system.step}
-            texts = (one.system.questions, right)
-            tables += [metric_items(examples, m, at, s, texts) for m, s in one.statistics.items()]
+    for entry in measured:
+        if entry.system.step and not entry.system.floor:
+            at = {"step": entry.system.step}
+            texts = (entry.system.questions, right)
+            tables += [metric_items(examples, m, at, s, texts) for m, s in entry.statistics.items()]
             tables += [
-                metric_items(examples, GAINS[other.system.floor], at, _more(one, other), texts)
-                for other in _floors_of_gains(one, measured)
+                metric_items(examples, GAINS[other.system.floor], at, _more(entry, other), texts)
+                for other in _floors_of_gains(entry, measured)
             ]
     return tables
 
 
-def gain(one: MeasuredSystem, other: MeasuredSystem) -> Score:
+def gain(entry: MeasuredSystem, other: MeasuredSystem) -> Score:
     """Return CIDEr minus a floor's, paired by image and (if the floor has seeds) by seed."""
     metric = GAINS[other.system.floor]
-    return make_score(metric, {"step": one.system.step}, _more(one, other), chance=0.0)
+    return make_score(metric, {"step": entry.system.step}, _more(entry, other), chance=0.0)
 
 
-def _more(one: MeasuredSystem, other: MeasuredSystem) -> Floats:
-    difference: Floats = one.statistics["cider"] - other.statistics["cider"]
+def _more(entry: MeasuredSystem, other: MeasuredSystem) -> Floats:
+    difference: Floats = entry.statistics["cider"] - other.statistics["cider"]
     return difference
 
 
@@ -152,13 +152,13 @@ def metric_items(
     The items of a corpus score have the statistics of the questions of all seeds, and as credit
     the score of the single image. `texts` are the questions [seeds, N] and the references [N].
     """
-    said, right = texts or ([], [])
+    questions, right = texts or ([], [])
     if metric not in CORPORA:
-        answers = answers_in_words(said, right) if said else None
+        answers = answers_in_words(questions, right) if questions else None
         return item_table(examples, metric, at, trials(statistics[..., 0]), answers)
     together = pool_seeds(metric, statistics)
-    of_image = [" / ".join(dict.fromkeys(several)) for several in zip(*said, strict=True)]
-    answers = answers_in_words([of_image], right) if said else None
+    of_image = [" / ".join(dict.fromkeys(group)) for group in zip(*questions, strict=True)]
+    answers = answers_in_words([of_image], right) if questions else None
     table = item_table(examples, metric, at, CORPORA[metric].formula(together), answers)
     return table.append_column(STATISTICS, pa.array(together.tolist(), STATISTICS.type))
 
@@ -190,20 +190,20 @@ def estimate(metric: str, statistics: Floats) -> Estimate:
     together = pool_seeds(metric, statistics)
     if metric in {NOUN, SEEN}:
         return mean_of_seeds(statistics[..., 0])
-    by_seed = [score_of(metric, one) for one in statistics]
+    by_seed = [score_of(metric, values) for values in statistics]
     if metric in CORPORA:
         return estimate_of_sums(together, CORPORA[metric].formula, by_seed=by_seed)
     means = np.stack([together[:, 0], np.ones(len(together))], 1)
     return estimate_of_sums(means, ratio, by_seed=by_seed)
 
 
-def _score(one: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
+def _score(entry: MeasuredSystem, metric: str, floors: Mapping[str, MeasuredSystem]) -> Score:
     values = {name: floor.value(metric) for name, floor in floors.items()}
     # The length of a question, or its frequency in training, is not to be beaten.
     kept = {} if metric in {DISTINCT, SEEN, LENGTH} else values
-    why = "" if kept else NO_CHANCE["people" if one.system.step == "people" else "questions"]
-    at = {"step": one.system.step}
-    return make_score(metric, at, one.statistics[metric], floors=kept, no_chance=why)
+    why = "" if kept else NO_CHANCE["people" if entry.system.step == "people" else "questions"]
+    at = {"step": entry.system.step}
+    return make_score(metric, at, entry.statistics[metric], floors=kept, no_chance=why)
 
 
 class Measurements(NamedTuple):
@@ -219,22 +219,22 @@ class Measurements(NamedTuple):
     seeds: Sequence[int]
 
 
-def outcome(found: Measurements, counts: Mapping[str, int], drawn: Mapping[str, Any]) -> Outcome:
+def outcome(measures: Measurements, counts: Mapping[str, int], drawn: Mapping[str, Any]) -> Outcome:
     """Return the scores with their items, and tables of all questions and of similarity."""
-    examples = _examples(found.test)
-    scores = [*scores_of(found.measured), *scores_of(found.against_people)]
-    tables = items_of(examples, found.test.questions, found.measured)
+    examples = _examples(measures.test)
+    scores = [*scores_of(measures.measured), *scores_of(measures.against_people)]
+    tables = items_of(examples, measures.test.questions, measures.measured)
     similar = [
         _similarity(examples, step, layer, cosines)
-        for step, cosines in found.alike.items()
-        for layer in _layers(cosines, len(scores), sum(map(len, tables)), len(found.alike))
+        for step, cosines in measures.alike.items()
+        for layer in _layers(cosines, len(scores), sum(map(len, tables)), len(measures.alike))
     ]
     return Outcome(
         scores=[*scores, *(score for score, _ in similar)],
-        counts={"clusters": len(found.test.captions), **counts},
+        counts={"clusters": len(measures.test.captions), **counts},
         artifacts={
-            "questions": _singles(pa.Table.from_pylist(list(_question_rows(found)))),
-            "similarity": pa.Table.from_pylist(list(similarity_rows(found.alike))),
+            "questions": _singles(pa.Table.from_pylist(list(_question_rows(measures)))),
+            "similarity": pa.Table.from_pylist(list(similarity_rows(measures.alike))),
             **drawn,
         },
         items=join_items([*tables, *(table for _, table in similar)]),
@@ -260,9 +260,9 @@ def _similarity(
     examples: Examples, step: str, layer: int, cosines: Floats
 ) -> tuple[Score, pa.Table]:
     at: dict[str, str | int] = {"step": step, "layer": layer}
-    own, floors = cosines[:, :, 0, layer - 1, None], float(cosines[:, :, 1, layer - 1].mean())
-    score = make_score(SIMILARITY, at, own, floors={ANOTHER_CAPTION: floors})
-    return score, metric_items(examples, SIMILARITY, at, own)
+    values, floors = cosines[:, :, 0, layer - 1, None], float(cosines[:, :, 1, layer - 1].mean())
+    score = make_score(SIMILARITY, at, values, floors={ANOTHER_CAPTION: floors})
+    return score, metric_items(examples, SIMILARITY, at, values)
 
 
 def similarity_rows(alike: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
@@ -281,14 +281,14 @@ def _singles(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def _question_rows(found: Measurements) -> Iterator[dict[str, Any]]:
+def _question_rows(measures: Measurements) -> Iterator[dict[str, Any]]:
     """Yield each question of each system, with the image's references and the question's scores."""
-    test, examples = found.test, _examples(found.test)
-    for one in found.measured:
-        step, floor, questions = one.system
-        own = {m: _of_images(m, s) for m, s in one.statistics.items()}
+    test, examples = measures.test, _examples(measures.test)
+    for entry in measures.measured:
+        step, floor, questions = entry.system
+        of_images = {m: _of_images(m, s) for m, s in entry.statistics.items()}
         for turn, of_seed in enumerate(questions):
-            seed = found.seeds[turn] if len(questions) == len(found.seeds) and step else None
+            seed = measures.seeds[turn] if len(questions) == len(measures.seeds) and step else None
             for i, question in enumerate(of_seed):
                 yield {
                     "id": examples.ids[i],
@@ -299,7 +299,7 @@ def _question_rows(found: Measurements) -> Iterator[dict[str, Any]]:
                     "caption": test.captions[i][0],
                     "question": question,
                     "references": test.questions[i],
-                    **{metric: float(values[turn, i]) for metric, values in own.items()},
+                    **{metric: float(values[turn, i]) for metric, values in of_images.items()},
                 }
 
 

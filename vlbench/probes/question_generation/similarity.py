@@ -68,34 +68,34 @@ class CrossModalReader:
         return torch.stack([state[:, 0] for state in states[1:]], 1)
 
 
-def similarities(trainings: Sequence[Trainings], shown: QuestionInputs) -> dict[str, Floats]:
+def similarities(trainings: Sequence[Trainings], inputs: QuestionInputs) -> dict[str, Floats]:
     """Return cosines float64 [seeds, N, 2, layers] with the image's and another caption, by step.
 
     Steps are a transformer with random weights, and steps 1, 2 and 3; with random weights and after
     step 1, W has its initial values.
     """
-    cosines = {RANDOM: [_random_cosines(training, shown) for training in trainings]}
+    cosines = {RANDOM: [_random_cosines(training, inputs) for training in trainings]}
     for step in STEPS:
         if step.name in COMPARED:
             cosines[step.name] = [
-                _cosines(one, one.asker(step), shown, one.key(step)) for one in trainings
+                _cosines(one, one.asker(step), inputs, one.key(step)) for one in trainings
             ]
     return {name: np.stack(by_seed) for name, by_seed in cosines.items()}
 
 
-def _random_cosines(trainings: Trainings, shown: QuestionInputs) -> Floats:
+def _random_cosines(trainings: Trainings, inputs: QuestionInputs) -> Floats:
     asker = trainings.asker(STEPS[0], untrained=True)
     random_transformer(asker.network, trainings.seed)
-    return _cosines(trainings, asker, shown, trainings.key(STEPS[0]) | {"step": RANDOM})
+    return _cosines(trainings, asker, inputs, trainings.key(STEPS[0]) | {"step": RANDOM})
 
 
 def _cosines(
-    trainings: Trainings, asker: Asker, shown: QuestionInputs, key: Mapping[str, Any]
+    trainings: Trainings, asker: Asker, inputs: QuestionInputs, key: Mapping[str, Any]
 ) -> Floats:
     reader = CrossModalReader(asker.network, asker.texts, asker.reader)
-    others = shown.with_other_captions().captions
+    others = inputs.with_other_captions().captions
     by_image = trainings.engine.map(
-        reader.cosines, *shown, others, key={**key, "asked": "similarity"}
+        reader.cosines, *inputs, others, key={**key, "asked": "similarity"}
     )
     cosines: Floats = torch.stack(by_image).numpy()
     return cosines

@@ -70,12 +70,12 @@ class QuestionInputs(NamedTuple):
     captions: Column
 
     @classmethod
-    def of(cls, found: AskedImages) -> QuestionInputs:
+    def of(cls, images: AskedImages) -> QuestionInputs:
         """Return the inputs of images with questions."""
-        captions = [own[0] for own in found.captions]
+        captions = [group[0] for group in images.captions]
         return cls(
-            found.split["regions"],
-            value_column(found.ids, "text"),
+            images.split["regions"],
+            value_column(images.ids, "text"),
             value_column(captions, "text"),
         )
 
@@ -162,12 +162,12 @@ class Trainings:
             **self._training._asdict(),
         }
 
-    def questions(self, step: Step, after: Step, shown: QuestionInputs) -> list[str]:
+    def questions(self, step: Step, after: Step, inputs: QuestionInputs) -> list[str]:
         """Return a question per image, from the inputs of `step`, with weights `after` a step."""
         asker = self.asker(step, after)
-        regions = shown.regions if step.images else value_column([None] * len(shown.names))
+        regions = inputs.regions if step.images else value_column([None] * len(inputs.names))
         key = {**self.key(after), "asked": step.name, "most": self._texts.most}
-        return self.engine.map(asker.ask, regions, shown.names, shown.captions, key=key)
+        return self.engine.map(asker.ask, regions, inputs.names, inputs.captions, key=key)
 
     def asker(self, step: Step, after: Step | None = None, *, untrained: bool = False) -> Asker:
         """Return an asker with a step's inputs, after its training, another step's, or none."""

@@ -94,16 +94,16 @@ class StepTraining:
             group["lr"] = group["rate"] * self._share(number)
         self._network.train()
         batch = [self._examples[i] for i in self._rows(number)]
-        own = batch[self._sharing.part(len(batch))]
+        part = batch[self._sharing.part(len(batch))]
 
         def loss() -> Tensor:
             # The first process draws the same numbers as a single process; the others draw
             # different masks.
             rank = [self._sharing.rank] if self._sharing.rank else []
             with _seeded([self._seed, number, *rank], self._network.projection.device):
-                return self._network.loss(own)
+                return self._network.loss(part)
 
-        fraction = _tokens(own) / _tokens(batch)
+        fraction = _tokens(part) / _tokens(batch)
         self._sharing.backward(list(self._weights.values()), loss, fraction)
         nn.utils.clip_grad_norm_(self._weights.values(), MOST_NORM)
         self._adam.step()
@@ -121,17 +121,17 @@ class StepTraining:
         """Restore the training to a returned state."""
         load(self._network, state["weights"])
         for name, weight in self._weights.items():
-            own = {k: v.to(weight.device) for k, v in state["moments"][name].items()}
-            if own:
-                self._adam.state[weight] = own
+            moments = {k: v.to(weight.device) for k, v in state["moments"][name].items()}
+            if moments:
+                self._adam.state[weight] = moments
 
     def result(self) -> dict[str, Tensor]:
         """Return copies of the trained weights by name, on the CPU."""
         return {n: w.detach().to("cpu", copy=True) for n, w in self._weights.items()}
 
     def _rate(self, name: str) -> float:
-        own = self._plan.projection_learning_rate if name == PROJECTION else None
-        return self._plan.learning_rate if own is None else own
+        rate = self._plan.projection_learning_rate if name == PROJECTION else None
+        return self._plan.learning_rate if rate is None else rate
 
     def _share(self, number: int) -> float:
         """Return the fraction of the learning rate used in an update."""
@@ -158,9 +158,9 @@ def _tokens(examples: Sequence[Example]) -> int:
 @torch.no_grad()
 def load(network: BertGen, weights: Mapping[str, Tensor]) -> None:
     """Load weights, by name, into a network; other weights are unchanged."""
-    own = dict(network.named_parameters())
+    parameters = dict(network.named_parameters())
     for name, weight in weights.items():
-        own[name].copy_(weight)
+        parameters[name].copy_(weight)
 
 
 @contextmanager

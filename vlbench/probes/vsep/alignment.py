@@ -125,11 +125,11 @@ def gather(
         for name in names
     }
     pooled = [[image for name in part for image in by_split[name]] for part in splits]
-    wanted = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
-    chosen = [[image for image in images if len(image.named) == n] for n, images in wanted]
+    groups = [(1, pooled[0]), *((n, pooled[1]) for n in objects)]
+    chosen = [[image for image in images if len(image.named) == n] for n, images in groups]
     _require_vectors(chosen)
     kept = [[i for i in images if all(w is not None for w in i.words)] for images in chosen]
-    sets = {n: _stack(n, images) for (n, _), images in zip(wanted, kept, strict=True)}
+    sets = {n: _stack(n, images) for (n, _), images in zip(groups, kept, strict=True)}
     counts = {f"images_{n}": len(one.named) for n, one in sets.items()}
     counts["clusters"] = counts[f"images_{objects[0]}"]
     counts["oov_words"] = sum(w is None for images in chosen for i in images for w in i.words)
@@ -153,10 +153,10 @@ def train_on(
     """
     regions, words = objects.regions[:, 0], objects.words[:, 0]
     nets = []
-    for one in each_seed(training):
-        rng = torch.Generator().manual_seed(one.seed)
-        own = words[torch.randperm(len(words), generator=rng)] if shuffled else words
-        nets.append(train(engine, Pairs(regions, own), one, layer_normed=layer_normed))
+    for plan in each_seed(training):
+        rng = torch.Generator().manual_seed(plan.seed)
+        targets = words[torch.randperm(len(words), generator=rng)] if shuffled else words
+        nets.append(train(engine, Pairs(regions, targets), plan, layer_normed=layer_normed))
     return nets
 
 
@@ -211,10 +211,10 @@ def region_items(
     listed = zip(objects.images, objects.named, strict=True)
     regions = [(*image, name) for image, names in listed for name in names]
     words = sorted({name.word for *_, name in regions})
-    own = torch.tensor([words.index(name.word) for *_, name in regions])
+    numbers = torch.tensor([words.index(name.word) for *_, name in regions])
     flat = _flat(choice)
-    of_image = torch.arange(len(own)) // n * n
-    chosen = own[of_image + flat.chosen.clamp(min=0)].masked_fill(flat.chosen < 0, -1)
+    of_image = torch.arange(len(numbers)) // n * n
+    chosen = numbers[of_image + flat.chosen.clamp(min=0)].masked_fill(flat.chosen < 0, -1)
     return Items(
         metric,
         flat._replace(chosen=chosen),
@@ -223,8 +223,8 @@ def region_items(
             [digest for _, digest, _ in regions],
             [id_ for id_, *_ in regions],
         ),
-        Options(words if has_words else (), own, 1 / n),
-        {name: _flat(one) for name, one in floors.items()},
+        Options(words if has_words else (), numbers, 1 / n),
+        {name: _flat(floor) for name, floor in floors.items()},
         {"objects": n},
         random="seeds",
     )

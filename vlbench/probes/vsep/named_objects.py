@@ -63,14 +63,14 @@ def name_vectors(words: TokenEncoder, names: Sequence[str], engine: Engine) -> N
     def encode(names: Sequence[str]) -> list[Any]:
         joined = [name.replace(" ", "_") for name in names]
         # A joined name is used if it is a single word of the encoder.
-        one = [
+        are_single = [
             encoded.spans == [(0, len(text))]
             for encoded, text in zip(encode_tokens(joined), joined, strict=True)
         ]
         return [
             [*plain, *(other if is_one else plain)]
             for plain, other, is_one in zip(
-                _of(encode_tokens, names), _of(encode_tokens, joined), one, strict=True
+                _of(encode_tokens, names), _of(encode_tokens, joined), are_single, strict=True
             )
         ]
 
@@ -107,21 +107,21 @@ def caption_vectors(
     def means(texts: Sequence[str], named: Sequence[Sequence[Any]]) -> list[Any]:
         encoded = encode_tokens(texts)
         pairs = zip(encoded, named, strict=True)
-        return [[mean_over(found, n.start, n.end) for n in names] for found, names in pairs]
+        return [[mean_over(tokens, n.start, n.end) for n in names] for tokens, names in pairs]
 
     return engine.map(means, texts, named, key={"what": "vectors of names", "model": words})
 
 
-def mean_over(found: TokenVectors, start: int, end: int) -> Tensor | None:
+def mean_over(encoded: TokenVectors, start: int, end: int) -> Tensor | None:
     """Return the mean vector, float32 [W], of the tokens that overlap characters start..end."""
-    rows = tokens_at(found.spans, start, end)
-    return found.vectors[rows].float().mean(0).cpu() if rows else None
+    rows = tokens_at(encoded.spans, start, end)
+    return encoded.vectors[rows].float().mean(0).cpu() if rows else None
 
 
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return torch.allclose(one, other, TIED, TIED)
+def _same(first: Tensor | None, other: Tensor | None) -> bool:
+    if first is None or other is None:
+        return first is other
+    return torch.allclose(first, other, TIED, TIED)
 
 
 class Boxes(NamedTuple):
@@ -187,7 +187,7 @@ def find_objects(
     images = split["image" if "image" in split.columns else "named"].examples()
     identities = zip(images.ids, images.digests, strict=True)
     rows = zip(identities, split["named"], regions, forms, strict=True)
-    return [_objects(image, named, found, own, names) for image, named, found, own in rows]
+    return [_objects(image, named, of_boxes, own, names) for image, named, of_boxes, own in rows]
 
 
 def region_vectors(
@@ -200,7 +200,7 @@ def region_vectors(
 
 
 def most_confident(
-    regions: Regions | None, wanted: Sequence[str], confidence: float
+    regions: Regions | None, labels: Sequence[str], confidence: float
 ) -> dict[str, int]:
     """Return the number of the most confident region of each wanted label with a region."""
     if regions is None or regions.labels is None:
@@ -208,16 +208,16 @@ def most_confident(
     scores = torch.ones(len(regions.boxes)) if regions.scores is None else regions.scores
     best: dict[str, int] = {}
     for i in scores.argsort(descending=True, stable=True).tolist():
-        if regions.labels[i] in wanted and float(scores[i]) >= confidence:
+        if regions.labels[i] in labels and float(scores[i]) >= confidence:
             best.setdefault(regions.labels[i], i)
     return best
 
 
-def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
+def largest(boxes: Tensor, categories: Sequence[str], names: Sequence[str]) -> dict[str, int]:
     """Return the number of the largest of [n, 4] boxes of each wanted category with a box."""
     best: dict[str, int] = {}
     for i in (boxes[:, 2:] - boxes[:, :2]).prod(1).argsort(descending=True, stable=True).tolist():
-        if categories[i] in wanted:
+        if categories[i] in names:
             best.setdefault(categories[i], i)
     return best
 
@@ -225,16 +225,16 @@ def largest(boxes: Tensor, categories: Sequence[str], wanted: Sequence[str]) -> 
 def _objects(
     image: tuple[str, str],
     named: Sequence[Named],
-    found: tuple[list[str], Tensor],
+    of_image: tuple[list[str], Tensor],
     forms: Sequence[Tensor | None],
     names: NameVectors,
 ) -> NamedObjects:
-    categories, regions = found
+    categories, regions = of_image
     kept = [i for i, name in enumerate(named) if name.category in categories]
     order = [categories.index(named[i].category) for i in kept]
-    own = [forms[i] for i in kept]
-    words = [names.alone[named[i].word] for i in kept] if names.static else own
-    return NamedObjects(image, [named[i] for i in kept], regions[order], words, own)
+    vectors = [forms[i] for i in kept]
+    words = [names.alone[named[i].word] for i in kept] if names.static else vectors
+    return NamedObjects(image, [named[i] for i in kept], regions[order], words, vectors)
 
 
 def _categories(named: Sequence[Named]) -> list[str]:
@@ -248,8 +248,8 @@ def _detect_objects(
     detect = engine.checked(detector.detect) if detector else None
 
     def best(pictures: Sequence[Picture], named: Sequence[Sequence[Named]]) -> list[Any]:
-        given = [picture.regions for picture in pictures]
-        regions = detect(pictures) if detect else given
+        of_data = [picture.regions for picture in pictures]
+        regions = detect(pictures) if detect else of_data
         return [
             _vectors(one, most_confident(one, _categories(names), confidence))
             for one, names in zip(regions, named, strict=True)
@@ -288,11 +288,11 @@ def _choose_boxes(
     categories: Sequence[str],
 ) -> tuple[list[str], Tensor]:
     """Return the categories of one image that have a box, and the box of each."""
-    wanted = _categories(named)
+    names = _categories(named)
     if which.source == "gold":
-        best = largest(boxes, categories, wanted)
+        best = largest(boxes, categories, names)
     else:
-        best = most_confident(picture.regions, wanted, which.confidence)
+        best = most_confident(picture.regions, names, which.confidence)
         assert picture.regions
         boxes = picture.regions.boxes
     return list(best), boxes[list(best.values())]

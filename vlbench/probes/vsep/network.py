@@ -164,8 +164,8 @@ def advance(
 def _loss(network: VsepNetwork, regions: Tensor, targets: Tensor, layer_normed: bool) -> Tensor:
     cosines = directions(network(regions), layer_normed) @ targets.T
     logits = cosines * network.scale.exp().clamp(max=MOST_SCALE)
-    own = torch.arange(len(logits), device=logits.device)
-    return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+    places = torch.arange(len(logits), device=logits.device)
+    return (cross_entropy(logits, places) + cross_entropy(logits.T, places)) / 2
 
 
 def _initialise(width: int, words: int, rng: torch.Generator) -> VsepNetwork:

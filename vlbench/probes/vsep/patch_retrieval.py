@@ -93,8 +93,8 @@ def patch_retrieval(
             draws; `seed` also draws the pools.
     """
     if min(pools.size - 1, pools.draws, *pools.k) < 1 or training.seeds > pools.draws:
-        wanted = "a pool of 2 or more, draws and k of 1 or more, and a draw for each seed"
-        raise ValueError(f"{pools}, {counted(training.seeds, 'seed')}: wanted {wanted}")
+        rule = "a pool of 2 or more, draws and k of 1 or more, and a draw for each seed"
+        raise ValueError(f"{pools}, {counted(training.seeds, 'seed')}: wanted {rule}")
     encoders = ObjectEncoders(words, regions, boxes)
     sets = gather(encoders, data, engine, (OBJECTS,), splits)
     objects = sets.tests[OBJECTS]
@@ -104,19 +104,19 @@ def patch_retrieval(
     sizes = [len(rows) for rows in drawn[0]]
     named = list(chain(*objects.named))
     ids = [_pool(named[int(rows[0])], pools.within) for rows in drawn[0]]
-    digests = [digest(one).removeprefix("sha256:")[:DIGITS] for one in ids]
+    digests = [digest(name).removeprefix("sha256:")[:DIGITS] for name in ids]
     examples = Examples(ids, digests)
     metrics = [
         Items(
             "recall",
-            without_answer(torch.from_numpy(own)),
+            without_answer(torch.from_numpy(hits)),
             examples,
             Options((), (), np.minimum(k, sizes) / sizes),
             {"shuffled_words": float(blind.mean())},
             {"k": k},
             random="trials",
         )
-        for k, own, blind in zip(pools.k, credit, floor, strict=True)
+        for k, hits, blind in zip(pools.k, credit, floor, strict=True)
     ]
     counts = {
         "categories": len(sizes),
@@ -136,12 +136,12 @@ def draw(objects: Objects, pools: Pools, seed: int) -> list[list[Tensor]]:
     places: dict[str, list[int]] = {}
     for place, name in enumerate(chain(*objects.named)):
         places.setdefault(_pool(name, pools.within), []).append(place)
-    rows = [np.array(found) for _, found in sorted(places.items()) if len(found) > 1]
+    rows = [np.array(numbers) for _, numbers in sorted(places.items()) if len(numbers) > 1]
     if not rows:
         raise TooFewRows(f"no {pools.within} has two images of {OBJECTS} objects to tell apart")
     rng = np.random.default_rng(seed)
     return [
-        [torch.from_numpy(rng.permutation(found)[: pools.size]) for found in rows]
+        [torch.from_numpy(rng.permutation(row)[: pools.size]) for row in rows]
         for _ in range(pools.draws)
     ]
 
@@ -176,6 +176,6 @@ def _retrieve_by(
     blocks = iter(torch.split(places, [len(rows) for rows in chain(*drawn)]))
     for i, j in np.ndindex(recalls.shape[1:]):
         rows = next(blocks)
-        cosines, own = words[rows] @ regions[rows].T, torch.arange(len(rows))
-        recalls[:, i, j] = credit_among(cosines, own, firsts).mean(1).numpy()
+        cosines, diagonal = words[rows] @ regions[rows].T, torch.arange(len(rows))
+        recalls[:, i, j] = credit_among(cosines, diagonal, firsts).mean(1).numpy()
     return recalls

@@ -150,7 +150,7 @@ def _align(
     metrics: list[Items] = []
     errors: dict[int, Errors] = {}
     for n, objects in tests.items():
-        choice, floor = (chosen_words(similarities(one, objects)) for one in (nets, blind))
+        choice, floor = (chosen_words(similarities(network, objects)) for network in (nets, blind))
         unseen = _unseen(objects, held_out.categories)
         whole = region_items("accuracy", objects, choice, {"shuffled_words": floor})
         metrics.append(whole)
@@ -159,10 +159,10 @@ def _align(
                 places = mask.flatten().nonzero().flatten().tolist()
                 metrics.append(subset(whole, places)._replace(metric=metric))
         errors[n] = Errors(1 - choice.credit, unseen)
-    scores = [one for n, found in errors.items() for one in _exclusivity([found], n)]
+    scores = [score for n, values in errors.items() for score in _exclusivity([values], n)]
     scores += _exclusivity(list(errors.values()), "all")
     images = {f"images_{n}": len(objects.named) for n, objects in tests.items()}
-    ties = [one.choice.tied for one in metrics if one.metric == "accuracy"]
+    ties = [part.choice.tied for part in metrics if part.metric == "accuracy"]
     counts = {
         "images_1": len(train.named),
         "clusters": next(iter(images.values())),

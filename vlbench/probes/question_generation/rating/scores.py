@@ -60,7 +60,7 @@ def read_ratings(folder: Path) -> Ratings:
     lines that do not match the key.
     """
     key = read_key(folder / KEY)
-    raters = sorted(one for one in folder.glob(f"{FILLED}/*") if one.is_dir())
+    raters = sorted(path for path in folder.glob(f"{FILLED}/*") if path.is_dir())
     if len(raters) < 2:
         what = f"a second rater's folder of sheets ({len(raters)} in {FILLED}/)"
         where = folder / FILLED / "NAME"
@@ -111,8 +111,8 @@ def _answers(file: Path, sheet: Sheet, key: Key) -> NDArray[np.int64]:
     except ValueError as error:
         raise DataError(f"{where} cannot be read as CSV: {error!s:.200}") from error
     if [*table.columns] != columns_of(sheet):
-        wanted = ", ".join(columns_of(sheet))
-        raise DataError(f"{where}: the columns are not {wanted}; save it as CSV with commas")
+        names = ", ".join(columns_of(sheet))
+        raise DataError(f"{where}: the columns are not {names}; save it as CSV with commas")
     rows = table[(table != "").any(axis=1)].set_index(NUMBER, drop=False)
     lines = key.sheets[sheet.name]
     if sorted(rows.index) != sorted(str(line.number) for line in lines):
@@ -152,9 +152,9 @@ def mean_ratings(ratings: Ratings) -> list[MeanRating]:
         raters, images, _ = answers.shape
         sums, each = answers.sum(0).astype(np.float64), np.full(images, float(raters))
         human = sums[:, systems.index(HUMAN)]
-        for system, own in zip(systems, sums.T, strict=True):
-            less = None if system == HUMAN else _estimate(own - human, each, -MOST, MOST)
-            means.append(MeanRating(sheet, system, _estimate(own, each, *RANGE), less))
+        for system, totals in zip(systems, sums.T, strict=True):
+            less = None if system == HUMAN else _estimate(totals - human, each, -MOST, MOST)
+            means.append(MeanRating(sheet, system, _estimate(totals, each, *RANGE), less))
     return means
 
 

@@ -75,15 +75,15 @@ def sample_questions(
     """
     if len(set(steps)) != len(steps) or HUMAN in steps or not steps:
         raise UnknownNameError(f"--steps must be different steps, without '{HUMAN}': {steps}")
-    asked = _by_step(questions)
-    require_known("step", steps, asked)
-    common = [name for name in asked[steps[0]] if all(name in asked[step] for step in steps)]
+    by_step = _by_step(questions)
+    require_known("step", steps, by_step)
+    common = [name for name in by_step[steps[0]] if all(name in by_step[step] for step in steps)]
     if len(common) < images or images < 2:
-        there = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
-        raise TooFewRows(f"{there}, {images} requested; pass --images N, at least 2")
+        where = f"{row.model} on {row.task} has questions about {counted(len(common), 'image')}"
+        raise TooFewRows(f"{where}, {images} requested; pass --images N, at least 2")
     rng = np.random.default_rng(seed)
     drawn = sorted(rng.permutation(len(common))[:images].tolist())
-    return [_sample_image([asked[step][common[i]] for step in steps], steps, rng) for i in drawn]
+    return [_sample_image([by_step[step][common[i]] for step in steps], steps, rng) for i in drawn]
 
 
 def _by_step(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -167,22 +167,22 @@ class Key:
     sheets: Mapping[str, Sequence[Line]]
 
 
-def lines_of(shown: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
+def lines_of(drawn: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
     """Return the lines of each sheet: one question per image and system, shuffled per sheet."""
     lines = {}
     for i, sheet in enumerate(SHEETS):
         rng = np.random.default_rng([seed, i])
-        pairs = [(place, system) for place, one in enumerate(shown) for system in one.questions]
+        pairs = [(place, system) for place, image in enumerate(drawn) for system in image.questions]
         order = rng.permutation(len(pairs)).tolist()
         lines[sheet.name] = [
-            _line(sheet, number, shown[pairs[j][0]], *pairs[j]) for number, j in enumerate(order, 1)
+            _line(sheet, number, drawn[pairs[j][0]], *pairs[j]) for number, j in enumerate(order, 1)
         ]
     return lines
 
 
-def _line(sheet: Sheet, number: int, one: SampledImage, place: int, system: str) -> Line:
-    besides = {"": "", "caption": one.caption, "image": image_name(place)}
-    return Line(number, one.id, system, besides[sheet.beside], one.questions[system])
+def _line(sheet: Sheet, number: int, image: SampledImage, place: int, system: str) -> Line:
+    besides = {"": "", "caption": image.caption, "image": image_name(place)}
+    return Line(number, image.id, system, besides[sheet.beside], image.questions[system])
 
 
 def image_name(place: int) -> str:
@@ -226,7 +226,7 @@ def picture(image: Image) -> bytes:
 def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:
     """Return a sheet as HTML; `pictures` are PNG images by the file names used in the lines."""
     style, script = ((HERE / name).read_text("utf-8") for name in ("sheet.css", "sheet.js"))
-    shown = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
+    encoded = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
     return render_html(
         HERE / "sheet.html",
         style,
@@ -235,12 +235,12 @@ def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes
         columns=columns_of(sheet),
         lines=[(line, cells_of(sheet, line)) for line in lines],
         answers=ANSWERS,
-        pictures=shown if sheet.beside == "image" else {},
+        pictures=encoded if sheet.beside == "image" else {},
     )
 
 
 def write_sheets(
-    folder: Path, row: Result, shown: Sequence[SampledImage], images: Mapping[str, Image], seed: int
+    folder: Path, row: Result, drawn: Sequence[SampledImage], images: Mapping[str, Image], seed: int
 ) -> int:
     """Write each sheet as CSV and HTML, the images, and the key; return the lines per sheet.
 
@@ -250,8 +250,8 @@ def write_sheets(
         raise UnknownNameError(
             f"{folder} already has the {KEY} of other sheets; choose another folder"
         )
-    lines = lines_of(shown, seed)
-    pictures = {image_name(i): picture(images[one.digest]) for i, one in enumerate(shown)}
+    lines = lines_of(drawn, seed)
+    pictures = {image_name(i): picture(images[image.digest]) for i, image in enumerate(drawn)}
     files = dict(pictures)
     for sheet in SHEETS:
         files[f"{sheet.name}.csv"] = sheet_csv(sheet, lines[sheet.name])
@@ -264,7 +264,7 @@ def write_sheets(
         model=row.model,
         questions=row.artifacts[QUESTIONS]["sha256"],
         seed=seed,
-        systems=list(shown[0].questions),
+        systems=list(drawn[0].questions),
         sheets=lines,
     )
     text = json.dumps(asdict(key), indent=1, ensure_ascii=False)
