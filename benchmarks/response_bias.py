@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from coverage import write_table
 
-from vlbench.metrics.response_bias import Bias, Said, response_bias
+from vlbench.metrics.response_bias import Bias, ReplyLabels, response_bias
 
 Random = np.random.Generator
 
@@ -78,7 +78,7 @@ def worlds() -> Iterator[World]:
             yield World(known, habit, labels, balanced, items)
 
 
-def draw(world: World, rng: Random) -> Said:
+def draw(world: World, rng: Random) -> ReplyLabels:
     """Return the replies of a planted model to new items."""
     k, sizes = world.labels, SIZES[world.items]
     clusters = len(sizes)
@@ -94,7 +94,7 @@ def draw(world: World, rng: Random) -> Said:
     label = np.where(rng.random(ITEMS) < world.known, right, by_habit)
     none, options = np.zeros(ITEMS, int), np.full(ITEMS, k)
     is_right = np.eye(k, dtype=bool)[right]
-    return Said(np.arange(ITEMS), label, is_right, options, none, cluster, none)
+    return ReplyLabels(np.arange(ITEMS), label, is_right, options, none, cluster, none)
 
 
 def estimate(world: World, seed: int) -> Bias:

@@ -33,10 +33,10 @@ from vlbench.probes.captioning.captioner_training import (
     ValidationCaptions,
 )
 from vlbench.probes.question_generation.bert_gen import BertGen
-from vlbench.probes.question_generation.inputs import Examples, ObjectReader, Objects
+from vlbench.probes.question_generation.inputs import ObjectReader, Objects, StepExamples
 from vlbench.probes.question_generation.inputs import Pair as Asked
 from vlbench.probes.question_generation.training import BertGenTraining, StepTraining, TrainedParts
-from vlbench.probes.vsep.network import Pairs, VsepTraining, train
+from vlbench.probes.vsep.network import RegionWords, VsepTraining, train
 
 WALL = time.perf_counter
 CPU = torch.device("cpu")
@@ -45,11 +45,11 @@ CPU = torch.device("cpu")
 def vsep(*, pairs: int = 51_637, epochs: int = 2) -> Iterator[Pair]:
     """Compare the training of the visual semantic embedding probe with a bare loop.
 
-    Pairs have 256 and 768 dimensions. A few epochs are enough, since epochs cost the same.
+    RegionWords have 256 and 768 dimensions. A few epochs are enough, since epochs cost the same.
     """
     width, words, batch = 256, 768, 512
     rng = torch.Generator().manual_seed(0)
-    given = Pairs(*(torch.randn(pairs, size, generator=rng) for size in (width, words)))
+    given = RegionWords(*(torch.randn(pairs, size, generator=rng) for size in (width, words)))
 
     def bare() -> None:
         net = nn.Sequential(nn.Linear(width, 512), nn.ReLU(), nn.Linear(512, words))
@@ -215,7 +215,7 @@ def bert_gen(*, batch: int = 16, epochs: int = 2) -> Iterator[Pair]:
     asked = [Asked(i, [], question) for i, question in enumerate(tokens)]
     column = Column("regions", "value", seen, range(count))
     objects = Objects(column, [str(i) for i in range(count)], ObjectReader(regions))
-    examples = Examples(asked, objects, captioned=False)
+    examples = StepExamples(asked, objects, captioned=False)
     held = [examples[i] for i in range(count)]
     plan = BertGenTraining(epochs=epochs, batch_size=batch, learning_rate=1e-3)
     parts = TrainedParts(language=True, projection=True)

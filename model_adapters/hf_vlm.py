@@ -24,9 +24,9 @@ from vlbench.adapter_kit.hugging_face import Checkpoint, require_checkpoint, tra
 from vlbench.adapter_kit.images import SquareView, image_features, images_of, resizing
 from vlbench.adapter_kit.text import TextReader
 from vlbench.adapter_kit.text_layers import TextLayers, TextStates
-from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, AskedImage, family
+from vlbench.adapter_kit.vlm.asked_images import PREFIX_LM, AskedAlone, ImagePrompts, family
 from vlbench.adapter_kit.vlm.image_tokens import ImageTokens, TokenView, locate
-from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts, TooLongError
+from vlbench.adapter_kit.vlm.prompts import AnswerIds, ChatTemplate, Prompts, TooLongError
 from vlbench.adapter_kit.vlm.stages import PROJECTED, Stages
 from vlbench.capabilities import OUTPUT, Cut, JointAttention, NoAnswer, Parts, Picture
 from vlbench.errors import CannotDo, SpecError
@@ -294,7 +294,7 @@ class HfVlm(TextLayers):
 
     def _group(
         self, pictures: Sequence[Picture], texts: Sequence[str], more: int = 0
-    ) -> Iterator[tuple[list[int], AskedImage]]:
+    ) -> Iterator[tuple[list[int], ImagePrompts]]:
         """Yield the indices of the texts of each image, and the image with these texts."""
         for image, _, places in self._by_picture(pictures, alone=False):
             cut = [self._prompts.cut(texts[i], self.context_length) for i in places]
@@ -320,7 +320,7 @@ class HfVlm(TextLayers):
 
     def _ask_whole(
         self, prompts: Prompts, image: Image | None, questions: Sequence[str], more: int
-    ) -> AskedImage:
+    ) -> ImagePrompts:
         """Return an image with questions, which are never cut, since options stand at their end.
 
         Raises TooLongError if a question, or a prompt and `more` tokens, are too long.
@@ -337,12 +337,12 @@ class HfVlm(TextLayers):
         prompt.check_length(self._context, more, f"shorten the question {longest!r:.60}")
         return prompt
 
-    def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> AskedImage:
+    def _ask(self, prompts: Prompts, image: Image | None, texts: Sequence[str]) -> ImagePrompts:
         if image is None:
             return AskedAlone(self.model, prompts, texts, self._family.runner, self._cut)
-        return AskedImage(self.model, prompts, image, texts, self._family.runner, self._cut)
+        return ImagePrompts(self.model, prompts, image, texts, self._family.runner, self._cut)
 
-    def _locate(self, asked: AskedImage, image: Image) -> ImageTokens:
+    def _locate(self, asked: ImagePrompts, image: Image) -> ImageTokens:
         seen = TokenView(self._prompts.processor, asked.head.pixels(), image.size, len(asked.image))
         return locate(self._kind, seen)
 
@@ -368,7 +368,7 @@ def _limit_pixels(images: Any, most: int, name: str) -> None:
     images.size = type(images.size)(shortest_edge=smallest, longest_edge=most)
 
 
-def _tell_of_parts(answer: Answer, name: str) -> None:
+def _tell_of_parts(answer: AnswerIds, name: str) -> None:
     """Warn of an answer that has several tokens."""
     if len(answer.ids) > 1:
         warnings.warn(

@@ -17,7 +17,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from vlbench.adapter_kit.answers import DISTRIBUTION, Answers, are_log_probabilities
+from vlbench.adapter_kit.answers import DISTRIBUTION, KeptAnswers, are_log_probabilities
 from vlbench.adapter_kit.images import images_of
 from vlbench.adapter_kit.servers import (
     ABSENT,
@@ -160,7 +160,7 @@ class OpenAiServer:
         self._max_new_tokens, self._newer_limit = max_new_tokens, max_completion_tokens
         self._top_logprobs = top_logprobs
         self._temperature = {} if temperature is None else {"temperature": temperature}
-        self._known = Answers()
+        self._known = KeptAnswers()
         self._failures, self._is_told = 0, False
         self._device = device
         self._server = Server(
@@ -174,7 +174,7 @@ class OpenAiServer:
 
     def keep_answers(self, file: Path) -> None:
         """Cache answers in a file, and use the answers of other runs in it."""
-        self._known = Answers(file, lambda kept: _is_reply(kept) or _is_listing(kept))
+        self._known = KeptAnswers(file, lambda kept: _is_reply(kept) or _is_listing(kept))
 
     def lacks(self, capability: type) -> str:
         """Send one request; return why the server gives no scores or vectors, empty if it does."""

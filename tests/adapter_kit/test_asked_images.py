@@ -6,7 +6,7 @@ import transformers
 from PIL import Image
 from tiny_vlm import WRITERS
 
-from vlbench.adapter_kit.vlm.asked_images import AskedImage, eager, family, log_likelihoods
+from vlbench.adapter_kit.vlm.asked_images import ImagePrompts, eager, family, log_likelihoods
 from vlbench.adapter_kit.vlm.prompt_batches import (
     OneByOne,
     PlainPrompt,
@@ -14,7 +14,7 @@ from vlbench.adapter_kit.vlm.prompt_batches import (
     SharedImage,
     SharedPrefix,
 )
-from vlbench.adapter_kit.vlm.prompts import Answer, ChatTemplate, Prompts
+from vlbench.adapter_kit.vlm.prompts import AnswerIds, ChatTemplate, Prompts
 from vlbench.errors import DataError
 
 IMAGE = Image.effect_noise((40, 60), 80).convert("RGB")
@@ -36,7 +36,7 @@ def asked(tmp_path_factory):
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     processor = transformers.AutoProcessor.from_pretrained(folder)
     prompts = WithMore(processor, "tiny", "{} ?", ChatTemplate)
-    return AskedImage(model, prompts, IMAGE, TEXTS, SharedPrefix)
+    return ImagePrompts(model, prompts, IMAGE, TEXTS, SharedPrefix)
 
 
 def test_an_input_that_is_as_wide_as_a_prompt_by_chance_is_none_of_tokens(asked):
@@ -45,7 +45,7 @@ def test_an_input_that_is_as_wide_as_a_prompt_by_chance_is_none_of_tokens(asked)
 
 
 # The ids of two answers, each of one token.
-ANSWERS = [Answer("Yes", 0, [300]), Answer("No", 0, [301])]
+ANSWERS = [AnswerIds("Yes", 0, [300]), AnswerIds("No", 0, [301])]
 
 
 def test_prompts_differ_only_after_the_image(asked):

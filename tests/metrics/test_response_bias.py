@@ -18,7 +18,7 @@ from vlbench.code.functions import load_object
 from vlbench.engine import Engine
 from vlbench.metrics.items import Examples, Items, options_among
 from vlbench.metrics.replies import judge, letters, words
-from vlbench.metrics.response_bias import Said, bias_of_items, response_bias, strata_of
+from vlbench.metrics.response_bias import ReplyLabels, bias_of_items, response_bias, strata_of
 from vlbench.probes.matching.bias import above_bias
 
 
@@ -32,7 +32,7 @@ def said(label, right, k, *, category=0, cluster=None):
     clusters = items if cluster is None else np.unique(cluster, return_inverse=True)[1]
     options, categories = np.broadcast_to(k, n), np.broadcast_to(category, n)
     none = np.zeros(n, int)
-    return Said(items, np.array(label), is_right, options, categories, clusters, none)
+    return ReplyLabels(items, np.array(label), is_right, options, categories, clusters, none)
 
 
 def drawn(seed, n, k, *, read=0.9):
@@ -215,7 +215,7 @@ def asked(model, options):
 def said_by(judged):
     labelled, n = judged.labelled, len(judged.labelled.options)
     none = np.zeros(n, int)
-    return Said(*labelled[:4], none, np.arange(n), labelled.texts)
+    return ReplyLabels(*labelled[:4], none, np.arange(n), labelled.texts)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])

@@ -32,7 +32,7 @@ def are_log_probabilities(logs: Sequence[float]) -> bool:
     return is_each and sum(map(math.exp, logs)) <= 1 + ROUNDING_OF_SUM
 
 
-class Answers:
+class KeptAnswers:
     """Answers under the digest of their request, and in a file if a path is given.
 
     A record is a line break and a line of JSON, appended in one write, so a torn record does not

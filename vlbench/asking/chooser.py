@@ -90,7 +90,7 @@ def way_of(model: Any, asked: str = "", *, by_scores: bool = False) -> Way:
     return cast("Way", way)
 
 
-class LookedUp(NamedTuple):
+class RecordedRows(NamedTuple):
     """The rows of a split that have recorded replies, these replies, and what was not used.
 
     For a model that is no recording, all rows, and no replies.
@@ -104,7 +104,7 @@ class LookedUp(NamedTuple):
 
 def look_up(
     model: Any, rows: Split, questions: Sequence[Question], right: Sequence[Sequence[int]]
-) -> LookedUp:
+) -> RecordedRows:
     """Return the recorded replies to questions about the rows of a split.
 
     An item's index is that of its row in the whole data, before rows were drawn. Raises DataError
@@ -112,7 +112,7 @@ def look_up(
     a recording that states another right answer.
     """
     if not isinstance(model, Recording):
-        return LookedUp(rows)
+        return RecordedRows(rows)
     names = rows["image"].examples().ids
     categories = [*rows["category"]] if "category" in rows.columns else [""] * len(rows)
     places = indices(rows)
@@ -135,7 +135,7 @@ def look_up(
         lack = f"none for {len(absent):,} of {len(rows):,} items, for example {absent[0]:.80}"
         notes.append(f"answers: {lack}")
     counts = {"unanswered": len(absent), **getattr(model, "counts", {})}
-    return LookedUp(rows.select(kept), [replies[row] for row in kept], counts, notes)
+    return RecordedRows(rows.select(kept), [replies[row] for row in kept], counts, notes)
 
 
 def indices(rows: Split) -> Sequence[int]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from vlbench.errors import DataError
-from vlbench.metrics.corpus import CORPORA, Corpus
+from vlbench.metrics.corpus import CORPORA, CorpusScore
 from vlbench.metrics.intervals import Formula
 from vlbench.metrics.items import BOTH, DIGITS, STATISTICS, at_text
 from vlbench.metrics.paired import Comparison, Outcomes, compare_corpora, compare_items
@@ -189,7 +189,7 @@ def _require_joined(a: Items, b: Items) -> None:
         raise DataError(f"{a.model} and {b.model} have different numbers of halves")
 
 
-def _corpus(table: pa.Table, score: Score) -> Corpus | None:
+def _corpus(table: pa.Table, score: Score) -> CorpusScore | None:
     """Return the corpus score whose statistics the items have; None for a mean of credit."""
     if STATISTICS.name not in table.column_names:
         return None

@@ -112,7 +112,7 @@ def _verdict(check: Check, adapter: Any, samples: Samples) -> tuple[bool, str, s
     return not why, why, ""
 
 
-def _common(fresh: Pass) -> dict[str, Check]:
+def _common(fresh: SamplePass) -> dict[str, Check]:
     """Return the checks for every capability that has one output per example."""
     fresh = fresh._replace(outputs=_require_tensors(fresh.outputs))
     tried = fresh._replace(outputs=_remember(fresh.outputs))
@@ -156,7 +156,7 @@ def _remember(outputs: Outputs) -> Outputs:
     return remembered
 
 
-def _shapes(tried: Pass, adapter: Any, samples: Samples) -> str:
+def _shapes(tried: SamplePass, adapter: Any, samples: Samples) -> str:
     outputs = tried.outputs(adapter, samples, [0, 1, 2])
     if len(outputs) != 3:
         return f"a batch of 3 gave {len(outputs)} outputs"
@@ -168,7 +168,7 @@ def _shapes(tried: Pass, adapter: Any, samples: Samples) -> str:
     return ""
 
 
-def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) -> str:
+def _finite(tried: SamplePass, places: Sequence[int], adapter: Any, samples: Samples) -> str:
     outputs = tried.outputs(adapter, samples, places)
     if len(outputs) != len(places):
         return f"a batch of {len(places)} gave {len(outputs)} outputs"
@@ -180,7 +180,7 @@ def _finite(tried: Pass, places: Sequence[int], adapter: Any, samples: Samples) 
 
 
 def _same(
-    tried: Pass, places: Sequence[int], adapter: Any, samples: Samples, *, exact: bool
+    tried: SamplePass, places: Sequence[int], adapter: Any, samples: Samples, *, exact: bool
 ) -> str:
     """Compare the first three examples with the same examples in another batch."""
     first = tried.outputs(adapter, samples, [0, 1, 2])
@@ -190,13 +190,13 @@ def _same(
     return difference(same, 0.0 if exact else tolerance(samples.dtype))
 
 
-def _one_by_one(tried: Pass, adapter: Any, samples: Samples) -> str:
+def _one_by_one(tried: SamplePass, adapter: Any, samples: Samples) -> str:
     together = tried.outputs(adapter, samples, [0, 1, 2])
     alone = [output for i in range(3) for output in tried.outputs(adapter, samples, [i])]
     return difference(list(zip(together, alone, strict=True)), tolerance(samples.dtype))
 
 
-class Pass(NamedTuple):
+class SamplePass(NamedTuple):
     """A forward pass: outputs for some samples, their dimensions, and the unusual samples."""
 
     outputs: Outputs
@@ -207,7 +207,7 @@ class Pass(NamedTuple):
 class Promises(NamedTuple):
     """The promises of a capability: its forward pass, if any, and checks by name."""
 
-    tried: Pass | None
+    tried: SamplePass | None
     checks: Mapping[str, Check]
 
 
@@ -290,22 +290,22 @@ def _each_module(tell: Callable[[torch.nn.Module], None]) -> Iterator[None]:
 
 PROMISES: dict[type, Promises] = {
     ImageEncoder: Promises(
-        Pass(lambda a, s, i: a.encode_images(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
+        SamplePass(lambda a, s, i: a.encode_images(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
         {**_IMAGES, **_pixels("encode_images")},
     ),
     GridEncoder: Promises(
-        Pass(lambda a, s, i: a.encode_grid(checks.batch_of(a, s, i)), 3, ODD_IMAGES),
+        SamplePass(lambda a, s, i: a.encode_grid(checks.batch_of(a, s, i)), 3, ODD_IMAGES),
         {"does not change its pixels": checks.unchanged_pixels("encode_grid")},
     ),
     LayerEncoder: Promises(
-        Pass(checks.all_layers, 1, ODD_IMAGES),
+        SamplePass(checks.all_layers, 1, ODD_IMAGES),
         {"layers differ in their names, and the last is the output": checks.layers},
     ),
     TextEncoder: Promises(
-        Pass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS
+        SamplePass(lambda a, s, i: a.encode_texts(_some(s.texts, i)), 1, ODD_TEXTS), _TEXTS
     ),
     TextLayerEncoder: Promises(
-        Pass(lambda a, s, i: checks.all_text_layers(a, _some(s.texts, i)), 1, ODD_TEXTS),
+        SamplePass(lambda a, s, i: checks.all_text_layers(a, _some(s.texts, i)), 1, ODD_TEXTS),
         {"layers differ in their names, and the last is the output": checks.text_layers},
     ),
     TokenLayerEncoder: Promises(
@@ -313,7 +313,7 @@ PROMISES: dict[type, Promises] = {
     ),
     SharedSpace: Promises(None, {"a number for each pair, in any batch": checks.similarity}),
     Classifier: Promises(
-        Pass(lambda a, s, i: a.logits(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
+        SamplePass(lambda a, s, i: a.logits(checks.batch_of(a, s, i)), 1, ODD_IMAGES),
         {
             **_IMAGES,
             **_pixels("logits"),
@@ -321,7 +321,7 @@ PROMISES: dict[type, Promises] = {
         },
     ),
     TokenEncoder: Promises(
-        Pass(
+        SamplePass(
             lambda a, s, i: tensors("encode_tokens", a.encode_tokens(_some(s.texts, i))),
             2,
             ODD_TEXTS,
@@ -329,13 +329,13 @@ PROMISES: dict[type, Promises] = {
         {"spans ascend inside the text": checks.token_spans, **_TEXTS},
     ),
     RegionEncoder: Promises(
-        Pass(
+        SamplePass(
             lambda a, s, i: a.encode_regions(_some(s.pictures, i), _some(s.boxes, i)), 2, ODD_IMAGES
         ),
         {"a vector for each box": checks.vector_a_box},
     ),
     Detector: Promises(
-        Pass(
+        SamplePass(
             lambda a, s, i: tensors("detect", a.detect(_some(s.pictures, i))),
             2,
             ODD_IMAGES,
@@ -343,10 +343,10 @@ PROMISES: dict[type, Promises] = {
         {"regions agree and are inside the image": checks.detections},
     ),
     ImageTextScorer: Promises(
-        Pass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
+        SamplePass(lambda a, s, i: a.score_pairs(*_pairs(s, i)), 0, ODD_PAIRS), _TEXTS
     ),
     AnswerScorer: Promises(
-        Pass(
+        SamplePass(
             lambda a, s, i: a.score_answers(*_pairs(s, i), _some(ANSWERS, i)),
             0,
             ODD_QUESTIONS,
@@ -356,7 +356,7 @@ PROMISES: dict[type, Promises] = {
     Answerer: Promises(None, {"the same texts in any batch": checks.answers}),
     Recording: Promises(None, {"a list of replies for each item": checks.replies}),
     JointAttender: Promises(
-        Pass(lambda a, s, i: tensors("attend", a.attend(*_pairs(s, i))), 4, ODD_PAIRS),
+        SamplePass(lambda a, s, i: tensors("attend", a.attend(*_pairs(s, i))), 4, ODD_PAIRS),
         {
             "spans ascend inside the text": checks.attended_spans,
             "a row is a share of attention": checks.attention,

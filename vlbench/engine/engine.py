@@ -24,7 +24,7 @@ from vlbench.engine.shards import (
     PATIENCE,
     SHARD,
     Features,
-    Parts,
+    PassParts,
     StoredRows,
     batches,
     each_shard,
@@ -460,7 +460,7 @@ class Engine:
         places, size = places_by_shard(rows, shard), self._processes.size
         store = self._store if key else None
         batch_size = min(self.settings.rows_per_batch, shard)
-        parts = Parts(store, key or "", shard, compute, batch_size, self._advance)
+        parts = PassParts(store, key or "", shard, compute, batch_size, self._advance)
         if size > 1 and len(places) < FEW * size and batch_size < shard:
             left = iter(places.items())
             # In groups, so that no process computes more than a shard's rows between two stores.
@@ -478,7 +478,7 @@ class Engine:
                 yield places[number], values
 
     def _few_shards(
-        self, parts: Parts, rows: Sequence[int], places: Mapping[int, Sequence[int]]
+        self, parts: PassParts, rows: Sequence[int], places: Mapping[int, Sequence[int]]
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield what `_shards` does; the batches of these shards are divided among the processes.
 

@@ -17,7 +17,7 @@ from vlbench.engine.passes import Encode, check_features
 from vlbench.engine.shards import (
     SHARD,
     Features,
-    Parts,
+    PassParts,
     each_shard,
     places_by_shard,
     stored_outputs,
@@ -148,10 +148,10 @@ class Layers:
                 self._kept[selected, layer] = block.clone()
         return self._kept[selected, name]
 
-    def _parts(self, joined: _AllLayers, column: Column) -> Parts:
+    def _parts(self, joined: _AllLayers, column: Column) -> PassParts:
         encode = _EncodeLayers(joined, self.engine, column)
         size = min(self.engine.settings.rows_per_batch, SHARD)
-        return Parts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
+        return PassParts(None, "", SHARD, encode, size, self.engine.show_pass(joined.what, column))
 
     def _say_size(self, joined: _AllLayers, column: Column, rows: int) -> None:
         """Log the bytes that all layers of all rows need, computed from the first row."""

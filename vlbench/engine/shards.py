@@ -35,7 +35,7 @@ EXCHANGES, MOST_ROWS = 16, 1024
 Outputs = dict[int, Any]
 
 
-class Parts(NamedTuple):
+class PassParts(NamedTuple):
     """The store of a pass's shards, the rows per shard, and the computation of outputs."""
 
     store: Store | None
@@ -145,7 +145,7 @@ def places_by_shard(rows: Sequence[int], shard: int = SHARD) -> dict[int, list[i
     return dict(sorted(places.items()))
 
 
-def each_shard(parts: Parts, shards: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
+def each_shard(parts: PassParts, shards: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each shard, as soon as it is ready, and the outputs of its wanted rows.
 
     Shards that other runs have locked come last; a run that ends releases its locks. If no shard
@@ -165,7 +165,7 @@ def each_shard(parts: Parts, shards: Mapping[int, Sequence[int]]) -> Iterator[tu
 
 
 def _ready(
-    parts: Parts, shards: Mapping[int, Sequence[int]], *, alone: bool
+    parts: PassParts, shards: Mapping[int, Sequence[int]], *, alone: bool
 ) -> Iterator[tuple[int, Outputs]]:
     """Yield stored shards, then computed shards; `alone` computes locked shards too."""
     lacking = {}
@@ -201,7 +201,9 @@ class _Work:
     `stored` are shards that another run has stored in the meantime.
     """
 
-    def __init__(self, parts: Parts, shards: Mapping[int, Sequence[int]], *, alone: bool) -> None:
+    def __init__(
+        self, parts: PassParts, shards: Mapping[int, Sequence[int]], *, alone: bool
+    ) -> None:
         self.stored: list[tuple[int, Outputs]] = []
         self._parts = parts
         self._wanted = shards

@@ -38,7 +38,7 @@ _PERPLEXITY = ("log10 probability", "words predicted", "unknown words")
 TREEBANK = "_ptb"
 
 
-class Corpus(NamedTuple):
+class CorpusScore(NamedTuple):
     """A corpus score: the names of an item's statistics, and the formula of their sums [..., S]."""
 
     statistics: tuple[str, ...]
@@ -100,19 +100,19 @@ def perplexity(sums: Floats) -> Floats:
 
 
 _TEXTS = {
-    **{f"bleu_{n}": Corpus(_BLEU, partial(bleu, order=n)) for n in ORDERS},
-    "meteor": Corpus(_METEOR, meteor),
+    **{f"bleu_{n}": CorpusScore(_BLEU, partial(bleu, order=n)) for n in ORDERS},
+    "meteor": CorpusScore(_METEOR, meteor),
 }
 
 # Over images that are classified correctly before an attack; these images differ between models.
-_GIVEN_CORRECT = Corpus(("successes among the correct", "correct"), ratio)
+_GIVEN_CORRECT = CorpusScore(("successes among the correct", "correct"), ratio)
 
 
-CORPORA: Mapping[str, Corpus] = {
+CORPORA: Mapping[str, CorpusScore] = {
     **_TEXTS,
     **{f"{name}{TREEBANK}": corpus for name, corpus in _TEXTS.items()},
-    "perplexity": Corpus(_PERPLEXITY, perplexity),
-    "compression": Corpus(("bits among equally likely classes", "bits of the code"), ratio),
+    "perplexity": CorpusScore(_PERPLEXITY, perplexity),
+    "compression": CorpusScore(("bits among equally likely classes", "bits of the code"), ratio),
     "success_given_correct": _GIVEN_CORRECT,
     "success_early_stop_given_correct": _GIVEN_CORRECT,
 }

@@ -46,7 +46,7 @@ AT_ONCE = 500_000
 Ints = NDArray[np.intp]
 
 
-class Said(NamedTuple):
+class ReplyLabels(NamedTuple):
     """The labels in M replies to N items, and the labels that are right.
 
     `item` int [M] has the item of each reply; the replies to one item are in the same order for all
@@ -63,11 +63,11 @@ class Said(NamedTuple):
     cluster: Ints
     texts: Ints
 
-    def select(self, items: NDArray[np.bool_]) -> Said:
+    def select(self, items: NDArray[np.bool_]) -> ReplyLabels:
         """Return the replies to some of the items."""
         kept, numbers = items[self.item], np.cumsum(items) - 1
         _, cluster = np.unique(self.cluster[items], return_inverse=True)
-        return Said(
+        return ReplyLabels(
             numbers[self.item[kept]],
             self.label[kept],
             self.right[kept],
@@ -109,7 +109,7 @@ class _Sums(NamedTuple):
     cluster: Ints
 
 
-def strata_of(replies: Said) -> Ints:
+def strata_of(replies: ReplyLabels) -> Ints:
     """Return the stratum of each item, int [N] from 0; -1 in strata that are left out.
 
     A stratum is left out if it has fewer than 10 items or 2 clusters.
@@ -117,7 +117,7 @@ def strata_of(replies: Said) -> Ints:
     Example:
         >>> one, none = np.arange(15), np.zeros(15, int)
         >>> options = np.array([2] * 10 + [3] * 5)  # ten items of two options, five of three
-        >>> said = Said(one, none, np.eye(3, dtype=bool)[none], options, none, one, none)
+        >>> said = ReplyLabels(one, none, np.eye(3, dtype=bool)[none], options, none, one, none)
         >>> strata_of(said).tolist()
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1]
     """
@@ -132,7 +132,7 @@ def strata_of(replies: Said) -> Ints:
     return renamed[stratum]
 
 
-def bias_of_items(replies: Said) -> Floats:
+def bias_of_items(replies: ReplyLabels) -> Floats:
     """Return what the replies of its stratum earn on average on each item, float64 [N].
 
     NaN in strata that are left out. The mean over the items of a stratum is its response bias.
@@ -140,7 +140,7 @@ def bias_of_items(replies: Said) -> Floats:
     Example:
         >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
         >>> none, two = np.zeros(10, int), np.full(10, 2)
-        >>> said = Said(one, np.array([0] * 5 + [1] * 5), right, two, none, one, none)
+        >>> said = ReplyLabels(one, np.array([0] * 5 + [1] * 5), right, two, none, one, none)
         >>> bias_of_items(said).tolist()  # half of the replies are each label
         [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
@@ -157,7 +157,7 @@ def bias_of_items(replies: Said) -> Floats:
 
 
 def response_bias(
-    replies: Said,
+    replies: ReplyLabels,
     *,
     macro: bool = False,
     tests: int = 1,
@@ -177,7 +177,7 @@ def response_bias(
     Example:
         >>> one, right = np.arange(10), np.eye(2, dtype=bool)[[0] * 6 + [1] * 4]
         >>> none, two = np.zeros(10, int), np.full(10, 2)
-        >>> always = Said(one, none, right, two, none, one, none)  # always the first label
+        >>> always = ReplyLabels(one, none, right, two, none, one, none)  # always the first label
         >>> found = response_bias(always)
         >>> found.bias, found.gain.value, found.balanced.value, found.p
         (0.6, 0.0, 0.5, 1.0)
@@ -211,12 +211,12 @@ def response_bias(
     return Bias(float(bias), gain, kappa, balanced, p, p_by, int(kept.sum()), chance)
 
 
-def _weights(replies: Said) -> Floats:
+def _weights(replies: ReplyLabels) -> Floats:
     """Return the weight of each reply, 1 / the number of replies to its item."""
     return 1 / np.bincount(replies.item, minlength=len(replies.cluster))[replies.item]
 
 
-def _sums(replies: Said, stratum: Ints) -> _Sums:
+def _sums(replies: ReplyLabels, stratum: Ints) -> _Sums:
     """Return the sums of strata, with and without each cluster."""
     of_reply, weights = stratum[replies.item], _weights(replies)
     kept = of_reply >= 0
@@ -312,7 +312,7 @@ def _freedom(less: Floats) -> float:
 
 
 def _p(
-    replies: Said,
+    replies: ReplyLabels,
     stratum: Ints,
     of_item: Floats,
     gain: Estimate,
@@ -359,14 +359,14 @@ class _Unit(NamedTuple):
         return earned
 
 
-def _is_constant(replies: Said, stratum: Ints) -> bool:
+def _is_constant(replies: ReplyLabels, stratum: Ints) -> bool:
     """Return whether each stratum has a single label in all replies."""
     of_reply = stratum[replies.item]
     pairs = np.unique(np.stack([of_reply, replies.label], 1)[of_reply >= 0], axis=0)
     return len(pairs) == len(np.unique(pairs[:, 0]))
 
 
-def _units(replies: Said, stratum: Ints, of_item: Floats) -> list[_Unit]:
+def _units(replies: ReplyLabels, stratum: Ints, of_item: Floats) -> list[_Unit]:
     """Return clusters by their signature: the strata of their items and the numbers of replies."""
     kept = np.flatnonzero(stratum[replies.item] >= 0)
     key = (np.arange(len(kept)), replies.item[kept], stratum[replies.item[kept]])

@@ -6,8 +6,8 @@ from vlbench.engine import Engine
 from vlbench.errors import CannotDo, DataError, TooFewRows
 from vlbench.probes.captioning import caption_sets
 from vlbench.probes.captioning.caption_sets import (
+    CaptionPlan,
     Images,
-    Plan,
     collect,
     find_captions,
     match_scores,
@@ -21,7 +21,7 @@ ENGINE = Engine.for_tests()
 
 def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
     plant(monkeypatch, "before {}".format, "first {}".format, "second {}".format)
-    plan = Plan(NO_CAPTIONER, None, Images(first=2), 2, 0)
+    plan = CaptionPlan(NO_CAPTIONER, None, Images(first=2), 2, 0)
     subjects, trained = collect(Likes(len), DATA, ENGINE, plan)
     assert subjects.before == ["before 0", "before 1"]
     assert subjects.favourites == [["first 0", "first 1"], ["second 0", "second 1"]]
@@ -34,9 +34,9 @@ def test_the_captions_of_each_seed_are_those_of_the_first_images(monkeypatch):
 def test_no_seed_and_a_captioner_that_sees_through_the_model_are_refused():
     model = Likes(len)
     with pytest.raises(ValueError, match="0 seeds; favourites need one training or more"):
-        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, None, Images(), 0, 0))
+        collect(model, DATA, ENGINE, CaptionPlan(NO_CAPTIONER, None, Images(), 0, 0))
     with pytest.raises(CannotDo, match="would see images through the model"):
-        collect(model, DATA, ENGINE, Plan(NO_CAPTIONER, model, Images(), 1, 0))
+        collect(model, DATA, ENGINE, CaptionPlan(NO_CAPTIONER, model, Images(), 1, 0))
 
 
 def test_an_image_without_a_reference_is_named():

@@ -18,7 +18,7 @@ from vlbench.errors import TooFewRows
 from vlbench.probes.captioning.caption_sets import Images
 from vlbench.probes.captioning.caption_templates import caption_templates
 from vlbench.probes.captioning.noun_count import noun_count, ranked_nouns
-from vlbench.probes.captioning.noun_replacement import Caption, noun_replacement
+from vlbench.probes.captioning.noun_replacement import SplitCaption, noun_replacement
 from vlbench.probes.captioning.nouns import Nouns, NounSource
 from vlbench.probes.captioning.templates import TEMPLATES, fill
 
@@ -301,7 +301,7 @@ TOLD = Nouns(TAGS, dict.fromkeys(TAGS, 9))
 
 
 def caption(text, told=TOLD):
-    return Caption.of(text, *told.of_each([text]))
+    return SplitCaption.of(text, *told.of_each([text]))
 
 
 def rng():

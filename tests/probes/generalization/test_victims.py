@@ -13,8 +13,8 @@ from vlbench.errors import CannotDo, TooFewRows
 from vlbench.probes.generalization import transfer as transfer_probe
 from vlbench.probes.generalization.rpgd import Attack, Descent
 from vlbench.probes.generalization.victims import (
+    AttackBatch,
     AttackRun,
-    Batch,
     Victim,
     find_victim,
     pixels_of,
@@ -121,7 +121,7 @@ def batches(data, size, classes):
     images, right = data.splits["test"]["image"], torch.from_numpy(labels(data.splits["test"]))
     parts = torch.arange(len(images)).split(size)
     return [
-        Batch(i, images.select(part.tolist()), right[part], (right[part] + 1) % classes)
+        AttackBatch(i, images.select(part.tolist()), right[part], (right[part] + 1) % classes)
         for i, part in enumerate(parts)
     ]
 

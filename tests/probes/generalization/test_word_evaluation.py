@@ -10,7 +10,7 @@ from gensim.test.utils import datapath
 from scipy.stats import pearsonr
 
 from vlbench.probes.generalization.word_evaluation import (
-    Answers,
+    WordAnswers,
     analogies,
     keyed_vectors,
     similarity,
@@ -98,7 +98,7 @@ def test_the_difference_of_two_words_carries_over(tmp_path):
     questions = put(tmp_path, ": gram1", "Man Woman King Queen", "man woman king unknown")
     vectors = torch.tensor(list(places.values())).float()
     found = analogies(keyed_vectors(list(places), vectors), questions)
-    assert found == {"gram1": Answers([("MAN", "WOMAN", "KING", "QUEEN")], [])}
+    assert found == {"gram1": WordAnswers([("MAN", "WOMAN", "KING", "QUEEN")], [])}
     # A word at zero is like no other.
     vectors[-1] = 0
     assert analogies(keyed_vectors(list(places), vectors), questions)["gram1"].total == 1
@@ -112,7 +112,7 @@ def test_what_is_asked_for_is_counted_whether_or_not_it_is_found(tmp_path):
 
 
 def test_each_question_is_an_item_and_one_asked_again_is_numbered():
-    found = Answers([("A", "B", "C", "D"), ("A", "B", "C", "D")], [("B", "A", "C", "E")])
+    found = WordAnswers([("A", "B", "C", "D"), ("A", "B", "C", "D")], [("B", "A", "C", "E")])
     rows = found.measured(Score("analogy_accuracy", 2 / 3, 3)).items.to_pylist()
     assert [(row["id"], row["credit"], row["prediction"], row["target"]) for row in rows] == [
         ("A B C D", 1.0, "D", "D"), ("A B C D #2", 1.0, "D", "D"), ("B A C E", 0.0, None, "E")
@@ -126,7 +126,7 @@ def test_a_question_leaves_with_either_of_its_word_pairs():
     first, *others = [one + other for one, other in permutations(pairs, 2)]
     (right,) = [one for one in others if one == pairs[1] + pairs[0]]
     wrong = [one for one in others if one != right]
-    found = Answers([first, right], wrong).estimate
+    found = WordAnswers([first, right], wrong).estimate
     # Without one of the three, 0, 0 and 1: variance 2/3 of 2/3. Both orders are one of three parts
     # of the mean: 2/3, -1/3 and -1/3 by 3, which are counted twice.
     assert found.value == pytest.approx(1 / 3)

@@ -18,10 +18,10 @@ from vlbench.probes.grounding.entity_grounding import entity_grounding
 from vlbench.probes.grounding.measures import Query
 from vlbench.probes.grounding.pictures import ExampleReader, choose_examples, draw
 from vlbench.probes.grounding.reports import (
-    Queries,
+    GroundingQueries,
     report,
 )
-from vlbench.probes.grounding.scores import Group
+from vlbench.probes.grounding.scores import QueryGroup
 
 SPLIT = data_of([two_things(i, 0, 1) for i in range(4)]).splits["test"]
 GOLD = [[0.0, 0.0, 10.0, 10.0]]
@@ -36,7 +36,7 @@ def queries(*groups, words=2, images=4):
         for i in range(images)
     ]
     conditions = [{"relation": f"r{group}"} for group in range(max(groups) + 1)]
-    return Queries(value_column(rows), conditions, {"left_out": 3})
+    return GroundingQueries(value_column(rows), conditions, {"left_out": 3})
 
 
 def outcome(model, of_words, groups=1):
@@ -112,7 +112,7 @@ def group(number, sizes, best):
     """Return a group of two heads, of which `best` is right."""
     accuracy = np.zeros((len(sizes), 2))
     accuracy[:, best] = sizes
-    return Group(
+    return QueryGroup(
         number=number, at={"relation": f"r{number}"}, measures={"accuracy": accuracy},
         stats={"n": np.array(sizes)}, shape=(1, 2), whole=True, has_scores=True, seed=0,
     )  # fmt: skip

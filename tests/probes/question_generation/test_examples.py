@@ -14,7 +14,7 @@ from vlbench.probes.question_generation import examples
 from vlbench.probes.question_generation.bert_gen import Example
 from vlbench.probes.question_generation.examples import (
     ATTENTION,
-    AttentionReader,
+    AskerAttention,
     attention_artifacts,
     draw_looks,
     draw_similarity,
@@ -69,7 +69,7 @@ def test_the_table_has_what_each_trained_step_looks_at(trainings):
     expected = []
     for step in (STEPS[0], STEPS[1], STEPS[3]):
         regions = [test.split["regions"][0] if step.images else None]
-        (look,) = AttentionReader(trainings.asker(step)).looks(regions, ["0"], ["thing0 here"])
+        (look,) = AskerAttention(trainings.asker(step)).looks(regions, ["0"], ["thing0 here"])
         expected += look_rows("0", step.name, look)
     found = attention_artifacts(trainings, test, 1)["attention"].to_pylist()
     assert len(found) == len(expected) > 20
@@ -108,7 +108,7 @@ def untrained(step):
 
 def look_of(asker, column):
     """Return what the first image's question, with its caption, looks at."""
-    (look,) = AttentionReader(asker).looks([column[0]], ["0"], [CAPTION])
+    (look,) = AskerAttention(asker).looks([column[0]], ["0"], [CAPTION])
     return look
 
 

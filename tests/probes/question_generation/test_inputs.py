@@ -7,9 +7,9 @@ from vlbench.data.records import Split, value_column
 from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.question_generation import inputs
 from vlbench.probes.question_generation.inputs import (
-    Examples,
     ObjectReader,
     Objects,
+    StepExamples,
     Texts,
     forms,
     names_a_thing,
@@ -70,7 +70,7 @@ def test_steps_read_regions_captions_or_both():
     objects = Objects(found.split["regions"], found.ids, ObjectReader(2))
     pairs = pairs_of(found, TEXTS)
     for read, has_caption, length in ((objects, True, 6), (objects, False, 3), (None, True, 3)):
-        assert Examples(pairs, read, has_caption)[0].source.length == length
+        assert StepExamples(pairs, read, has_caption)[0].source.length == length
 
 
 def test_regions_are_read_once_while_there_is_memory(monkeypatch):

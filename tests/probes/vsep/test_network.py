@@ -8,11 +8,11 @@ from vlbench.engine import Engine
 from vlbench.engine.devices import ComputeSettings
 from vlbench.engine.store import Store
 from vlbench.probes.vsep import network
-from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
+from vlbench.probes.vsep.network import RegionWords, TrainedVsep, VsepTraining, directions, train
 
 
 def pairs(n=40, width=6, words=5):
-    return Pairs(drawn(n, width), drawn(n, words, seed=1))
+    return RegionWords(drawn(n, width), drawn(n, words, seed=1))
 
 
 def trained(epochs=4, batch_size=16, seed=0, engine=None, **options):

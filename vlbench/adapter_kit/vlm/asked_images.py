@@ -26,7 +26,7 @@ from vlbench.adapter_kit.vlm.prompt_batches import (
 )
 from vlbench.adapter_kit.vlm.prompts import (
     PER_TOKEN,
-    Answer,
+    AnswerIds,
     ChatTemplate,
     Prompt,
     Prompts,
@@ -78,7 +78,7 @@ class Row(NamedTuple):
     ids: tuple[int, ...]
 
 
-class AskedImage:
+class ImagePrompts:
     """An image and texts: prompts that differ only in their tails, after the image.
 
     `head` contains the ids before the tails, and `image` the indices of image tokens among them.
@@ -122,7 +122,7 @@ class AskedImage:
                 f"the model reads {context} tokens, not {size}; {way}, or use smaller images"
             )
 
-    def mean_logs(self, answers: Sequence[Answer]) -> Tensor:
+    def mean_logs(self, answers: Sequence[AnswerIds]) -> Tensor:
         """Return the mean log probability of each answer's ids, float64 [answers, texts].
 
         It is below 0 even if the probability rounds to 1.
@@ -132,7 +132,7 @@ class AskedImage:
         lengths = torch.tensor([len(answer.ids) for answer in answers])
         return sums.view(len(answers), len(self.tails)) / lengths[:, None]
 
-    def answer_logs(self, pairs: Sequence[tuple[int, Answer]]) -> Tensor:
+    def answer_logs(self, pairs: Sequence[tuple[int, AnswerIds]]) -> Tensor:
         """Return the log-likelihood of each answer after a text's prompt, float64 [N].
 
         It is the sum over the answer's ids.
@@ -221,7 +221,7 @@ class AskedImage:
         return torch.nn.functional.pad(rows, (begun - rows.shape[2], 0))
 
 
-class AskedAlone(AskedImage):
+class AskedAlone(ImagePrompts):
     """Prompts without an image; they share the ids before the texts."""
 
     def __init__(

@@ -56,7 +56,7 @@ class Tail(NamedTuple):
     spans: Spans
 
 
-class Answer(NamedTuple):
+class AnswerIds(NamedTuple):
     """The ids that an answer adds to a prompt; they replace the prompt's last `replaced` ids."""
 
     text: str
@@ -99,7 +99,7 @@ class Prompts:
         """Return the question about a text."""
         return self._form(f"{self._before}{text}{self._after}")
 
-    def answer(self, text: str, *, ends: bool = False) -> Answer:
+    def answer(self, text: str, *, ends: bool = False) -> AnswerIds:
         """Return the ids that an answer, with the blank before it, adds to a prompt.
 
         If `ends`, they include the end of the turn. Raises DataError for an answer that has no
@@ -116,7 +116,7 @@ class Prompts:
             replaced, ids = len(rows[0]) - same, rows[1][same:]
         if not [*ids, *end]:
             raise DataError(f"the answer '{text}' has no token of {self.name}")
-        return Answer(text, replaced, [*ids, *end])
+        return AnswerIds(text, replaced, [*ids, *end])
 
     @cached_property
     def _end(self) -> list[int]:

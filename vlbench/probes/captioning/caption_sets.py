@@ -141,7 +141,7 @@ class Subjects(NamedTuple):
         return self.pictures.examples()
 
 
-class Plan(NamedTuple):
+class CaptionPlan(NamedTuple):
     """A captioner, its region encoder, the images, and `seeds` seeds, from `seed` on."""
 
     captioner: Captioner
@@ -152,7 +152,7 @@ class Plan(NamedTuple):
 
 
 def collect(
-    model: ImageTextScorer, data: Data, engine: Engine, plan: Plan
+    model: ImageTextScorer, data: Data, engine: Engine, plan: CaptionPlan
 ) -> tuple[Subjects, list[Favourites]]:
     """Return the captions of the test images, and how the favourites of each seed were found.
 

@@ -61,8 +61,8 @@ from vlbench.probes.captioning.caption_scores import (
 from vlbench.probes.captioning.caption_sets import (
     TEST_IMAGES,
     CaptionedRows,
+    CaptionPlan,
     Images,
-    Plan,
     Subjects,
     collect,
     match_scores,
@@ -157,7 +157,7 @@ def caption_patterns(  # noqa: PLR0913 - the YAML fills all but three
         metrics: caption metrics: bleu_1 to bleu_4, meteor, rouge_l, cider, spice (left out without
             its jars).
     """
-    plan = Plan(captioner, encoder, images, seeds, seed)
+    plan = CaptionPlan(captioner, encoder, images, seeds, seed)
     # Missing requirements are reported before hours of training.
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
     subjects, trained = collect(model, data, engine, plan)
@@ -253,7 +253,7 @@ def caption_cross(  # noqa: PLR0913 - the YAML fills all but three
     if len(named) < 2:
         raise ValueError(f"scorers {list(named)}: a scorer must differ from the model")
     words, (names, notes) = find_nouns(data, engine, nouns), available_metrics(metrics)
-    plan = Plan(captioner, encoder, images, seeds, seed)
+    plan = CaptionPlan(captioner, encoder, images, seeds, seed)
     subjects, _ = collect(model, data, engine, plan)
     scored = _score_all(named, model_name, data, subjects, engine, images)
     judged = judge_generated(subjects)

@@ -54,7 +54,7 @@ AROUND = re.compile(r"^(\W*)\w(?:.*\w)?(\W*)$")
 ORIGINAL, CHANGED = "original", ("nouns", "others")
 
 
-class Caption(NamedTuple):
+class SplitCaption(NamedTuple):
     """A caption split at white space, with the positions of its nouns and of its other words."""
 
     parts: Sequence[str]
@@ -62,7 +62,7 @@ class Caption(NamedTuple):
     others: Mapping[int, str]
 
     @classmethod
-    def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> Caption:
+    def of(cls, text: str, nouns: Iterable[tuple[int, str]]) -> SplitCaption:
         """Return a caption whose nouns are known; punctuation is not a word."""
         positions = dict(nouns)
         others = {i: word for i, word in enumerate(words_of(text)) if word and i not in positions}
@@ -143,7 +143,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
     """
     tagger, rows = find_nouns(data, engine, nouns), images.of(data)
     texts = find_captions(data, engine, images, originals, captions, captioner, encoder)
-    split = [Caption.of(*pair) for pair in zip(texts, tagger.of_each(texts), strict=True)]
+    split = [SplitCaption.of(*pair) for pair in zip(texts, tagger.of_each(texts), strict=True)]
     kept = [i for i, caption in enumerate(split) if caption.nouns and caption.others]
     if len(kept) < 2:
         raise TooFewRows(f"{len(kept)} of {len(texts)} captions have a noun and another word")
@@ -165,7 +165,7 @@ def noun_replacement(  # noqa: PLR0913 - the YAML fills all but three
 
 
 def _draw(
-    caption: Caption, tagger: Nouns, row: Split, candidates: int, seed: int
+    caption: SplitCaption, tagger: Nouns, row: Split, candidates: int, seed: int
 ) -> tuple[list[str], str]:
     """Return `candidates` captions with wrong nouns, and one with other words.
 

@@ -68,7 +68,7 @@ class OnlineCoding(NamedTuple):
 PAPER_CODING = OnlineCoding()
 
 
-class Problem(NamedTuple):
+class CodingData(NamedTuple):
     """Features [N, D] and labels int64 [N] of the train images, and of the test images.
 
     `images` are the train rows of each image, including its copies.
@@ -143,7 +143,7 @@ def description_length(
         for split in ("train", "test")
     )
     images = same_images(data.splits["train"])
-    problem = Problem(train, label, test, right, len(data.classes), coding.c, images)
+    problem = CodingData(train, label, test, right, len(data.classes), coding.c, images)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         measured = _measure(problem, data, ends, types, seeds)
@@ -204,7 +204,7 @@ def _ends(n: int, percent: Sequence[float], classes: int) -> list[int]:
 
 
 def _measure(
-    problem: Problem, data: Data, ends: Sequence[int], types: str | None, seeds: Sequence[int]
+    problem: CodingData, data: Data, ends: Sequence[int], types: str | None, seeds: Sequence[int]
 ) -> list[Measured]:
     test = data.splits["test"]
     sent = [_send(problem, ends, np.random.default_rng(seed)) for seed in seeds]
@@ -224,7 +224,7 @@ def _measure(
     ]
 
 
-def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> CodeLengths:
+def _send(problem: CodingData, ends: Sequence[int], rng: np.random.Generator) -> CodeLengths:
     """Return the code lengths of the labels in a random order."""
     n, classes = len(problem.label), problem.classes
     # Copies of an image are sent together: the probe of a later block would know their labels.
@@ -241,7 +241,7 @@ def _send(problem: Problem, ends: Sequence[int], rng: np.random.Generator) -> Co
     return CodeLengths(bits, shuffled.bits, without.bits, choices)
 
 
-def _clusters(problem: Problem, data: Data, types: str | None) -> list[str]:
+def _clusters(problem: CodingData, data: Data, types: str | None) -> list[str]:
     """Return the cluster of each train image: its type, or the image that it is a copy of."""
     if types is not None:
         return [str(kind) for kind in data.splits["train"][types]]
@@ -304,7 +304,7 @@ def _draws(values: Any) -> list[float]:
 
 
 def _selectivity(
-    problem: Problem, whole: Probe, data: Data, types: str, seeds: Sequence[int]
+    problem: CodingData, whole: Probe, data: Data, types: str, seeds: Sequence[int]
 ) -> Measured:
     """Return selectivity on test images whose type is in training, in clusters by type.
 

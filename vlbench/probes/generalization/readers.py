@@ -60,7 +60,7 @@ class Reader(NamedTuple):
     weight_decay: float
 
 
-class Reading(NamedTuple):
+class ReaderChoice(NamedTuple):
     """The choices of a reader for test rows, and the number of features per row."""
 
     choice: Choice
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
     converged: bool
 
 
-class HeldOut(NamedTuple):
+class HeldOutRows(NamedTuple):
     """Data whose test rows are held-out train rows, and their places in the train split."""
 
     data: Data
@@ -92,20 +92,20 @@ def readers(weight_decay: float) -> list[Reader]:
     return [Reader(*pair) for pair in product(kinds, (weight_decay, STRONGER * weight_decay))]
 
 
-def hold_out_rows(data: Data, seed: int) -> HeldOut:
+def hold_out_rows(data: Data, seed: int) -> HeldOutRows:
     """Return half of the train rows as test rows; a quarter or an eighth if classes are too small.
 
     Readers are trained on the other rows, at most MOST. Raises TooFewRows for a class without rows
     to train on.
     """
 
-    def split(trial: Data, _: object) -> HeldOut:
+    def split(trial: Data, _: object) -> HeldOutRows:
         require_classes(trial)
         rest = trial.splits["train"]
         some = rest.select(draw_rows(rest, min(len(rest), MOST), seed))
         sampled = replace(trial, splits={**trial.splits, "train": some})
         train_and_test_labels(sampled)
-        return HeldOut(sampled, {name: [*sampled.splits[name][PLACE].rows] for name in SPLITS})
+        return HeldOutRows(sampled, {name: [*sampled.splits[name][PLACE].rows] for name in SPLITS})
 
     train = data.splits["train"]
     places = [*range(len(train))]
@@ -117,7 +117,7 @@ def hold_out_rows(data: Data, seed: int) -> HeldOut:
 
 
 def choose_reader(
-    features: Features, held_out: HeldOut, tried: Sequence[Reader], engine: Engine
+    features: Features, held_out: HeldOutRows, tried: Sequence[Reader], engine: Engine
 ) -> Chosen:
     """Return the reader that is most accurate on held-out rows."""
     selected = held_out.select(features)
@@ -126,7 +126,7 @@ def choose_reader(
     return Chosen(best, credit[best])
 
 
-def read(features: Features, data: Data, reader: Reader, engine: Engine) -> Reading:
+def read(features: Features, data: Data, reader: Reader, engine: Engine) -> ReaderChoice:
     """Return the reading of the test rows by a reader that is trained on the train rows.
 
     All classes are tied if all test rows have the same features, as in `transfer`.
@@ -135,14 +135,14 @@ def read(features: Features, data: Data, reader: Reader, engine: Engine) -> Read
     size = (len(data.classes), features["train"].shape[1])
     train, test = standardise(features["train"], features["test"])
     if all_equal(features["test"]):
-        return Reading(classify(zero_probe(*size), test, test_label), size[1], converged=True)
+        return ReaderChoice(classify(zero_probe(*size), test, test_label), size[1], converged=True)
     if reader.kind == "nonlinear":
         scores = _network_scores(train, train_label, test, reader, engine)
-        return Reading(choose(scores, test_label), size[1], converged=True)
+        return ReaderChoice(choose(scores, test_label), size[1], converged=True)
     training = LinearTraining(optimizer="lbfgs", weight_decay=reader.weight_decay)
     probe = train_linear_probe_once(engine, train, train_label, size, training)
     converged = bool(probe.get("converged", True))
-    return Reading(classify(probe, test, test_label), size[1], converged)
+    return ReaderChoice(classify(probe, test, test_label), size[1], converged)
 
 
 def _network_scores(

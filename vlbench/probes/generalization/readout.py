@@ -88,9 +88,9 @@ from vlbench.probes.generalization.readers import (
     SPLITS,
     Chosen,
     Features,
-    HeldOut,
+    HeldOutRows,
     Reader,
-    Reading,
+    ReaderChoice,
     choose_reader,
     hold_out_rows,
     join_features,
@@ -154,7 +154,7 @@ class Setting(NamedTuple):
     """What readers read and how they are chosen: the data with the model's scores, and readers."""
 
     data: Data
-    held_out: HeldOut
+    held_out: HeldOutRows
     readers: Sequence[Reader]
     engine: Engine
 
@@ -171,7 +171,7 @@ class Setting(NamedTuple):
         """Return the reader chosen for features, on held-out rows."""
         return choose_reader(features, self.held_out, self.readers, self.engine)
 
-    def read(self, features: Features, reader: Reader) -> Reading:
+    def read(self, features: Features, reader: Reader) -> ReaderChoice:
         """Return the reading of the test rows."""
         return read(features, self.data, reader, self.engine)
 
@@ -179,7 +179,7 @@ class Setting(NamedTuple):
         """Return the reader chosen for the scores beside each layer of a network."""
         return {layer: self.choose(self.beside_scores(network, layer)) for layer in network.engines}
 
-    def read_by_layer(self, network: Network) -> dict[str, Reading]:
+    def read_by_layer(self, network: Network) -> dict[str, ReaderChoice]:
         """Return the reading of each layer of a network by a linear probe, without the scores."""
         return {
             layer: self.read(network.features(layer, self.data), self.readers[0])
@@ -192,7 +192,7 @@ class Conditional(NamedTuple):
 
     layer: str
     readers: Mapping[str, Reader]
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, ReaderChoice]
     random: Tensor
 
     @property
@@ -365,7 +365,7 @@ def _read_parts(
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
     data = setting.data
-    train, rows = data.splits["train"], list[tuple[str, int, Reading]]()
+    train, rows = data.splits["train"], list[tuple[str, int, ReaderChoice]]()
     classes = len(set(labels(train)))
     for stage, reading in conditional.readings.items():
         is_scores = stage == SCORES
@@ -512,7 +512,7 @@ def _note_of_verdict(gap: Score, beyond: Score, layer: str) -> str:
 
 
 def _notes(
-    conditional: Conditional, by_layer: Mapping[str, Reading], setting: Setting
+    conditional: Conditional, by_layer: Mapping[str, ReaderChoice], setting: Setting
 ) -> list[str]:
     """Return notes on the chosen layer and readers, and on how they were chosen."""
     widths = {at: reading.width for at, reading in by_layer.items()}

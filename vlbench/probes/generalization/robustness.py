@@ -44,8 +44,8 @@ from vlbench.probes.generalization.rpgd import (
     gradient,
 )
 from vlbench.probes.generalization.victims import (
+    AttackBatch,
     AttackRun,
-    Batch,
     Predictions,
     find_victim,
     pixels_of,
@@ -154,11 +154,11 @@ def _draw_sample(test: Split, sample: Sample | None) -> Split:
     return test.select(order[: sample.images].tolist())
 
 
-def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[Batch]:
+def _batches(test: Split, target_offset: int, classes: int, size: int) -> list[AttackBatch]:
     right = labels(test)
     target = (right + target_offset) % classes
     return [
-        Batch(
+        AttackBatch(
             number=number,
             images=test["image"].select(range(start, min(start + size, len(test)))),
             right=torch.from_numpy(right[start : start + size]),

@@ -43,7 +43,7 @@ class SkipGram(NamedTuple):
 DEFAULT_SKIP_GRAM = SkipGram()
 
 
-class Vocabulary(NamedTuple):
+class CorpusWords(NamedTuple):
     """Words and their counts, and the numbers of documents, pieces and tokens of the corpus."""
 
     words: list[str]
@@ -82,7 +82,7 @@ class CorpusPieces:
 
 def read_vocabulary(
     engine: Engine, documents: Column, visual_words: Sequence[str], size: int, fraction: float
-) -> Vocabulary:
+) -> CorpusWords:
     """Return the `size` most frequent words of a corpus, then the visual words not among them.
 
     A visual word that never occurs has the count 0. The first `fraction` of the documents is read.
@@ -93,13 +93,13 @@ def read_vocabulary(
         key | {"visual words": list(visual_words)},
         lambda: list(_count(engine, documents, visual_words, size, fraction)),
     )
-    return Vocabulary(*stored)
+    return CorpusWords(*stored)
 
 
 def word_vectors(
     engine: Engine,
     documents: Column,
-    vocabulary: Vocabulary,
+    vocabulary: CorpusWords,
     settings: SkipGram,
     seed: int,
     frozen: FrozenVectors | None = None,
@@ -121,7 +121,7 @@ def word_vectors(
 
 def train(
     pieces: Iterable[list[str]],
-    vocabulary: Vocabulary,
+    vocabulary: CorpusWords,
     settings: SkipGram,
     seed: int,
     frozen: FrozenVectors | None,
@@ -142,7 +142,7 @@ def train(
     return torch.from_numpy(model.wv[vocabulary.words])
 
 
-def make_untrained(vocabulary: Vocabulary, settings: SkipGram, seed: int) -> Any:
+def make_untrained(vocabulary: CorpusWords, settings: SkipGram, seed: int) -> Any:
     """Return gensim's model with its initial vectors."""
     from gensim.models import Word2Vec  # noqa: PLC0415 - half a second, for one probe
 
@@ -171,7 +171,7 @@ def require_unmoved(before: Any, after: Any, words: Sequence[str]) -> None:
 
 def _count(
     engine: Engine, documents: Column, visual_words: Sequence[str], size: int, fraction: float
-) -> Vocabulary:
+) -> CorpusWords:
     corpus = documents[0]
     n_documents = math.ceil(fraction * sum(1 for _ in corpus))
     counts: Counter[str] = Counter()
@@ -189,4 +189,4 @@ def _count(
     frequent = [word for word, _ in counts.most_common(size)]
     words = list(dict.fromkeys([*frequent, *visual_words]))
     numbers = [counts[word] for word in words]
-    return Vocabulary(words, numbers, n_documents, n_pieces, counts.total())
+    return CorpusWords(words, numbers, n_documents, n_pieces, counts.total())

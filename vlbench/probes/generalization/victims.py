@@ -108,7 +108,7 @@ def _train_head(model: ImageEncoder, data: Data, engine: Engine, seed: int) -> V
     return Victim(model.encode_images, on_device, [note])
 
 
-class Batch(NamedTuple):
+class AttackBatch(NamedTuple):
     """Images that are attacked together, numbered in the order drawn, and their classes."""
 
     number: int
@@ -136,13 +136,13 @@ class AttackRun:
 
     model: Classifier | ImageEncoder
     victim: Victim
-    batches: Sequence[Batch]
+    batches: Sequence[AttackBatch]
     engine: Engine
 
     def predictions(self, attack: Attack | None) -> Predictions:
         """Return the predictions after an attack, or on the original images if it is None."""
 
-        def attacked(batches: Sequence[Batch]) -> list[Tensor]:
+        def attacked(batches: Sequence[AttackBatch]) -> list[Tensor]:
             return [self._one(batch, attack) for batch in batches]
 
         if attack:
@@ -161,7 +161,7 @@ class AttackRun:
         right, target, tied, chosen = torch.cat(parts, dim=1)
         return Predictions(right, target, tied.bool(), chosen.long())
 
-    def _one(self, batch: Batch, attack: Attack | None) -> Tensor:
+    def _one(self, batch: AttackBatch, attack: Attack | None) -> Tensor:
         """Return the credit of the right class and of the target, ties, and choices, [4, N]."""
         pixels = pixels_of(self.model, batch, self.engine)
         right, target = (label.to(self.engine.device) for label in (batch.right, batch.target))
@@ -173,7 +173,7 @@ class AttackRun:
         return torch.stack([row.double() for row in rows]).cpu()
 
 
-def pixels_of(model: Classifier | ImageEncoder, batch: Batch, engine: Engine) -> Tensor:
+def pixels_of(model: Classifier | ImageEncoder, batch: AttackBatch, engine: Engine) -> Tensor:
     """Return float32 [N, 3, H, W] in [0, 1], on the engine's device."""
     pixels = [pass_checks.pixels_of(model.preprocess, image) for image in batch.images]
     return torch.stack(pixels).to(engine.device)

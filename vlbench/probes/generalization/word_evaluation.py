@@ -22,7 +22,7 @@ from vlbench.system.digests import digest
 FEWEST_OF_ANALOGIES = 10
 
 
-class Answers(NamedTuple):
+class WordAnswers(NamedTuple):
     """The right and wrong answers to questions whose words all have vectors.
 
     A question is four words; the last word is the answer.
@@ -99,11 +99,11 @@ def keyed_vectors(words: Sequence[str], vectors: Tensor) -> Any:
     return keyed
 
 
-def analogies(vectors: Any, questions: Path) -> dict[str, Answers]:
+def analogies(vectors: Any, questions: Path) -> dict[str, WordAnswers]:
     """Return the answers of 3CosAdd (Mikolov et al. 2013) per section, ignoring case."""
     _, sections = vectors.evaluate_word_analogies(str(questions), restrict_vocab=len(vectors))
     # The last section is the total.
-    return {s["section"]: Answers(s["correct"], s["incorrect"]) for s in sections[:-1]}
+    return {s["section"]: WordAnswers(s["correct"], s["incorrect"]) for s in sections[:-1]}
 
 
 def similarity(vectors: Any, pairs: Path) -> Agreement:

@@ -32,9 +32,9 @@ from vlbench.metrics.items import Items, Measured, class_options, outcome_of
 from vlbench.metrics.scores import measure_items
 from vlbench.probes.generalization.skip_gram import (
     DEFAULT_SKIP_GRAM,
+    CorpusWords,
     FrozenVectors,
     SkipGram,
-    Vocabulary,
     read_vocabulary,
     word_vectors,
 )
@@ -47,7 +47,7 @@ from vlbench.probes.generalization.visual_words import (
 from vlbench.probes.generalization.word_evaluation import (
     FEWEST_OF_ANALOGIES,
     Agreement,
-    Answers,
+    WordAnswers,
     analogies,
     keyed_vectors,
     similarity,
@@ -146,7 +146,7 @@ def _word_tests(data: Data) -> _WordTests:
     return _WordTests(file, {kind: questions[kind] for kind in KINDS}, pairs)
 
 
-def _sizes(corpus: Vocabulary, visual: VisualWords) -> dict[str, int]:
+def _sizes(corpus: CorpusWords, visual: VisualWords) -> dict[str, int]:
     """Return the sizes of the corpus and of the vocabulary, for a row's counts."""
     count = dict(zip(corpus.words, corpus.counts, strict=True))
     return {
@@ -162,7 +162,7 @@ def _kind(section: str) -> str:
     return "morphology" if section.startswith("gram") else "semantic"
 
 
-def _counts(corpus: Vocabulary, visual: Sequence[str], size: int, counts: str) -> list[int]:
+def _counts(corpus: CorpusWords, visual: Sequence[str], size: int, counts: str) -> list[int]:
     """Return the count of each word in training; a word that never occurs counts at least once."""
     if counts == "true":
         return [max(n, 1) for n in corpus.counts]
@@ -178,7 +178,7 @@ def _evaluate(vectors: Any, tests: _WordTests, suffix: str) -> tuple[list[Measur
     for kind, total in tests.questions.items():
         parts = [counted for section, counted in answers.items() if _kind(section) == kind]
         correct = [question for part in parts for question in part.correct]
-        pooled = Answers(correct, [question for part in parts for question in part.incorrect])
+        pooled = WordAnswers(correct, [question for part in parts for question in part.incorrect])
         pairs = len({pair for both in pooled.pairs for pair in both})
         what = f"{pooled.total} of {total} {kind} questions, of {pairs} word pairs,"
         notes += _few(what, pooled.total, has_score=pairs >= FEWEST_OF_ANALOGIES)
@@ -197,7 +197,7 @@ def _few(what: str, n: int, *, has_score: bool) -> list[str]:
     return [f"only {what} have all words in the vocabulary{without}"] if n < FEW else []
 
 
-def _analogy(answers: Answers, words: int, suffix: str, kind: str) -> Score:
+def _analogy(answers: WordAnswers, words: int, suffix: str, kind: str) -> Score:
     # The three given words of a question are not candidates.
     return Score(
         metric=f"analogy_accuracy{suffix}",

@@ -21,7 +21,7 @@ from vlbench.data.records import Column, Split, value_column
 from vlbench.engine import Engine
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
-from vlbench.probes.grounding.reports import Queries, report
+from vlbench.probes.grounding.reports import GroundingQueries, report
 from vlbench.results import Outcome, Positive
 
 
@@ -52,7 +52,7 @@ def entity_grounding(
     rows = first_images(data.splits[split], images)
     phrases = chain.from_iterable(chain.from_iterable(rows["phrases"]))
     counts = {"phrases_without_boxes": sum(not phrase.boxes for phrase in phrases)}
-    queries = Queries(entity_queries(rows), [{}], counts)
+    queries = GroundingQueries(entity_queries(rows), [{}], counts)
     reader = AttentionReader(model, 1, detector)
     return report(reader, rows["picture"], queries, engine, examples=examples, seed=seed)
 

@@ -27,7 +27,7 @@ from vlbench.probes.grounding.measures import (
     of_things,
     require_attention,
 )
-from vlbench.probes.grounding.scores import Group
+from vlbench.probes.grounding.scores import QueryGroup
 
 GOLD, RIGHT, WRONG, ATTENTION = "#ffffff", "#1a9850", "#d73027", "#fdae61"
 
@@ -78,7 +78,7 @@ def example_picture(
     queries: Column,
     engine: Engine,
     *,
-    groups: Sequence[Group],
+    groups: Sequence[QueryGroup],
     examples: int,
 ) -> dict[str, Path]:
     """Return a picture of `examples` examples, drawn by the main process; empty for 0.
@@ -97,7 +97,7 @@ def example_picture(
 
 
 def choose_examples(
-    queries: Sequence[ImageQueries] | Column, groups: Sequence[Group], examples: int
+    queries: Sequence[ImageQueries] | Column, groups: Sequence[QueryGroup], examples: int
 ) -> list[dict[str, Any]]:
     """Return `count` queried words, as plain values, each with the best head of its group."""
     chosen = []

@@ -11,7 +11,7 @@ from vlbench.data.records import Column
 from vlbench.metrics.items import Answers, Examples, Measured, at_text
 from vlbench.probes.grounding.attention import HeadSums
 from vlbench.probes.grounding.measures import JUDGED, Query
-from vlbench.probes.grounding.scores import SPLIT_HALF, Group
+from vlbench.probes.grounding.scores import SPLIT_HALF, QueryGroup
 from vlbench.results import Score
 
 
@@ -20,7 +20,7 @@ def with_queries(
     pictures: Column,
     queries: Column,
     sums: HeadSums,
-    groups: Sequence[Group],
+    groups: Sequence[QueryGroup],
 ) -> list[Measured]:
     """Return scores with their queries as items, if the scores are of chosen heads.
 
@@ -61,7 +61,7 @@ def _collect(queries: Column, group: int) -> list[tuple[tuple[int, int], str]]:
     return collected
 
 
-def _judges(group: Group) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
+def _judges(group: QueryGroup) -> dict[str, tuple[int, Sequence[Sequence[int]]]]:
     """Return the measure of each score of a group, and the heads that judge each image."""
     images = len(group.sizes)
     groups: dict[str, tuple[int, Sequence[Sequence[int]]]] = {

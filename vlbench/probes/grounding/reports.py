@@ -14,7 +14,7 @@ from vlbench.probes.grounding.attention import AttentionReader, HeadSums, head_s
 from vlbench.probes.grounding.measures import OVERLAP
 from vlbench.probes.grounding.pictures import example_picture
 from vlbench.probes.grounding.query_items import with_queries
-from vlbench.probes.grounding.scores import ACTIVE, Group, groups_of, head_table, scores_of
+from vlbench.probes.grounding.scores import ACTIVE, QueryGroup, groups_of, head_table, scores_of
 from vlbench.results import Outcome
 
 OWN_PATCHES = (
@@ -32,7 +32,7 @@ AMONG_THINGS = (
 NO_CONFIDENCE = "regions have no scores, so there is no baseline of the most confident region"
 
 
-class Queries(NamedTuple):
+class GroundingQueries(NamedTuple):
     """The queries of each image, the conditions `at` of each group, and counts of the data."""
 
     images: Column
@@ -43,7 +43,7 @@ class Queries(NamedTuple):
 def report(
     reader: AttentionReader,
     pictures: Column,
-    queries: Queries,
+    queries: GroundingQueries,
     engine: Engine,
     *,
     examples: int,
@@ -72,7 +72,7 @@ def report(
     )
 
 
-def _counts(groups: Sequence[Group]) -> dict[str, int]:
+def _counts(groups: Sequence[QueryGroup]) -> dict[str, int]:
     """Return the numbers of queries, of queries not read, and of the best heads' ties."""
     n, read, bare = (
         sum(round(float(group.stats[name].sum())) for group in groups)
@@ -88,7 +88,7 @@ def _counts(groups: Sequence[Group]) -> dict[str, int]:
     }
 
 
-def _best(groups: Sequence[Group]) -> str:
+def _best(groups: Sequence[QueryGroup]) -> str:
     named = ", ".join(" ".join([*g.at.values(), g.named(g.best)]) for g in groups)
     return f"best head, chosen on the test images, layer-head from 0: {named}"
 
@@ -102,7 +102,7 @@ def _notes(sums: HeadSums) -> list[str]:
     return [note for note, true in holds.items() if true]
 
 
-def _inactive(groups: Sequence[Group]) -> list[str]:
+def _inactive(groups: Sequence[QueryGroup]) -> list[str]:
     """Return a note of the groups whose heads are all inactive, if this is known."""
     idle = [g for g in groups if g.active is not None and not g.active.any()]
     names = ", ".join("".join(g.at.values()) for g in idle).strip(", ")

@@ -78,7 +78,7 @@ def best_heads(credit: Floats) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Group:
+class QueryGroup:
     """The sums of a group of queries, per image, and the conditions `at` of its scores."""
 
     number: int
@@ -148,11 +148,13 @@ class Group:
         return "{}-{}".format(*divmod(head, self.shape[1]))
 
 
-def groups_of(sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int) -> list[Group]:
+def groups_of(
+    sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int
+) -> list[QueryGroup]:
     """Return the groups that have queries, each with the conditions of its scores."""
     layers, heads = sums.heads.shape[2:4]
     return [
-        Group(
+        QueryGroup(
             number=g,
             at=at,
             measures={
@@ -170,7 +172,7 @@ def groups_of(sums: HeadSums, conditions: Sequence[Mapping[str, str]], seed: int
     ]
 
 
-def scores_of(groups: Sequence[Group]) -> list[Score]:
+def scores_of(groups: Sequence[QueryGroup]) -> list[Score]:
     """Return the scores of all groups; scores of layers, then of heads, only if 200 or fewer."""
     scores = [score for group in groups for score in _summary(group)]
     for detail in (_layers, _heads):
@@ -179,14 +181,14 @@ def scores_of(groups: Sequence[Group]) -> list[Score]:
     return scores
 
 
-def head_table(groups: Sequence[Group]) -> Any:
+def head_table(groups: Sequence[QueryGroup]) -> Any:
     """Return a table with a row for every head of every group."""
     import pyarrow as pa  # noqa: PLC0415 - planning a run must not wait for it
 
     return pa.Table.from_pylist([row for group in groups for row in _rows(group)])
 
 
-def _summary(group: Group) -> Iterable[Score]:
+def _summary(group: QueryGroup) -> Iterable[Score]:
     """Yield the scores over all layers."""
     # Unlike the best head of all, a head chosen on other images is not biased upwards.
     for measure, halves in group.halves.items():
@@ -201,7 +203,7 @@ def _summary(group: Group) -> Iterable[Score]:
     yield Score("upper_bound", at=dict(group.at), n=group.n, no_chance=why, **bound._asdict())
 
 
-def _layers(group: Group) -> Iterable[Score]:
+def _layers(group: QueryGroup) -> Iterable[Score]:
     """Yield the accuracy of the best head of each layer."""
     right = group.measures["accuracy"].sum(0).reshape(group.shape)
     for layer, heads in enumerate(right):
@@ -209,14 +211,14 @@ def _layers(group: Group) -> Iterable[Score]:
         yield _score(group, "layer_accuracy", best, layer=layer)
 
 
-def _heads(group: Group) -> Iterable[Score]:
+def _heads(group: QueryGroup) -> Iterable[Score]:
     for i, accuracy in enumerate(group.accuracies):
         layer, head = divmod(i, group.shape[1])
         yield _score(group, "head_accuracy", accuracy, layer=layer, head=head)
 
 
 def _score(
-    group: Group, metric: str, estimate: Estimate, measure: str = "accuracy", **at: int
+    group: QueryGroup, metric: str, estimate: Estimate, measure: str = "accuracy", **at: int
 ) -> Score:
     names = [name for name in FLOORS if group.has_scores or name != "most_confident_region"]
     floors = {name: group.mean(name) for name in names} if measure == "accuracy" else {}
@@ -231,7 +233,7 @@ def _score(
     )
 
 
-def _rows(group: Group) -> Iterable[dict[str, Any]]:
+def _rows(group: QueryGroup) -> Iterable[dict[str, Any]]:
     columns = {name: group.measures[name].sum(0) / group.sizes.sum() for name in JUDGED}
     attention, active = group.attention, group.active
     for i, accuracy in enumerate(group.accuracies):

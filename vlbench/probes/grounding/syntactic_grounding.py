@@ -25,7 +25,7 @@ from vlbench.engine import Engine
 from vlbench.errors import DataError, TooFewRows
 from vlbench.probes.grounding.attention import AttentionReader
 from vlbench.probes.grounding.measures import SplitRows, WordTarget, first_images, image_queries
-from vlbench.probes.grounding.reports import Queries, report
+from vlbench.probes.grounding.reports import GroundingQueries, report
 from vlbench.results import Outcome, Positive
 
 
@@ -147,7 +147,7 @@ def syntactic_grounding_things(  # noqa: PLR0913 - the YAML fills all but three
 
 def _queries(
     rows: Split, relations: int, parser: str | None, engine: Engine, *, among_things: bool = False
-) -> Queries:
+) -> GroundingQueries:
     """Return the queries of the most frequent relations, each a group."""
     arcs = rows["arcs"] if "arcs" in rows.columns else parse_captions(rows, parser, engine)
     targets = [
@@ -164,7 +164,7 @@ def _queries(
         image_queries(rows, i, each, among_things=among_things) for i, each in enumerate(words)
     ]
     conditions = [{"relation": name} for name in names]
-    return Queries(value_column(images), conditions, {"pairs_of_rarer_relations": rarer})
+    return GroundingQueries(value_column(images), conditions, {"pairs_of_rarer_relations": rarer})
 
 
 def pairs(arcs: Sequence[Arc], phrases: Sequence[Phrase]) -> list[Pair]:

@@ -14,7 +14,7 @@ from vlbench.metrics.items import Examples, Items
 from vlbench.metrics.paired import holm
 from vlbench.metrics.ranking import without_answer
 from vlbench.metrics.replies import Labelled
-from vlbench.metrics.response_bias import FLOOR, Bias, Said, bias_of_items, response_bias
+from vlbench.metrics.response_bias import FLOOR, Bias, ReplyLabels, bias_of_items, response_bias
 from vlbench.results import Artifact, At, Score
 
 LEVEL = 0.05
@@ -71,13 +71,13 @@ def above_bias(items: Items, labelled: Labelled | None, categories: Sequence[str
     return Biased(items, scores, counts, artifacts)
 
 
-def _codes(examples: Examples, labelled: Labelled) -> Said:
+def _codes(examples: Examples, labelled: Labelled) -> ReplyLabels:
     n = len(examples.ids)
     category, cluster = (
         np.unique(names, return_inverse=True)[1] if names else np.zeros(n, np.intp)
         for names in (examples.categories, examples.clusters or examples.ids)
     )
-    return Said(
+    return ReplyLabels(
         labelled.item,
         labelled.label,
         labelled.right,

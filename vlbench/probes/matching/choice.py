@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 from torch import Tensor
 
-from vlbench.asking.chooser import BY_SCORES, Chooser, LookedUp, look_up, way_of
+from vlbench.asking.chooser import BY_SCORES, Chooser, RecordedRows, look_up, way_of
 from vlbench.asking.pair_scores import rows_of_other_clusters
 from vlbench.asking.questions import ask_for_captions, first_case_notes, refuse_equal
 from vlbench.capabilities import (
@@ -115,7 +115,7 @@ def choice(  # noqa: PLR0913 - tasks fill them by name
         seed: seed that draws an image, and a caption, of another cluster for each item.
     """
     whole = _without(data.splits["test"], omitted)
-    way, lookup = way_of(model, asked, by_scores=True), LookedUp(whole)
+    way, lookup = way_of(model, asked, by_scores=True), RecordedRows(whole)
     if way in {"letter", "recorded"}:
         if "foils" not in whole.columns or len(image_suffixes(whole)) > 1:
             raise CannotDo("a model asked in words can choose only among texts for one image")

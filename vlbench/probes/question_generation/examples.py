@@ -33,7 +33,7 @@ DRAWN = ("1", "2", "3")
 
 
 @dataclass(frozen=True)
-class AttentionReader:
+class AskerAttention:
     """Reads the attention of a network while it generates questions."""
 
     asker: Asker
@@ -209,7 +209,7 @@ def attention_artifacts(trainings: Trainings, test: AskedImages, examples: int) 
     looks = {}
     for step in STEPS:
         if step.name in DRAWN:
-            reader = AttentionReader(trainings.asker(step))
+            reader = AskerAttention(trainings.asker(step))
             regions = inputs.regions if step.images else value_column([None] * count)
             looks[step.name] = trainings.engine.map(
                 reader.looks, regions, inputs.names, inputs.captions

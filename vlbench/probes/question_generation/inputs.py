@@ -206,7 +206,7 @@ class Texts(NamedTuple):
         return tokens
 
 
-class Pair(NamedTuple):
+class QuestionPair(NamedTuple):
     """An image, and the tokens of a caption and a question."""
 
     image: int
@@ -214,7 +214,7 @@ class Pair(NamedTuple):
     question: list[int]
 
 
-def pairs_of(images: AskedImages, texts: Texts) -> list[Pair]:
+def pairs_of(images: AskedImages, texts: Texts) -> list[QuestionPair]:
     """Return each question with a caption: question j with caption j modulo their number."""
     caption_tokens = texts.captions(
         [caption for captions in images.captions for caption in captions]
@@ -225,7 +225,7 @@ def pairs_of(images: AskedImages, texts: Texts) -> list[Pair]:
     )
     questions = _group(question_tokens, images.questions)
     return [
-        Pair(image, of_captions[j % len(of_captions)], question)
+        QuestionPair(image, of_captions[j % len(of_captions)], question)
         for image, (of_captions, of_image) in enumerate(zip(captions, questions, strict=True))
         for j, question in enumerate(of_image)
     ]
@@ -237,10 +237,10 @@ def _group(tokens: Sequence[list[int]], like: Sequence[Sequence[Any]]) -> list[l
 
 
 @dataclass(frozen=True)
-class Examples(Sequence[Example]):
+class StepExamples(Sequence[Example]):
     """Training examples of a step: pairs with their image, their caption, or both."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[QuestionPair]
     objects: Sequence[Tensor] | None
     captioned: bool
 

@@ -20,9 +20,9 @@ from vlbench.engine import Engine
 from vlbench.probes.question_generation.bert_gen import BertGen, Source, greedy
 from vlbench.probes.question_generation.inputs import (
     AskedImages,
-    Examples,
     ObjectReader,
-    Pair,
+    QuestionPair,
+    StepExamples,
     Texts,
 )
 from vlbench.probes.question_generation.measures import other_rows
@@ -56,7 +56,7 @@ STEPS = (
 class TrainingData(NamedTuple):
     """The training data of the steps, its digest, and the width of a region's vector."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[QuestionPair]
     objects: Sequence[Tensor]
     digest: str
     width: int
@@ -184,7 +184,7 @@ class Trainings:
 
     def _training_of(self, step: Step) -> StepTraining:
         objects = self._material.objects if step.images else None
-        examples = Examples(self._material.pairs, objects, step.captions)
+        examples = StepExamples(self._material.pairs, objects, step.captions)
         network = self._start(step)
         sharing = self.engine.sharing
         return StepTraining(network, examples, step.learns, self._training, self.seed, sharing)

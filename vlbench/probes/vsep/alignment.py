@@ -31,7 +31,7 @@ from vlbench.probes.vsep.named_objects import (
     find_objects,
     name_vectors,
 )
-from vlbench.probes.vsep.network import Pairs, TrainedVsep, VsepTraining, directions, train
+from vlbench.probes.vsep.network import RegionWords, TrainedVsep, VsepTraining, directions, train
 
 # Images compared at a time.
 BLOCK = 1 << 12
@@ -156,7 +156,7 @@ def train_on(
     for plan in each_seed(training):
         rng = torch.Generator().manual_seed(plan.seed)
         targets = words[torch.randperm(len(words), generator=rng)] if shuffled else words
-        nets.append(train(engine, Pairs(regions, targets), plan, layer_normed=layer_normed))
+        nets.append(train(engine, RegionWords(regions, targets), plan, layer_normed=layer_normed))
     return nets
 
 

@@ -55,7 +55,7 @@ class VsepTraining(NamedTuple):
 PAPER_TRAINING = VsepTraining()
 
 
-class Pairs(NamedTuple):
+class RegionWords(NamedTuple):
     """Region vectors [N, D], and the vectors [N, W] of the words that name them."""
 
     regions: Tensor
@@ -105,7 +105,7 @@ def directions(vectors: Tensor, layer_normed: bool) -> Tensor:
 
 
 def train(
-    engine: Engine, pairs: Pairs, training: VsepTraining, *, layer_normed: bool = True
+    engine: Engine, pairs: RegionWords, training: VsepTraining, *, layer_normed: bool = True
 ) -> TrainedVsep:
     """Return a network trained on pairs of region and word vectors.
 
@@ -133,7 +133,7 @@ def train(
 @all_threads()
 def advance(
     state: State,
-    pairs: Pairs,
+    pairs: RegionWords,
     training: VsepTraining,
     device: torch.device,
     *,

@@ -82,7 +82,7 @@ def zero_shot_alignment(  # noqa: PLR0913 - the YAML fills all but three
     require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(model, regions, boxes)
     sets = gather(encoders, data, engine, objects, splits)
-    return _align(sets, HeldOut(held_out, excluded_words), engine, training, encoders.note)
+    return _align(sets, Unseen(held_out, excluded_words), engine, training, encoders.note)
 
 
 def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
@@ -117,11 +117,11 @@ def zero_shot_alignment_regions(  # noqa: PLR0913 - the YAML fills all but three
     require_known("category", held_out, data.classes)
     encoders = ObjectEncoders(words, model, boxes)
     sets = gather(encoders, data, engine, objects, splits)
-    held = HeldOut(held_out, excluded_words, most=1)
+    held = Unseen(held_out, excluded_words, most=1)
     return _align(sets, held, engine, training, encoders.note)
 
 
-class HeldOut(NamedTuple):
+class Unseen(NamedTuple):
     """Categories and further words that no network is trained on.
 
     A test image has 1 to `most` objects of the categories.
@@ -140,7 +140,7 @@ class Errors(NamedTuple):
 
 
 def _align(
-    sets: ObjectSets, held_out: HeldOut, engine: Engine, training: VsepTraining, note: str
+    sets: ObjectSets, held_out: Unseen, engine: Engine, training: VsepTraining, note: str
 ) -> Outcome:
     train = _without(sets, held_out)
     nets, blind = (
@@ -176,7 +176,7 @@ def _align(
     return outcome_of(measured, sets.counts | images | counts, notes)
 
 
-def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
+def _without(sets: ObjectSets, held_out: Unseen) -> Objects:
     """Return the train images whose object is not held out by category or by word."""
     images = [*sets.train.named, *(row for s in sets.tests.values() for row in s.named)]
     named = {name for row in images for name in row}
@@ -192,7 +192,7 @@ def _without(sets: ObjectSets, held_out: HeldOut) -> Objects:
     return sets.train.select(kept)
 
 
-def _with(objects: Objects, held_out: HeldOut) -> Objects:
+def _with(objects: Objects, held_out: Unseen) -> Objects:
     """Return the images with at least one and at most `most` held-out objects."""
     unseen = _unseen(objects, held_out.categories).sum(1)
     kept = ((unseen > 0) & (unseen <= held_out.most)).nonzero().flatten().tolist()

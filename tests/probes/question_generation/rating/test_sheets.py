@@ -14,8 +14,8 @@ from vlbench.errors import UnknownNameError
 from vlbench.probes.question_generation.rating.sheets import (
     SHEETS,
     SIDE,
-    Line,
     SampledImage,
+    SheetLine,
     lines_of,
     picture,
     sheet_csv,
@@ -89,7 +89,7 @@ def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_none():
     assert rows == {"'@a": "'=1+1", "b, c": "'=1+1"}
 
 
-LINE = Line(1, "i0", "2", "images/1.png", 'is <b> "it" a script?')
+LINE = SheetLine(1, "i0", "2", "images/1.png", 'is <b> "it" a script?')
 
 
 def page(sheet, line=LINE):

@@ -141,7 +141,7 @@ SHEETS = (
 
 
 @dataclass(frozen=True)
-class Line:
+class SheetLine:
     """A line of a sheet: its number (from 1), its image and system, and the texts shown."""
 
     number: int
@@ -164,10 +164,10 @@ class Key:
     questions: str
     seed: int
     systems: Sequence[str]
-    sheets: Mapping[str, Sequence[Line]]
+    sheets: Mapping[str, Sequence[SheetLine]]
 
 
-def lines_of(drawn: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
+def lines_of(drawn: Sequence[SampledImage], seed: int) -> dict[str, list[SheetLine]]:
     """Return the lines of each sheet: one question per image and system, shuffled per sheet."""
     lines = {}
     for i, sheet in enumerate(SHEETS):
@@ -180,9 +180,9 @@ def lines_of(drawn: Sequence[SampledImage], seed: int) -> dict[str, list[Line]]:
     return lines
 
 
-def _line(sheet: Sheet, number: int, image: SampledImage, place: int, system: str) -> Line:
+def _line(sheet: Sheet, number: int, image: SampledImage, place: int, system: str) -> SheetLine:
     besides = {"": "", "caption": image.caption, "image": image_name(place)}
-    return Line(number, image.id, system, besides[sheet.beside], image.questions[system])
+    return SheetLine(number, image.id, system, besides[sheet.beside], image.questions[system])
 
 
 def image_name(place: int) -> str:
@@ -195,7 +195,7 @@ def columns_of(sheet: Sheet) -> list[str]:
     return [NUMBER, *([sheet.beside] if sheet.beside else []), QUESTION, ANSWER]
 
 
-def sheet_csv(sheet: Sheet, lines: Sequence[Line]) -> bytes:
+def sheet_csv(sheet: Sheet, lines: Sequence[SheetLine]) -> bytes:
     """Return an empty sheet as CSV, in UTF-8 with a byte order mark for spreadsheets."""
     written = io.StringIO()
     writer = csv.writer(written)
@@ -204,7 +204,7 @@ def sheet_csv(sheet: Sheet, lines: Sequence[Line]) -> bytes:
     return written.getvalue().encode("utf-8-sig")
 
 
-def cells_of(sheet: Sheet, line: Line) -> list[str]:
+def cells_of(sheet: Sheet, line: SheetLine) -> list[str]:
     """Return the cells of a line before its answer.
 
     A text that a spreadsheet would read as a formula is prefixed with an apostrophe.
@@ -223,7 +223,7 @@ def picture(image: Image) -> bytes:
     return png(image.resize((size[0], size[1]), how))
 
 
-def sheet_html(sheet: Sheet, lines: Sequence[Line], pictures: Mapping[str, bytes]) -> bytes:
+def sheet_html(sheet: Sheet, lines: Sequence[SheetLine], pictures: Mapping[str, bytes]) -> bytes:
     """Return a sheet as HTML; `pictures` are PNG images by the file names used in the lines."""
     style, script = ((HERE / name).read_text("utf-8") for name in ("sheet.css", "sheet.js"))
     encoded = {name: base64.b64encode(content).decode() for name, content in pictures.items()}
