@@ -156,8 +156,8 @@ def evaluate(
     with a warning, unless it is named. A model that does not load gives failed results, which are
     not written to boards.
     """
-    for one in model if isinstance(model, list | tuple) else [model]:
-        _say_if_not_kept(one)
+    for entry in model if isinstance(model, list | tuple) else [model]:
+        _say_if_not_kept(entry)
     with _shown(progress) as shown:
         return Results(bench.evaluate(model, tasks, progress=shown, **_words(options)))
 
@@ -349,12 +349,12 @@ def measure_similarity(
     fewer than 40 images.
     """
     vectors, examples = list[torch.Tensor](), None
-    for one in (model, companion):
-        with loaded(one, options) as (resolved, live, complete):
+    for subject in (model, companion):
+        with loaded(subject, options) as (resolved, live, complete):
             examples = examples or find_examples(resolved, source, split, "image", complete)
-            found = encode(resolved, live, examples, complete, progress=progress)
+            encoded = encode(resolved, live, examples, complete, progress=progress)
             _, firsts = np.unique(examples.column.examples().digests, return_index=True)
-            vectors.append(torch.from_numpy(found.vectors[np.sort(firsts)]))
+            vectors.append(torch.from_numpy(encoded.vectors[np.sort(firsts)]))
     x, y = vectors
     return scores_of(x, y, k, BLOCKS, 0)
 
@@ -416,13 +416,13 @@ def probe(
 
 def _probe(name: str) -> Callable[..., Outcome]:
     files = shipped_probes()
-    known = probe_names()
-    if name not in known:
-        raise unknown("probe", name, known)
+    names = probe_names()
+    if name not in names:
+        raise unknown("probe", name, names)
     module = import_module(f"vlbench.probes.{files[name].parent.name}.{files[name].stem}")
     function: Callable[..., Outcome] = getattr(module, name)
     if (*parameters(function),)[1:3] != PROBE_FILLED:
-        raise unknown("probe", name, known)
+        raise unknown("probe", name, names)
     return function
 
 
@@ -453,10 +453,10 @@ def item_viewer(
     """Return the viewer of items of a score, one item of each model per example, as HTML."""
     data = data_of(catalog, task, options)
     require_read(catalog, [task], options)
-    several, questions = cards_of(data, score.metric), questions_of(data)
+    by_item, questions = cards_of(data, score.metric), questions_of(data)
     cards = [
-        several.get(one.id) or Card(questions.get((one.id, one.shown), ""), [(one.shown, "")])
-        for one, *_ in examples
+        by_item.get(item.id) or Card(questions.get((item.id, item.shown), ""), [(item.shown, "")])
+        for item, *_ in examples
     ]
     places = places_of(task, data, [digest for card in cards for digest, _ in card.images])
     # One by one: thousands of large images do not fit in memory.
@@ -492,9 +492,9 @@ class Boards:
         """
         scores = self.frame()
         primary = scores[scores["is_primary"].fillna(value=False).astype(bool)]
-        named = primary["task"] + ": " + primary["data"]
-        several = primary.groupby("task")["data"].transform("nunique") > 1
-        primary = primary.assign(task=primary["task"].where(~several, named))
+        labels = primary["task"] + ": " + primary["data"]
+        is_split = primary.groupby("task")["data"].transform("nunique") > 1
+        primary = primary.assign(task=primary["task"].where(~is_split, labels))
         for _, row in primary[primary.duplicated(["model", "task"])].iterrows():
             why = "their parameters or regions differ; `frame` lists them all"
             raise UnknownNameError(f"{row['model']} has several rows on {row['task']}: {why}")
@@ -544,8 +544,8 @@ class Boards:
             pairs = best_first(joined(rows[0], rows[1], items, theirs[0]), higher_is_better=higher)
             examples = [pair for pair in pairs if pair[0].id in ids]
         title = f"{' against '.join(names)} on {task}: {score_name(metric, at)}"
-        own = _options(options)
-        with bench.set_up(own, reach_hub=own.download) as (complete, _):
+        settings = _options(options)
+        with bench.set_up(settings, reach_hub=settings.download) as (complete, _):
             catalog = load_catalog(complete.include_path)
             return ItemViewer(item_viewer(title, names, examples, score, task, catalog, complete))
 
@@ -627,7 +627,7 @@ def _data_names(results: Sequence[Result]) -> list[str]:
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.task, []).append(result)
-    names = {task: data_names(own) for task, own in rows.items()}
+    names = {task: data_names(group) for task, group in rows.items()}
     return [names[result.task].get(result.comparable, "") for result in results]
 
 
@@ -637,12 +637,12 @@ def _cells(result: Result, data: str) -> list[str]:
     if score is None:
         return [*head, result.reason, "", "", notes]
     around = " to ".join(f"{end:.3f}" for end in score.ci95 or ())
-    shown = value(score, lambda number, _: f"{score.metric} {number:.3f}")
-    return [*head, shown, around, str(score.n), notes]
+    text = value(score, lambda number, _: f"{score.metric} {number:.3f}")
+    return [*head, text, around, str(score.n), notes]
 
 
 def _html(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
     )
