@@ -202,24 +202,24 @@ def _classes(
     Raises DataError if the lists of the splits differ.
     """
     kinds = [one.rows.features[one.columns[label]] for one in opened.values()]
-    listed: list[Any] = [getattr(kind, "names", None) for kind in kinds]
-    if any(names != listed[0] for names in listed):
+    lists: list[Any] = [getattr(kind, "names", None) for kind in kinds]
+    if any(names != lists[0] for names in lists):
         where = ", ".join(splits.values())
         raise DataError(f"{where}: the column {label} is not of one ClassLabel type in all splits")
-    return None if listed[0] is None else [str(name) for name in listed[0]]
+    return None if lists[0] is None else [str(name) for name in lists[0]]
 
 
 def _rows(opened: Opened, name: str, columns: Columns) -> Rows:
     """Return the rows of a table, whose images are read one at a time."""
     from datasets import Image  # noqa: PLC0415 - see _local
 
-    table, own, where = opened
+    table, spellings, where = opened
 
     def images_in(column: str) -> Column:
-        if not isinstance(kind := table.features[own[column]], Image):
+        if not isinstance(kind := table.features[spellings[column]], Image):
             raise DataError(f"{name}: the column {column} contains {kind}, not images")
-        return cell_images(table, own[column], where)
+        return cell_images(table, spellings[column], where)
 
     pictured = {*columns["image"], *columns.get("image_2", ())}
-    read = {one for one in chain(*columns.values()) if one not in pictured}
-    return Rows(name, {one: table[own[one]][:] for one in read}, images_in, where)
+    read = {column for column in chain(*columns.values()) if column not in pictured}
+    return Rows(name, {column: table[spellings[column]][:] for column in read}, images_in, where)

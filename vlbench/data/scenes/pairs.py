@@ -191,7 +191,7 @@ def _thing(noun: str, rng: Generator, radius: tuple[float, float] | None = None)
 
 def _noun(rng: Generator, *without: str) -> str:
     """Return a noun that is not held out, outside some categories."""
-    category = pick(rng, [one for one in SEEN_CATEGORIES if one not in without])
+    category = pick(rng, [name for name in SEEN_CATEGORIES if name not in without])
     return pick(rng, [noun for noun in SEEN_NOUNS if CATEGORY[noun] == category])
 
 

@@ -57,7 +57,7 @@ class Model(NamedTuple):
         if self.spec is None:
             return changed | {"catalog": "not listed in any models.yaml that vlbench reads here"}
         spec, values = self.spec, self.spec.document.values[self.spec.name]
-        known = {
+        texts = {
             "paper": spec.paper,
             "weights": spec.weights,
             "adapter": spec.adapter,
@@ -71,7 +71,7 @@ class Model(NamedTuple):
             "unavailable": spec.unavailable,
             "seen in training": str(values.get("x-seen", "unknown")),
         }
-        return changed | {label: cleaned(text) for label, text in known.items() if text}
+        return changed | {label: cleaned(text) for label, text in texts.items() if text}
 
     @property
     def provenance(self) -> list[tuple[str, str, str]]:
@@ -81,8 +81,8 @@ class Model(NamedTuple):
         for section, entry in self.entries:
             for fact in _facts(entry.row):
                 tasks.setdefault(fact, []).append(section.name)
-            given = entry.row.provenance.get("libraries")
-            for library, version in given.items() if isinstance(given, dict) else ():
+            versions = entry.row.provenance.get("libraries")
+            for library, version in versions.items() if isinstance(versions, dict) else ():
                 libraries.setdefault(f"{library} {version}", []).append(section.name)
         together: dict[tuple[str, ...], list[str]] = {}
         for library, names in sorted(libraries.items()):
@@ -108,8 +108,8 @@ def models_of(sections: Sequence[Section], catalog: Catalog) -> list[Model]:
                 entries[entry.row.model].append((section, entry))
     models = catalog.models
     return [
-        Model(name, f"c{i}", models.get(name.partition("[")[0]), own, unscored.get(name, []))
-        for i, (name, own) in enumerate(sorted(entries.items()))
+        Model(name, f"c{i}", models.get(name.partition("[")[0]), pairs, unscored.get(name, []))
+        for i, (name, pairs) in enumerate(sorted(entries.items()))
     ]
 
 
