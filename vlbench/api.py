@@ -158,8 +158,8 @@ def evaluate(
     """
     for entry in model if isinstance(model, list | tuple) else [model]:
         _say_if_not_kept(entry)
-    with _shown(progress) as shown:
-        return Results(bench.evaluate(model, tasks, progress=shown, **_words(options)))
+    with _progress_bar(progress) as bar:
+        return Results(bench.evaluate(model, tasks, progress=bar, **_words(options)))
 
 
 def frame(results: Sequence[Result]) -> pd.DataFrame:
@@ -221,7 +221,7 @@ def features(
     if not isinstance(examples, str | Path) and texts is None:
         examples = of_images(examples, labels)
     _say_if_not_kept(model)
-    with _shown(progress) as shown:
+    with _progress_bar(progress) as bar:
         return extract_features(
             model,
             examples,
@@ -229,7 +229,7 @@ def features(
             split=split,
             column=column,
             layers=[layers] if isinstance(layers, str) else layers,
-            progress=shown,
+            progress=bar,
         )
 
 
@@ -244,8 +244,8 @@ def rdm(
     """Return the square matrix of distances between the classes of an `rsa` task, by name."""
     import pandas as pd  # noqa: PLC0415 - slow, and few ask for a frame
 
-    with _shown(progress) as shown:
-        matrix = extract_rdm(model, task, _options(options), progress=shown)
+    with _progress_bar(progress) as bar:
+        matrix = extract_rdm(model, task, _options(options), progress=bar)
     return pd.DataFrame(matrix.distances, index=matrix.names, columns=matrix.names)
 
 
@@ -598,7 +598,7 @@ def _options(options: Mapping[str, Any]) -> Options:
     return Options.of(**_words(options))
 
 
-def _shown(progress: bool | Progress | None) -> Any:
+def _progress_bar(progress: bool | Progress | None) -> Any:
     """Return a context that shows progress."""
     if not isinstance(progress, bool) and progress is not None:
         if not callable(getattr(progress, "begin", None)):

@@ -154,8 +154,8 @@ def write_result(
         board = read_board(file)
         if board and _says(board, result):
             return result
-        files_taken = _taken(output, board, result)
-        saved = save_artifacts(output, result.task, result.model, artifacts or {}, files_taken)
+        kept = _kept_files(output, board, result)
+        saved = save_artifacts(output, result.task, result.model, artifacts or {}, kept)
         result = replace(result, artifacts={**result.artifacts, **saved})
         head = {key: getattr(result, key) for key in ("task", "version", "paper", "primary")}
         new = Board(**head, results=[result])
@@ -246,7 +246,7 @@ def _says(board: Board, result: Result) -> bool:
     return [json.dumps(row.row()) for row in rows] == [json.dumps(row.row()) for row in left]
 
 
-def _taken(output: Path, board: Board | None, new: Result) -> set[str]:
+def _kept_files(output: Path, board: Board | None, new: Result) -> set[str]:
     """Return the files of the rows that a new row does not replace, including archived rows."""
     boards = [board, *map(read_board, output.glob(f"archive/{escape(new.task)}.v*.json"))]
     rows = [(other.version, row) for other in boards if other for row in other.results]

@@ -214,7 +214,7 @@ def merge(folders: Sequence[Path], output: Path) -> Merged:
         if problems:
             return Merged({}, problems)
         _sweep(output)
-        for (file, sha256), keeper in _wanted(whole.boards.values()).items():
+        for (file, sha256), keeper in _newest_by_digest(whole.boards.values()).items():
             if providers[file, sha256] != output:
                 _put(output, file, read_bytes(providers[file, sha256], keeper.row, keeper.name))
         contents = {name: board_bytes(board) for name, board in whole.boards.items()}
@@ -236,7 +236,7 @@ def _sweep(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def _wanted(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
+def _newest_by_digest(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
     """Return the newest keeper of each artifact, by the artifact's file and sha256."""
     return {(file, one.sha256): one for file, one in newest_keepers(boards)[0].items()}
 
@@ -303,7 +303,7 @@ def _providers(sources: Sequence[Source]) -> tuple[dict[tuple[str, str], Path], 
                 absent[file, keeper.sha256] = why
                 problems += [] if digest else [why]
             providers[file, digest] = folder
-    places = _wanted(source.board for source in sources)
+    places = _newest_by_digest(source.board for source in sources)
     problems += [absent[place] for place in places if place in absent and place not in providers]
     return providers, problems
 

@@ -97,9 +97,9 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def _by_name(scores: Sequence[Score]) -> Mapping[Hashable, Score]:
-    named: dict[Hashable, Score] = {
+    by_key: dict[Hashable, Score] = {
         (score.metric, frozenset(score.at.items())): score for score in scores
     }
-    if len(named) < len(scores):
+    if len(by_key) < len(scores):
         raise SpecError("two scores of a row have the same name and conditions")
-    return named
+    return by_key

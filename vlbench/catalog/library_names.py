@@ -175,7 +175,7 @@ def _timm(text: str, arguments: Mapping[str, Any]) -> Meant:
         from vlbench.adapter_kit.library_models import require_timm  # noqa: PLC0415 - seconds
 
         require_timm(text)
-    return Meant("timm_vision:TimmVision", {"architecture": str(folder or text)}, _shown(text))
+    return Meant("timm_vision:TimmVision", {"architecture": str(folder or text)}, _short_name(text))
 
 
 def _torchvision(text: str, arguments: Mapping[str, Any]) -> Meant:
@@ -195,7 +195,7 @@ def _torchvision(text: str, arguments: Mapping[str, Any]) -> Meant:
 def _open_clip(text: str, arguments: Mapping[str, Any]) -> Meant:
     adapter, folder = "open_clip:OpenClip", _folder(text)
     if folder:
-        return Meant(adapter, {"architecture": str(folder)}, _shown(text))
+        return Meant(adapter, {"architecture": str(folder)}, _short_name(text))
     if text.startswith(HUB):
         repository, _, revision = text.removeprefix(HUB).partition("@")
         wanted = str(arguments.get("revision", revision or "main"))
@@ -231,7 +231,7 @@ def _hf(text: str, arguments: Mapping[str, Any]) -> Meant:
             wanted = str(arguments.get("revision", revision or "main"))
             file = _of_hub(repository, "config.json", wanted, HF_INSTEAD)
             params["revision"] = file.parent.name
-    return Meant(reader_of(_read_json(file), text), params, _shown(text))
+    return Meant(reader_of(_read_json(file), text), params, _short_name(text))
 
 
 def _openai(text: str, arguments: Mapping[str, Any]) -> Meant:
@@ -289,7 +289,7 @@ def _folder(text: str) -> Path | None:
     return folder
 
 
-def _shown(text: str) -> str:
+def _short_name(text: str) -> str:
     """Return a name as rows show it; a path is shortened to its last part."""
     return text if _folder(text) is None else Path(text).expanduser().resolve().name
 

@@ -110,7 +110,7 @@ def needs_of(spec: TaskSpec) -> str | None:
     """
     module, _, name = spec.probe.partition(":")
     file = probe_file(spec)
-    kinds = _asked(file).get(name or module, {}) if file else {}
+    kinds = _annotations(file).get(name or module, {}) if file else {}
     return kinds.get(spec.under_test or next(iter(kinds), ""))
 
 
@@ -142,7 +142,7 @@ def probe_names() -> list[str]:
 
 
 @cache
-def _asked(file: Path) -> Mapping[str, Mapping[str, str | None]]:
+def _annotations(file: Path) -> Mapping[str, Mapping[str, str | None]]:
     """Return the annotation of each argument of each function, None for an argument without one.
 
     A protocol of the file is replaced by the capabilities that it joins, separated by ` & `.

@@ -23,7 +23,7 @@ def lacking(adapter: type, annotation: Any, without: Sequence[str] = ()) -> str:
     if not all(gaps):
         return ""
     least = [gap for gap in gaps if not any({*other} < {*gap} for other in gaps)]
-    return " or ".join(" and ".join(_named(adapter, p, without) for p in gap) for gap in least)
+    return " or ".join(" and ".join(_with_gap(adapter, p, without) for p in gap) for gap in least)
 
 
 def half_offered(adapter: type, part: type, others: Sequence[type] = ()) -> str:
@@ -91,7 +91,7 @@ def _defines(adapter: type, method: str) -> bool:
     return callable(getattr(adapter, method, None))
 
 
-def _named(adapter: type, part: type, without: Sequence[str]) -> str:
+def _with_gap(adapter: type, part: type, without: Sequence[str]) -> str:
     gap = "" if part.__name__ in without else half_offered(adapter, part)
     return f"{part.__name__} ({gap})" if gap else part.__name__
 

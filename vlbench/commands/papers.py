@@ -94,8 +94,8 @@ def _run(paper: FindingsSpec, catalog: Catalog, arguments: argparse.Namespace) -
         try:
             with planned_run([row.model], [row.task], options) as (planned, processes):
                 print_plan(open_console(), planned)
-                told = run_plan(planned, processes)
+                end = run_plan(planned, processes)
         except VlbenchError as error:
             yield f"{label}: {error}"
         else:
-            yield from told.problems or ([f"{label}: see the reason above"] if told.code else [])
+            yield from end.problems or ([f"{label}: see the reason above"] if end.code else [])

@@ -211,10 +211,10 @@ def insert_config(typed: argparse.Namespace, words: Sequence[str]) -> list[str]:
     return ["run", *read_config(typed.config, vars(typed), defaults), *words[1:]]
 
 
-def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+def read_config(file: Path, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
     """Return the options in a file as words of the command line.
 
-    `given` are the options on the command line, `defaults` the options of an empty command line.
+    `arguments` are the options on the command line, `defaults` those of an empty command line.
     Relative folders are relative to the current folder, as on the command line. Raises SpecError,
     with file and line, for an unknown option, or a value that the command line would not accept.
     """
@@ -223,7 +223,7 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
 
     document = load_yaml(file)
     words: list[str] = []
-    cached = any(given[name] != defaults[name] for name in CACHE)
+    cached = any(arguments[name] != defaults[name] for name in CACHE)
     for key, value in document.values.items():
         name = str(key).replace("-", "_")
         if name not in defaults or name in NOT_IN_FILES:
@@ -237,11 +237,11 @@ def read_config(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any
             )
         given_words = [*_words(document, str(key), value, defaults[name])]
         is_code = name in NAMES_CODE and any(map(names_file, given_words))
-        if (is_code or name == "include_path") and not given["trust"]:
+        if (is_code or name == "include_path") and not arguments["trust"]:
             why = f"{key} names code to run; if you trust it, pass --trust"
             raise SpecError(f"{document.where(str(key))}: {why}")
         if name == "data_dir":  # a folder on the command line replaces that of the same name
-            typed = data_dirs(given[name])
+            typed = data_dirs(arguments[name])
             texts = [word.partition("=")[2] for word in given_words]
             given_words = [
                 f"--data-dir={text}" for text in texts if not {*data_dirs([text])} & {*typed}

@@ -222,11 +222,11 @@ def data_of_rows(
     rows = {name: splits[name]() for name in read}
     codes, picks = _Classes(), options.get("classes", ())
     if "label" in columns and classes is not None:
-        codes = _listed(classes, picks, class_order, f"{listed_in}: the class")
+        codes = _data_classes(classes, picks, class_order, f"{listed_in}: the class")
     elif "label" in columns:
         first = next(iter(splits))
         labels = () if picks else _class_names(rows.get(first) or splits[first](), columns["label"])
-        codes = _named(picks, labels)
+        codes = _named_classes(picks, labels)
     parts, dropped = {}, Counter[str]()
     for name, part in rows.items():
         dropped.update(part.dropped)
@@ -242,7 +242,7 @@ def data_of_rows(
     return with_class_words(data, options.get("texts"))
 
 
-def _listed(classes: Sequence[str], picks: Sequence[str], order: str, where: str) -> _Classes:
+def _data_classes(classes: Sequence[str], picks: Sequence[str], order: str, where: str) -> _Classes:
     """Return classes whose numbers a source gives, in the order of `picks` if it is not empty."""
     names, numbers = number_classes(classes, where)
     if picks:
@@ -252,7 +252,7 @@ def _listed(classes: Sequence[str], picks: Sequence[str], order: str, where: str
     return _Classes(names, numbered, LISTED if picks else order, _cut([*classes, *picks]), what)
 
 
-def _named(picks: Sequence[str], labels: Iterable[str]) -> _Classes:
+def _named_classes(picks: Sequence[str], labels: Iterable[str]) -> _Classes:
     """Return the given classes in their order, or else the classes that labels name."""
     classes = picks or sorted(set(labels), key=normal_form)
     names = number_classes(classes).names

@@ -54,7 +54,7 @@ def pope(*, root: Path, images: Path, pixels: bool = True) -> Data:
     require_files("POPE", HOME, *files.values())
     absent = require_images("COCO's val2014", COCO_VAL2014, images, pixels=pixels)
     begin_reading()
-    entries = [(name, one) for name, file in files.items() for one in read_json_lines(file, _asked)]
+    entries = [(name, one) for name, file in files.items() for one in read_json_lines(file, _item)]
     names = list(dict.fromkeys(entry.image for _, entry in entries))
     listed = f"coco_pope_{NEGATIVES[0]}.json to coco_pope_{NEGATIVES[-1]}.json"
     source = published_images("COCO val2014", images, names, listed=listed, absent=absent)
@@ -73,7 +73,7 @@ def pope(*, root: Path, images: Path, pixels: bool = True) -> Data:
     return Data(splits={"test": Split(split)}, expected={"test": expected}, notes=notes)
 
 
-def _asked(entry: Mapping[str, Any]) -> _Asked:
+def _item(entry: Mapping[str, Any]) -> _Asked:
     answer = said(entry["label"])
     if answer not in ("yes", "no"):
         raise ValueError(f"the label {answer!r:.40} is neither yes nor no")

@@ -312,7 +312,7 @@ def _table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Record]:
         wanted = _columns_of_items(names, columns)
     else:
         _require_named(file, names, columns)
-        wanted = [normal_form(name) for name in _wanted(columns)]
+        wanted = [normal_form(name) for name in _required(columns)]
         wanted += [name for name in _described(columns) if name in names and name not in wanted]
     cells = read_cells(file, file.name, {"answer": wanted})
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
@@ -418,7 +418,7 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0].strip()
 
 
-def _wanted(columns: Columns) -> list[str]:
+def _required(columns: Columns) -> list[str]:
     """Return the columns that a table must have."""
     about = [columns.item] if columns.item else [columns.image, *columns.texts]
     order = [columns.order] if columns.order else []
@@ -432,11 +432,11 @@ def _described(columns: Columns) -> list[str]:
 
 def _rows(file: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Iterator[Record]:
     for place, row in enumerate(rows):
-        if missing := [column for column in _wanted(columns) if column not in row]:
+        if missing := [column for column in _required(columns) if column not in row]:
             raise DataError(f"{file.name}, row {place + 1}: {unknown('column', missing[0], row)}")
         try:
             scores = [float(row[name]) for name in columns.scores]
-            answer = scores or _said(row[columns.answer])
+            answer = scores or _answer(row[columns.answer])
             order = _order(row[columns.order]) if columns.order else None
             about: int | tuple[str, tuple[str, ...]]
             if columns.item:
@@ -472,7 +472,7 @@ def _log(
             says = says._replace(
                 name=says.name or _word(row, DOC), target=_word(row, "target") or says.target
             )
-            answer = _said(row[SAID])
+            answer = _answer(row[SAID])
             yield Record(_index(row[DOC]), None, answer, file.name, says, is_log=True)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.name}, row {place + 1}: {error!s:.200}") from error
@@ -489,7 +489,7 @@ def _inspect(file: Path, samples: Any, notes: list[str]) -> Iterator[Record]:
             texts = [parts] if isinstance(parts, str) else [o["text"] for o in parts if "text" in o]
             output = sample.get("output") or {}
             stop = next((one.get("stop_reason") for one in output.get("choices") or []), "stop")
-            answer = _said(output.get("completion"))
+            answer = _answer(output.get("completion"))
             if not answer and stop != "stop":
                 answer = NoAnswer(str(stop)[:80])
             if isinstance(answer, NoAnswer):
@@ -575,7 +575,7 @@ def _index(value: Any) -> int:
     return int(value)
 
 
-def _said(value: Any) -> str | list[float] | NoAnswer:
+def _answer(value: Any) -> str | list[float] | NoAnswer:
     """Return a text, scores of the options, or no answer if there is no text at all."""
     if isinstance(value, list) and value and all(isinstance(part, list) and part for part in value):
         return _log_likelihoods([float(part[0]) for part in value])
@@ -631,7 +631,7 @@ def _options(doc: Mapping[str, Any], blank: Sequence[str]) -> tuple[str, ...]:
     for name in OPTIONS:
         value = doc.get(name)
         value = value.get("text") if isinstance(value, dict) else value
-        value = _listed(value) if isinstance(value, str) else value
+        value = _literal_list(value) if isinstance(value, str) else value
         if isinstance(value, list) and value and all(isinstance(option, str) for option in value):
             return tuple(value)
     cells = [_word(doc, letter) for letter in LETTERS]
@@ -643,7 +643,7 @@ def _options(doc: Mapping[str, Any], blank: Sequence[str]) -> tuple[str, ...]:
     return tuple(cells) if "A" in doc else ()
 
 
-def _listed(text: str) -> Any:
+def _literal_list(text: str) -> Any:
     """Return the value of a text that is a list in JSON or in Python; None for other texts."""
     if len(text) > MOST_TEXT:
         return None

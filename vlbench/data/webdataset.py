@@ -352,9 +352,9 @@ def _class_names(root: Path) -> list[str]:
 def _remembered(root: Path, shard: str, suffixes: Mapping[str, int]) -> Shard:
     """Return the content of a shard, which is stored until the shard changes."""
 
-    def found(path: Path) -> str:
+    def content(path: Path) -> str:
         return json.dumps(read_shard(path, shard, suffixes))
 
-    (text,) = file_digests([root / shard], json.dumps([HOW, *suffixes.items()]), found)
+    (text,) = file_digests([root / shard], json.dumps([HOW, *suffixes.items()]), content)
     examples, left_out = json.loads(text)
     return Shard([Packed(*values) for values in examples], left_out)

@@ -108,7 +108,7 @@ def compare_models(
     in the output is read from the boards that vlbench ships. Holm's rule covers everything that is
     compared. Raises UnknownNameError for unknown boards and models, and for fewer than two models.
     """
-    names = list(dict.fromkeys(_named(output, models, tasks)))
+    names = list(dict.fromkeys(_model_names(output, models, tasks)))
     if len(names) < 2:
         raise UnknownNameError(f"only {', '.join(names)} to compare; name two models or more")
     compared: list[Compared] = []
@@ -171,7 +171,7 @@ def _ranks(compared: Sequence[Compared], level: float) -> list[Rank]:
     return [Rank(m, scores[m], 1 + better[m], n - worse[m]) for m in ordered]
 
 
-def _named(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[str]:
+def _model_names(output: Path, models: Sequence[str], tasks: Sequence[str]) -> list[str]:
     """Return models, globs replaced by the models that they match on the boards of the tasks."""
     boards = [board for name, board in folder_boards(output).items() if not tasks or name in tasks]
     names = sorted({row.model for board in boards for row in _ok(board)})

@@ -83,7 +83,7 @@ def captions(view: SceneView, rng: Generator, *, count: int = 5) -> list[Sentenc
     can ask for it.
     """
     view = _withhold(view, rng)
-    forms = (_shows, _there, _fragment, _picture_of)
+    forms = (_shows, _say_there, _fragment, _picture_of)
     complete = forms[int(rng.integers(len(forms)))](view, rng)
     sentences = {complete.text(): complete}
     while len(sentences) < count:
@@ -127,7 +127,7 @@ def _shows(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     return sentence
 
 
-def _there(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
+def _say_there(view: SceneView, rng: Generator, *, exact: bool = True) -> Sentence:
     """Say `there are A and B .`, sometimes with the background."""
     sentence, groups = Sentence(), _shuffle(view, rng)
     word = sentence.say("there", "PRON")

@@ -61,12 +61,12 @@ class Model(NamedTuple):
             "paper": spec.paper,
             "weights": spec.weights,
             "adapter": spec.adapter,
-            "arguments": _listed(shown(spec.params)),
+            "arguments": _as_typed(shown(spec.params)),
             "parameters": f"{spec.parameters:,}" if spec.parameters else "",
             "released": spec.released,
             "training data": ", ".join(spec.training_data),
             "training images": "" if spec.training_images is None else f"{spec.training_images:,}",
-            "regions": _listed(spec.regions),
+            "regions": _as_typed(spec.regions),
             "capabilities": ", ".join(self.capabilities),
             "unavailable": spec.unavailable,
             "seen in training": str(values.get("x-seen", "unknown")),
@@ -117,10 +117,10 @@ def _facts(row: Result) -> Iterator[tuple[str, str]]:
     for key in (*PLAIN, *MAPPINGS):
         value = row.provenance.get(key)
         if value:
-            yield key, _listed(value) if key in MAPPINGS else str(value)
+            yield key, _as_typed(value) if key in MAPPINGS else str(value)
 
 
-def _listed(value: Any) -> str:
+def _as_typed(value: Any) -> str:
     """Return arguments as they are written on the command line."""
     if not isinstance(value, Mapping):
         return str(value)
