@@ -238,7 +238,7 @@ def _sweep(folder: Path) -> None:
 
 def _newest_by_digest(boards: Iterable[Board]) -> dict[tuple[str, str], Keeper]:
     """Return the newest keeper of each artifact, by the artifact's file and sha256."""
-    return {(file, one.sha256): one for file, one in newest_keepers(boards)[0].items()}
+    return {(file, keeper.sha256): keeper for file, keeper in newest_keepers(boards)[0].items()}
 
 
 def read_folders(folders: Sequence[Path]) -> list[Source]:

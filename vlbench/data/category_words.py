@@ -130,21 +130,21 @@ def read_class_names(file: Path, categories: Sequence[str]) -> ClassNames:
     """
     lines = read_text(file).rstrip("\n").split("\n")
     names: dict[str, str] = {}
-    found: list[str] = []
+    ordered: list[str] = []
     for number, line in enumerate(lines, 1):
         entries = [" ".join(entry.lower().split()) for entry in line.split(",")]
-        if entries[0] not in categories or entries[0] in found:
+        if entries[0] not in categories or entries[0] in ordered:
             raise DataError(
                 f"{file.name}, line {number}: unknown or repeated category: '{entries[0]}'"
             )
-        found.append(entries[0])
+        ordered.append(entries[0])
         names |= {entry: entries[0] for entry in entries if entry}
     if len(lines) != len(categories):
         raise DataError(
             f"{file.name}, line {len(lines)}: the file ends here, but {len(categories)} "
             "categories are expected"
         )
-    return ClassNames(found, names)
+    return ClassNames(ordered, names)
 
 
 @lru_cache(100_000)

@@ -201,7 +201,7 @@ def _classes(
 
     Raises DataError if the lists of the splits differ.
     """
-    kinds = [one.rows.features[one.columns[label]] for one in opened.values()]
+    kinds = [split.rows.features[split.columns[label]] for split in opened.values()]
     lists: list[Any] = [getattr(kind, "names", None) for kind in kinds]
     if any(names != lists[0] for names in lists):
         where = ", ".join(splits.values())

@@ -81,5 +81,5 @@ def _rows(questions: Path, captions: Path | None) -> Iterator[AskedImage]:
     all_captions: list[Any] = [read_captions(captions)] if captions else []
     for number, lines in sorted(read_asked(questions).items()):
         texts = [text.strip() for text in lines if text.strip()]
-        own = captions_of(number, all_captions, captions.name) if captions else []
-        yield AskedImage(str(number), texts, [None] * len(texts), own)
+        words = captions_of(number, all_captions, captions.name) if captions else []
+        yield AskedImage(str(number), texts, [None] * len(texts), words)

@@ -279,7 +279,7 @@ class _Filled(NamedTuple):
 
 
 def _pivot(title: str, filled: Sequence[_Filled]) -> Pivot:
-    columns = [one.column._replace(head=within(one.column.title, title)) for one in filled]
+    columns = [part.column._replace(head=within(part.column.title, title)) for part in filled]
     rows: dict[str, dict[str, Cell]] = {}
     for column, cells, *_ in filled:
         for model, cell in cells.items():

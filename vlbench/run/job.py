@@ -182,7 +182,7 @@ def request_of(model: Model, task: Task, data: Sequence[Data], options: Options)
     settings = options.settings()
     companions = [companion for group in task.companions.values() for companion in group]
     models = [part for whole in (model, *companions) for part in whole.parts()]
-    things = (task.probe, task.loader, *(one.adapter for one in models))
+    things = (task.probe, task.loader, *(part.adapter for part in models))
     code = [code_digest(thing) for thing in things]
     made, instance = "by its arguments", model.base.instance
     if instance is not None:

@@ -80,10 +80,10 @@ class LiveModels:
         needed = [(model, task.needs)]
         for key, models in task.companions.items():
             needed += [(companion, hints(task.probe)[key]) for companion in models]
-        for asked, annotation in needed:
-            adapter = self.get(asked).adapter
+        for subject, annotation in needed:
+            adapter = self.get(subject).adapter
             if hasattr(adapter, "lacks"):
-                self._ask(adapter, annotation, offered(asked.adapter, asked.spec.without))
+                self._ask(adapter, annotation, offered(subject.adapter, subject.spec.without))
 
     def _ask(self, adapter: Any, annotation: Any, can: Sequence[type]) -> None:
         options = [parts(element(option)) for option in alternatives(annotation)]

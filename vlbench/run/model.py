@@ -358,9 +358,9 @@ def without_effect(adapter: type) -> Sequence[str]:
 def _name_overrides(options: Options, adapter: type) -> str:
     """Return `[k=v,...]` of the arguments with an effect that the user overrode."""
     skipped = without_effect(adapter)
-    named = {key: value for key, value in options.model_args.items() if key not in skipped}
+    changes = {key: value for key, value in options.model_args.items() if key not in skipped}
     usual = options.dtype == Options().dtype
-    return _format_overrides(named | ({} if usual else {"dtype": options.dtype}))
+    return _format_overrides(changes | ({} if usual else {"dtype": options.dtype}))
 
 
 def _format_overrides(overrides: Mapping[str, Any]) -> str:

@@ -104,9 +104,9 @@ def comparable_of(job: Job, models: LiveModels) -> str:
     companions = {
         key: [
             [models.get(one).source, models.get(one).weights, shown_arguments(one.base.arguments)]
-            for one in several
+            for one in group
         ]
-        for key, several in job.task.companions.items()
+        for key, group in job.task.companions.items()
     }
     shared: list[Any] = [job.task.fixed, parts.data, companions, parts.regions]
     return digest([*shared, parts.views] if parts.views else shared)
@@ -125,8 +125,8 @@ def comparable_parts(job: Job) -> ComparableParts:
         digests = {key: data.digest() for key, data in job.views.items()}
         return ComparableParts(job.data.compared_by(), regions, digests)
     read = {
-        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in several]
-        for key, several in job.task.companions.items()
+        key: [_regions_of(one, job.views.get(one.key, job.data)) for one in group]
+        for key, group in job.task.companions.items()
     }
     views = {key: kinds for key, kinds in read.items() if any(kinds)}
     return ComparableParts(apart_from_regions(job.data).compared_by(), None, views)
@@ -221,8 +221,8 @@ def make_row(row: Result, job: Job, outcome: Outcome, run: Mapping[str, Any]) ->
 
         stated = [counting_copies_once(score, outcome.items) for score in stated]
     scores = [with_width(score.within_limits()) for score in stated]
-    asked = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
-    provenance = {**row.provenance, **asked}
+    manner = {"asked_by": outcome.asked_by} if outcome.asked_by else {}
+    provenance = {**row.provenance, **manner}
     scored = replace(row, scores=scores, counts=counts, provenance=provenance, run=run)
     notes += [
         *_tie_notes(scored),
@@ -273,13 +273,13 @@ def _interval_notes(row: Result) -> list[str]:
 
 def _argument_notes(job: Job) -> list[str]:
     """Return a note for each argument that the task requests and the adapter does not have."""
-    asked, made = job.task.spec.model, job.model.base.instance is None
+    requests, made = job.task.spec.model, job.model.base.instance is None
     why = (
         "the adapter has no argument `{}`" if made else "the adapter is an object made without `{}`"
     )
     return [
         f"{why.format(key)}: its own preprocessing is used"
-        for key in asked
+        for key in requests
         if not job.model.base.takes(key)
     ]
 
@@ -311,8 +311,8 @@ def _sees_regions_alone(job: Job) -> bool:
 
 def _model_notes(job: Job) -> list[str]:
     """Return the notes of the model's entry that apply to what this task needs."""
-    asked = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
-    return [note for key, note in job.model.spec.notes.items() if key in asked]
+    needs = {EVERY, *(needs_of(job.task.spec) or "").split(" | ")}
+    return [note for key, note in job.model.spec.notes.items() if key in needs]
 
 
 def _server_notes(job: Job) -> list[str]:

@@ -97,10 +97,10 @@ def _pivot(arguments: argparse.Namespace, boards: Sequence[Board], catalog: Cata
 
 
 PIVOTS: Mapping[str, Callable[[Sequence[Pivot]], str]] = {
-    "md": lambda found: "\n".join(md.grid(grid(one)) for one in found),
-    "tex": lambda found: tex.HEAD + "\n".join(tex.grid(grid(one)) for one in found),
-    "csv": lambda found: csv.lines(COLUMNS, lines(found)),
-    "json": lambda found: json.dumps(list(lines(found)), indent=1, allow_nan=False) + "\n",
+    "md": lambda tables: "\n".join(md.grid(grid(table)) for table in tables),
+    "tex": lambda tables: tex.HEAD + "\n".join(tex.grid(grid(table)) for table in tables),
+    "csv": lambda tables: csv.lines(COLUMNS, lines(tables)),
+    "json": lambda tables: json.dumps(list(lines(tables)), indent=1, allow_nan=False) + "\n",
 }
 
 

@@ -88,7 +88,7 @@ def stem(top: float) -> list[Polygon]:
 
 
 DRAWN: dict[str, Callable[..., Polygon | list[Polygon]]] = {
-    one.__name__: one for one in (oval, box, poly, arc, dome, wave, petals, eye, wheels, stem)
+    draw.__name__: draw for draw in (oval, box, poly, arc, dome, wave, petals, eye, wheels, stem)
 }
 
 
