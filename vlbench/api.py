@@ -537,10 +537,10 @@ class Boards:
         (score,) = matching(rows[0].scores, {"metric": metric, "at": at})
         items, *theirs = (row_items(self.folder, row, metric, at) for row in rows)
         higher = not score.lower_is_better
-        wanted = worst(items, higher_is_better=higher) if wrong else items
-        examples: list[tuple[Item, ...]] = [(item,) for item in wanted]
+        selection = worst(items, higher_is_better=higher) if wrong else items
+        examples: list[tuple[Item, ...]] = [(item,) for item in selection]
         if against:
-            ids = {item.id for item in wanted}
+            ids = {item.id for item in selection}
             pairs = best_first(joined(rows[0], rows[1], items, theirs[0]), higher_is_better=higher)
             examples = [pair for pair in pairs if pair[0].id in ids]
         title = f"{' against '.join(names)} on {task}: {score_name(metric, at)}"

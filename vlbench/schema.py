@@ -172,8 +172,8 @@ def reads(function: Called) -> Called:
 @cache
 def _plain_kinds(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a function's arguments that consist of plain types."""
-    named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-    holder: Any = SimpleNamespace(__annotations__=named)  # what it returns need not be imported
+    arguments = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    holder: Any = SimpleNamespace(__annotations__=arguments)  # what it returns need not be imported
     kinds = typing.get_type_hints(holder, function.__globals__, include_extras=True)
     return {name: kind for name, kind in kinds.items() if _is_plain(kind)}
 

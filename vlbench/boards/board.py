@@ -262,9 +262,9 @@ def _identity(row: Result) -> tuple[str, str]:
 def _merged(rows: Sequence[Result], new: Result) -> list[Result]:
     """Return the rows with the new row added or replacing another row, sorted by identity."""
     others = [row for row in rows if row.model != new.model]
-    mine = [row for row in rows if row.model == new.model and row.status == "ok"]
-    other_sets = [row for row in mine if _identity(row) != _identity(new)]
-    keep = [*other_sets, new] if new.status == "ok" else mine or [new]
+    results = [row for row in rows if row.model == new.model and row.status == "ok"]
+    other_sets = [row for row in results if _identity(row) != _identity(new)]
+    keep = [*other_sets, new] if new.status == "ok" else results or [new]
     return sorted([*others, *keep], key=_identity)
 
 

@@ -349,9 +349,9 @@ def _findings(where: Where, values: FindingValues, lists: Lists) -> list[Finding
     problems = []
     relations = [name for name in RELATIONS if name in values]
     if len(relations) != 1:
-        wanted = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
+        choices = f"{', '.join(RELATIONS[:-1])} and {RELATIONS[-1]}"
         problems.append(
-            f"{where()}: a finding must have exactly one of {wanted}; this finding has "
+            f"{where()}: a finding must have exactly one of {choices}; this finding has "
             f"{len(relations)}"
         )
     if "by" in values and "greater" not in values:

@@ -198,8 +198,8 @@ def _open_clip(text: str, arguments: Mapping[str, Any]) -> Meant:
         return Meant(adapter, {"architecture": str(folder)}, _short_name(text))
     if text.startswith(HUB):
         repository, _, revision = text.removeprefix(HUB).partition("@")
-        wanted = str(arguments.get("revision", revision or "main"))
-        file = _of_hub(repository, "open_clip_config.json", wanted, "open_clip:./FOLDER")
+        version = str(arguments.get("revision", revision or "main"))
+        file = _of_hub(repository, "open_clip_config.json", version, "open_clip:./FOLDER")
         params = {"architecture": f"{HUB}{repository}", "revision": file.parent.name}
         return Meant(adapter, params, text)
     name, _, tag = text.partition("/")
@@ -228,8 +228,8 @@ def _hf(text: str, arguments: Mapping[str, Any]) -> Meant:
         if arguments.get("weights") and copy.is_dir():
             file = copy / "config.json"
         else:
-            wanted = str(arguments.get("revision", revision or "main"))
-            file = _of_hub(repository, "config.json", wanted, HF_INSTEAD)
+            version = str(arguments.get("revision", revision or "main"))
+            file = _of_hub(repository, "config.json", version, HF_INSTEAD)
             params["revision"] = file.parent.name
     return Meant(reader_of(_read_json(file), text), params, _short_name(text))
 

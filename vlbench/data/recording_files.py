@@ -309,15 +309,15 @@ def _table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Record]:
         columns = Columns(item="item", order="order", answer="reply")
     has_items = _has_items(names, columns)
     if has_items:
-        wanted = _columns_of_items(names, columns)
+        heads = _columns_of_items(names, columns)
     else:
         _require_named(file, names, columns)
-        wanted = [normal_form(name) for name in _required(columns)]
-        wanted += [name for name in _described(columns) if name in names and name not in wanted]
-    cells = read_cells(file, file.name, {"answer": wanted})
+        heads = [normal_form(name) for name in _required(columns)]
+        heads += [name for name in _described(columns) if name in names and name not in heads]
+    cells = read_cells(file, file.name, {"answer": heads})
     rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     if has_items:
-        _note_columns(file, names, wanted, notes)
+        _note_columns(file, names, heads, notes)
         yield from _items(file, rows, columns)
     else:
         yield from _rows(file, rows, columns)

@@ -176,8 +176,8 @@ def fit(model: Model, annotation: Any) -> tuple[Model, str]:
     """
     without = model.spec.without
     gap = lacking(model.adapter, annotation, without)
-    wanted = [element(alternative) for alternative in alternatives(annotation)]
-    if not gap or RegionEncoder not in wanted or not _encodes_only_images(model.adapter, without):
+    kinds = [element(alternative) for alternative in alternatives(annotation)]
+    if not gap or RegionEncoder not in kinds or not _encodes_only_images(model.adapter, without):
         return model, gap
     adapter = load_object(OF_REGIONS[model.encode_by], [shipped_source() / "model_adapters"])
     if gap := lacking(model.adapter, hints(adapter)["encoder"], without):
@@ -292,11 +292,11 @@ def _no_model(kind: type) -> str:
     """Return why an object is not a model: the methods missing from capabilities it has in part."""
     gaps = half_offered_by(kind)
     lacks = "; ".join(f"for {name}, {gap}" for name, gap in gaps.items())
-    wanted = (
+    methods = (
         "none of the methods of a capability: an ImageEncoder has preprocess and encode_images, a "
         "TextEncoder encode_texts, an ImageTextScorer score_pairs"
     )
-    return f"a {kind.__qualname__} is not a model: {lacks or f'it has {wanted}'}"
+    return f"a {kind.__qualname__} is not a model: {lacks or f'it has {methods}'}"
 
 
 def _of_file(model: str) -> ModelSpec:

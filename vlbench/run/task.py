@@ -76,8 +76,8 @@ def require_known(names: Iterable[str], loaders: Mapping[str, str]) -> None:
     for name in filter(None, names):
         if name not in targets:
             why = unknown("selected task, or loader of one,", name, targets)
-            wanted = "must be the name of a selected task or of its loader, not a tag"
-            raise UnknownNameError(f"--data-dir NAME=DIR {wanted}: {why}")
+            rule = "must be the name of a selected task or of its loader, not a tag"
+            raise UnknownNameError(f"--data-dir NAME=DIR {rule}: {why}")
         meant = [loader for loader in used if name in loader_names(loader)]
         if len(meant) > 1:
             short = [loader_names(loader)[1] for loader in meant]
